@@ -1,0 +1,122 @@
+"""A run and its ledger: states, legal moves, and the law of conservation: selected = successful + failed + ignored."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from automation_pipeline.automation.domain.model import Id, Instant, JsonModel
+from automation_pipeline.core.state_machine import StateMachine
+
+
+class RunStatus(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    PARTIAL = "partial"
+    FAILED = "failed"
+
+
+RUN_MACHINE = StateMachine(
+    "automation run",
+    {
+        RunStatus.PENDING: frozenset({RunStatus.RUNNING, RunStatus.FAILED}),
+        RunStatus.RUNNING: frozenset({RunStatus.COMPLETED, RunStatus.PARTIAL, RunStatus.FAILED}),
+        RunStatus.COMPLETED: frozenset(),
+        RunStatus.PARTIAL: frozenset(),
+        RunStatus.FAILED: frozenset(),
+    },
+)
+
+# A schedule remembers its last run in words of its own.
+SCHEDULE_STATUS = {RunStatus.COMPLETED: "success", RunStatus.PARTIAL: "partial", RunStatus.FAILED: "failed"}
+
+
+class Phase(StrEnum):
+    SELECTION = "selection"
+    FETCHING = "fetching"
+    TRANSCRIBING = "transcribing"
+    AUDITING = "auditing"
+    FINALIZING = "finalizing"
+
+
+class OutcomeStatus(StrEnum):
+    PENDING = "pending"
+    SUCCESSFUL = "successful"
+    FAILED = "failed"
+    IGNORED = "ignored"
+
+
+class Trigger(StrEnum):
+    """Who wanted the run."""
+
+    SCHEDULE = "schedule"
+    MANUAL = "manual"
+    LAUNCHPAD = "launchpad"
+
+
+@dataclass(frozen=True)
+class RunTicket:
+    """The right to work on a run. A newer attempt makes older tickets worthless."""
+
+    run_id: int
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How the ledger of a run stands."""
+
+    selected: int
+    pending: int = 0
+    successful: int = 0
+    failed: int = 0
+    ignored: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Every selected fiche has ended, exactly once."""
+        return self.pending == 0 and self.selected == self.successful + self.failed + self.ignored
+
+    @property
+    def total(self) -> int:
+        """Ignored fiches leave the totals."""
+        return self.successful + self.failed
+
+
+def run_status(tally: Tally) -> RunStatus:
+    if tally.failed == 0:
+        return RunStatus.COMPLETED
+    return RunStatus.PARTIAL if tally.successful else RunStatus.FAILED
+
+
+class Run(JsonModel):
+    """A run as people read it."""
+
+    id: Id
+    schedule_id: Id
+    status: RunStatus
+    phase: Phase | None
+    trigger: Trigger
+    due_at: Instant | None
+    attempt: int
+    dagster_run_id: str | None
+    started_at: Instant
+    completed_at: Instant | None
+    duration_ms: int | None
+    selected_fiches: int
+    total_fiches: int
+    successful_fiches: int
+    failed_fiches: int
+    ignored_fiches: int
+    transcriptions_run: int
+    audits_run: int
+    error_message: str | None
+
+
+class FicheOutcome(JsonModel):
+    """How one fiche of a run stands, and why."""
+
+    fiche_id: str
+    status: OutcomeStatus
+    error: str | None
+    ignore_reason: str | None
+    recordings_count: int | None

@@ -1,0 +1,80 @@
+"""Begin an attempt at a run: the first one creates or takes its row, a later one fences off those before it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from automation_pipeline.automation.domain.run import RUN_MACHINE, Phase, RunStatus, RunTicket, Trigger
+from automation_pipeline.automation.domain.schedule import Schedule
+from automation_pipeline.automation.domain.selection import FicheSelection
+from automation_pipeline.automation.store.runs import add_run, beat, lock_run, unended_run_of_root, write_log
+from automation_pipeline.automation.store.schedules import get_schedule, mark_running
+from automation_pipeline.automation.tables import RunRow
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import ConflictError
+from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.run_requests import mark_taken
+from automation_pipeline.storage.transitions import Transition, record_transitions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """What the launch said. Without a run id the run is found by its root, or made."""
+
+    schedule_id: int
+    dagster_run_id: str
+    dagster_root_run_id: str
+    worker: str
+    run_id: int | None = None
+    due_at: datetime | None = None
+    override: FicheSelection | None = None
+
+
+def open_run(opening: Opening, *, database: Database, clock: Clock) -> RunTicket:
+    now = clock.now()
+    with database.transaction() as session:
+        row = _existing_run(session, opening)
+        schedule = _active_schedule(session, opening.schedule_id)
+        if row is None:
+            row = add_run(session, schedule, Trigger.LAUNCHPAD, now, due_at=opening.due_at, override=opening.override)
+        ticket = _begin_attempt(session, row, opening, now)
+        beat(session, ticket, opening.worker)
+        mark_running(session, schedule.id, row.due_at or now)
+        if row.request_key:
+            mark_taken(session, row.request_key, opening.dagster_run_id)
+    return ticket
+
+
+def _existing_run(session: Session, opening: Opening) -> RunRow | None:
+    if opening.run_id is None:
+        return unended_run_of_root(session, opening.dagster_root_run_id)
+    row = lock_run(session, opening.run_id)
+    if row.schedule_id != opening.schedule_id:
+        raise ConflictError(f"Run {row.id} belongs to schedule {row.schedule_id}, not {opening.schedule_id}.")
+    if row.completed_at is not None:
+        raise ConflictError(f"Run {row.id} has already ended ({row.status}): start a new one.")
+    return row
+
+
+def _active_schedule(session: Session, schedule_id: int) -> Schedule:
+    schedule = get_schedule(session, schedule_id)
+    if not schedule.is_active:
+        raise ConflictError(f"Schedule {schedule_id} is not active")
+    return schedule
+
+
+def _begin_attempt(session: Session, row: RunRow, opening: Opening, now: datetime) -> RunTicket:
+    if row.status == RunStatus.PENDING:
+        RUN_MACHINE.move(RunStatus.PENDING, RunStatus.RUNNING)
+        row.status = RunStatus.RUNNING
+        row.phase = Phase.SELECTION
+        record_transitions(
+            session,
+            [Transition(RUN_MACHINE.name, str(row.id), RunStatus.PENDING, RunStatus.RUNNING, opening.worker, now)],
+        )
+    row.attempt += 1
+    row.dagster_run_id = opening.dagster_run_id
+    row.dagster_root_run_id = opening.dagster_root_run_id
+    message = "Automation run started" if row.attempt == 1 else f"Attempt {row.attempt} takes the run over"
+    write_log(session, row.id, now, "info", message, {"worker": opening.worker, "dagsterRunId": row.dagster_run_id})
+    session.flush()
+    return RunTicket(row.id, row.attempt)

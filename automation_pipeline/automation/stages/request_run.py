@@ -1,0 +1,30 @@
+"""Ask for a run of a schedule: its row and the request for it are filed together, so that its id is known at once."""
+
+from automation_pipeline.automation.domain.run import Run, Trigger
+from automation_pipeline.automation.domain.selection import FicheSelection
+from automation_pipeline.automation.store.runs import add_run, as_run
+from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import ConflictError
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.run_requests import RunWish, file_requests
+
+JOB = "automation_run"
+
+
+def request_run(schedule_id: int, *, database: Database, clock: Clock, override: FicheSelection | None = None) -> Run:
+    now = clock.now()
+    with database.transaction() as session:
+        schedule = get_schedule(session, schedule_id)
+        if not schedule.is_active:
+            raise ConflictError(f"Schedule {schedule_id} is not active")
+        row = add_run(session, schedule, Trigger.MANUAL, now, override=override)
+        row.request_key = key = f"automation-run-{row.id}"
+        tags = {
+            "automation/schedule_id": str(schedule_id),
+            "automation/run_id": str(row.id),
+            "automation/trigger": Trigger.MANUAL,
+        }
+        wish = RunWish(key, JOB, {"schedule_id": schedule_id, "run_id": row.id}, tags)
+        file_requests(session, [wish], now)
+        return as_run(row)

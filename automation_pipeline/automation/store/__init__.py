@@ -1,0 +1,1 @@
+"""Queries of automations: schedules, runs and their ledgers."""

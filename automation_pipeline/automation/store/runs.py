@@ -1,0 +1,159 @@
+"""Queries over runs: opening, fencing, beating, ending, and what people ask about them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import and_, or_, select, update
+from sqlalchemy.orm import Session
+
+from automation_pipeline.automation.domain.run import Phase, Run, RunStatus, RunTicket, Trigger
+from automation_pipeline.automation.domain.schedule import Schedule
+from automation_pipeline.automation.domain.selection import FicheSelection
+from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.automation.tables import HeartbeatRow, LogRow, RunRow
+from automation_pipeline.core.errors import NotFoundError, PermanentError
+from automation_pipeline.storage.bulk import insert_into
+from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.types import JsonObject
+
+
+class StaleAttemptError(PermanentError):
+    """A newer attempt works on the run, or it has ended: whatever this worker did is not wanted any more."""
+
+
+@dataclass(frozen=True)
+class RunAtWork:
+    run_id: int
+    dagster_run_id: str
+    beat_at: datetime
+    now: datetime
+
+
+def add_run(
+    session: Session,
+    schedule: Schedule,
+    trigger: Trigger,
+    now: datetime,
+    *,
+    due_at: datetime | None = None,
+    override: FicheSelection | None = None,
+) -> RunRow:
+    """A run that waits for its first attempt. The snapshot keeps what it was asked to do."""
+    row = RunRow(
+        schedule_id=schedule.id,
+        status=RunStatus.PENDING,
+        trigger=trigger,
+        due_at=due_at,
+        attempt=0,
+        started_at=now,
+        selected_fiches=0,
+        config_snapshot={
+            "schedule": {"name": schedule.name, "scheduleType": schedule.schedule_type},
+            "overrides": override and override.model_dump(mode="json", by_alias=True),
+            "due_at": due_at and due_at.isoformat(),
+        },
+    )
+    session.add(row)
+    session.flush()
+    return row
+
+
+def selection_of(session: Session, row: RunRow) -> FicheSelection:
+    """What the run is to select: its own override, else what its schedule says now."""
+    override = row.config_snapshot.get("overrides")
+    if override is not None:
+        return FicheSelection.model_validate(override)
+    return get_schedule(session, row.schedule_id).fiche_selection
+
+
+def lock_run(session: Session, run_id: int) -> RunRow:
+    """The row, held until the transaction ends."""
+    row = session.scalar(select(RunRow).where(RunRow.id == run_id).with_for_update())
+    if row is None:
+        raise NotFoundError(f"Run {run_id} not found")
+    return row
+
+
+def unended_run_of_root(session: Session, dagster_root_run_id: str) -> RunRow | None:
+    """The row that a retried Dagster run continues."""
+    return session.scalar(
+        select(RunRow)
+        .where(RunRow.dagster_root_run_id == dagster_root_run_id, RunRow.completed_at.is_(None))
+        .with_for_update()
+    )
+
+
+def hold_attempt(session: Session, ticket: RunTicket) -> RunRow:
+    """The run, fenced: no newer attempt can begin before this transaction ends."""
+    row = session.scalar(select(RunRow).where(RunRow.id == ticket.run_id).with_for_update(read=True))
+    if row is None or row.attempt != ticket.attempt or row.status != RunStatus.RUNNING:
+        raise StaleAttemptError(f"Attempt {ticket.attempt} of run {ticket.run_id} is no longer the one at work.")
+    return row
+
+
+def enter_phase(session: Session, ticket: RunTicket, phase: Phase) -> None:
+    session.execute(
+        update(RunRow)
+        .where(RunRow.id == ticket.run_id, RunRow.attempt == ticket.attempt, RunRow.phase.is_distinct_from(phase))
+        .values(phase=phase)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def beat(session: Session, ticket: RunTicket, worker: str) -> None:
+    insert = insert_into(session, HeartbeatRow)
+    changes = {"attempt": ticket.attempt, "worker": worker, "beat_at": database_now()}
+    session.execute(
+        insert.values(run_id=ticket.run_id, **changes).on_conflict_do_update(
+            index_elements=["run_id"], set_=changes, where=HeartbeatRow.attempt <= ticket.attempt
+        )
+    )
+
+
+def runs_at_work(session: Session) -> list[RunAtWork]:
+    """Running runs with their last sign of life, by the database's clock."""
+    rows = session.execute(
+        select(RunRow.id, RunRow.dagster_run_id, HeartbeatRow.beat_at, database_now())
+        .join(HeartbeatRow, HeartbeatRow.run_id == RunRow.id)
+        .where(RunRow.status == RunStatus.RUNNING)
+        .order_by(RunRow.id)
+    ).tuples()
+    return [RunAtWork(run_id, dagster_run_id or "", beat_at, now) for run_id, dagster_run_id, beat_at, now in rows]
+
+
+def unended_run_of_dagster(session: Session, dagster_run_id: str, run_id: int | None) -> int | None:
+    """The unended run that this Dagster run works on, or was launched for without ever opening it."""
+    never_opened = and_(RunRow.id == run_id, RunRow.dagster_run_id.is_(None))
+    mine = RunRow.dagster_run_id == dagster_run_id
+    return session.scalar(select(RunRow.id).where(RunRow.completed_at.is_(None), or_(mine, never_opened)))
+
+
+def write_log(
+    session: Session, run_id: int, at: datetime, level: str, message: str, details: JsonObject | None = None
+) -> None:
+    session.add(LogRow(run_id=run_id, level=level, message=message, details=details or {}, timestamp=at))
+
+
+def get_run(session: Session, run_id: int) -> Run:
+    row = session.get(RunRow, run_id)
+    if row is None:
+        raise NotFoundError(f"Run {run_id} not found")
+    return as_run(row)
+
+
+def list_runs(session: Session, *, schedule_id: int | None, limit: int, offset: int) -> list[Run]:
+    """Newest first."""
+    query = select(RunRow).order_by(RunRow.id.desc()).limit(limit).offset(offset)
+    if schedule_id is not None:
+        query = query.where(RunRow.schedule_id == schedule_id)
+    return [as_run(row) for row in session.scalars(query)]
+
+
+def run_logs(session: Session, run_id: int) -> Sequence[LogRow]:
+    """Oldest first."""
+    return session.scalars(select(LogRow).where(LogRow.run_id == run_id).order_by(LogRow.id)).all()
+
+
+def as_run(row: RunRow) -> Run:
+    return Run.model_validate({name: getattr(row, name) for name in Run.model_fields})

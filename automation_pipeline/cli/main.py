@@ -1,0 +1,57 @@
+"""Entry of the console script `automation`: exit 0 done, 1 failed, 2 wrong usage; a complaint is one sentence."""
+
+import sys
+from collections.abc import Sequence
+
+import typer
+from typer.core import TyperGroup
+from typer.exceptions import Abort, Exit, TyperException
+
+from automation_pipeline.cli import db, doctor, runs, schedules, simulator
+from automation_pipeline.cli.output import one_line, sentence_of
+from automation_pipeline.core.errors import AutomationError, InvalidInputError
+
+DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
+
+app = typer.Typer(
+    name="automation",
+    help="Automations over sales records: configure schedules, run them, see what became of every fiche.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(db.app, name="db")
+app.add_typer(schedules.app, name="schedules")
+app.add_typer(runs.app, name="runs")
+app.command(name="doctor")(doctor.doctor)
+app.command(name="simulator")(simulator.simulator)
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    command = typer.main.get_command(app)
+    assert isinstance(command, TyperGroup)  # noqa: S101  an app of several commands is a group
+    try:
+        return command.main(args=list(arguments), prog_name="automation", standalone_mode=False) or DONE
+    except TyperException as error:
+        return _complain(error.format_message(), error.exit_code)
+    except InvalidInputError as error:
+        return _complain(sentence_of(error), WRONG_USAGE)
+    except AutomationError as error:
+        return _complain(sentence_of(error), FAILED)
+    except Exit as end:
+        return end.exit_code
+    except (Abort, KeyboardInterrupt):
+        return INTERRUPTED
+
+
+def _complain(sentence: str, exit_code: int) -> int:
+    sentence = one_line(sentence)
+    if sentence:
+        sys.stderr.write(sentence if sentence.endswith((".", "?")) else f"{sentence}.")
+        sys.stderr.write("\n")
+    return exit_code

@@ -1,0 +1,80 @@
+"""How commands speak: results on stdout, as tables or as one JSON document; a complaint is one sentence on stderr."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from automation_pipeline.automation.domain.model import JsonModel
+from automation_pipeline.core.errors import InvalidInputError
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output, nothing else.")]
+
+screen = Console(soft_wrap=True)
+
+
+def print_json(document: object) -> None:
+    sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+
+
+def as_document(model: JsonModel) -> dict[str, object]:
+    return model.model_dump(mode="json", by_alias=True)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*map(_cell, row))
+    screen.print(table)
+
+
+def print_facts(facts: Mapping[str, object]) -> None:
+    table = Table.grid(padding=(0, 2))
+    for name, value in facts.items():
+        if value is not None:
+            table.add_row(Text(name, "bold"), _cell(value))
+    screen.print(table)
+
+
+def _cell(value: object) -> Text:
+    """A plain string stays what it is: square brackets in people's texts are not mark-up."""
+    return value if isinstance(value, Text) else Text("" if value is None else str(value))
+
+
+def sentence_of(error: Exception) -> str:
+    """The error in one line, with each field at fault."""
+    if isinstance(error, InvalidInputError) and error.fields:
+        faults = "; ".join(f"{field}: {problem}" if field else problem for field, problem in error.fields)
+        return one_line(f"{error}: {faults}")
+    return one_line(str(error))
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def read_json_object(path: Path) -> Mapping[str, object]:
+    """The JSON object in a file, or on standard input for `-`."""
+    standard_input = str(path) == "-"
+    name = "Standard input" if standard_input else str(path)
+    try:
+        text = (sys.stdin.buffer.read() if standard_input else path.read_bytes()).decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InvalidInputError(f"{name} cannot be read: {reason}.") from None
+    try:
+        document: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InvalidInputError(f"{name} is not valid JSON: {reason}.") from None
+    if not isinstance(document, dict):
+        raise InvalidInputError(f"{name} must hold a JSON object.")
+    return cast("dict[str, object]", document)

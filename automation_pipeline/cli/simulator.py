@@ -1,0 +1,25 @@
+"""`automation simulator`: the outside world in one process, on loopback."""
+
+from typing import Annotated
+
+import typer
+
+from automation_pipeline.core.errors import PermanentError
+
+
+def simulator(
+    *,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")] = 4010,
+    seed: Annotated[int, typer.Option(help="Another seed is another world.")] = 7,
+    fiches_per_day: Annotated[int, typer.Option(min=0, max=50_000, help="Sales on a full working day.")] = 24,
+    exact: Annotated[bool, typer.Option("--exact", help="Every day has exactly that many.")] = False,
+    latency: Annotated[float, typer.Option(min=0, max=600, help="Seconds before every answer.")] = 0.0,
+    token: Annotated[str, typer.Option(help="The bearer token of the CRM.")] = "sim-token",  # noqa: S107  a simulator has no secrets
+) -> None:
+    """Play the CRM (and later the other providers) on 127.0.0.1: deterministic, with faults and a ledger of calls."""
+    from automation_pipeline.simulator import SimulatorStartError, serve  # noqa: PLC0415  a web server, only here
+
+    try:
+        serve(port=port, seed=seed, fiches_per_day=fiches_per_day, vary=not exact, latency=latency, token=token)
+    except SimulatorStartError as error:
+        raise PermanentError(str(error)) from None

@@ -1,0 +1,36 @@
+"""The one loop that waits between attempts. Whether another attempt can help is the error's verdict."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import TypeVar
+
+from automation_pipeline.core.errors import TransientError
+from automation_pipeline.core.retry import Backoff
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Retrying:
+    """At most `attempts` calls. A provider's own Retry-After wins over the back-off; one that is longer than
+    `longest_wait_seconds` is not waited for: the error goes up at once and carries it."""
+
+    attempts: int
+    backoff: Backoff
+    longest_wait_seconds: float = 60.0
+    random: Random = field(default_factory=Random)
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    async def call(self, attempt: Callable[[], Awaitable[Result]]) -> Result:
+        for failures in range(1, self.attempts):
+            try:
+                return await attempt()
+            except TransientError as error:
+                asked = error.retry_after_seconds
+                wait = self.backoff.delay(failures, self.random) if asked is None else asked
+                if wait > self.longest_wait_seconds:
+                    raise
+                await self.sleep(wait)
+        return await attempt()

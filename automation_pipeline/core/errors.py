@@ -1,0 +1,33 @@
+"""Errors carry their verdict: whether another attempt can help. It is decided where the failure is understood."""
+
+
+class AutomationError(Exception):
+    """A failure we understand. Its text is one plain sentence that an operator can act on."""
+
+
+class TransientError(AutomationError):
+    """Another attempt may succeed."""
+
+    def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class PermanentError(AutomationError):
+    """Another attempt would fail the same way."""
+
+
+class NotFoundError(PermanentError):
+    """The thing asked for does not exist."""
+
+
+class ConflictError(PermanentError):
+    """The thing asked for exists in a state that forbids the request."""
+
+
+class InvalidInputError(PermanentError):
+    """What the caller gave cannot be accepted; `fields` says where and why."""
+
+    def __init__(self, message: str, fields: tuple[tuple[str, str], ...] = ()) -> None:
+        super().__init__(message)
+        self.fields = fields

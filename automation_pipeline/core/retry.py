@@ -1,0 +1,64 @@
+"""How long to wait before the n-th retry, and what a Retry-After header asks for.
+
+Each contract keeps its own numbers in its own room; the arithmetic is only here.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from random import Random
+
+MINIMUM_WAIT_SECONDS = 1.0
+
+# Ten digits would be centuries: not an answer to wait for, and soon more than a datetime can hold.
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]+)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backoff:
+    """Exponential waits; a multiplier of 1 makes them fixed. `jitter` is a share of the wait, added or taken away."""
+
+    base_seconds: float
+    cap_seconds: float
+    multiplier: float = 2.0
+    jitter: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.base_seconds < math.inf and 0 <= self.cap_seconds < math.inf):
+            raise ValueError("The base and the cap of a back-off must be finite and not negative.")
+        if not (1 <= self.multiplier < math.inf and 0 <= self.jitter <= 1):
+            raise ValueError("A back-off needs a multiplier of at least 1 and a jitter between 0 and 1.")
+
+    def delay(self, n: int, random: Random) -> float:
+        """Seconds to wait before the n-th retry, n counted from 1: never negative, never above the cap."""
+        if n < 1:
+            raise ValueError("Retries are counted from 1.")
+        nominal = self._nominal(n)
+        spread = self.jitter * nominal
+        return min(max(nominal + random.uniform(-spread, spread), 0.0), self.cap_seconds)
+
+    def _nominal(self, n: int) -> float:
+        if self.base_seconds == 0:
+            return 0.0
+        try:
+            return min(self.base_seconds * float(self.multiplier) ** (n - 1), self.cap_seconds)
+        except OverflowError:
+            return self.cap_seconds
+
+
+def retry_after_seconds(header: str | None, now: datetime) -> float | None:
+    """The wait a Retry-After header asks for, at least one second; None when it says nothing we can read."""
+    text = (header or "").strip()
+    wait = float(text) if _SECONDS.fullmatch(text) else _seconds_until(text, now)
+    return None if wait is None else max(wait, MINIMUM_WAIT_SECONDS)
+
+
+def _seconds_until(http_date: str, now: datetime) -> float | None:
+    try:
+        at = parsedate_to_datetime(http_date)
+    except (ValueError, OverflowError):
+        return None
+    # The oldest of the three HTTP date formats names no zone; the standard says it is UTC.
+    return ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds()

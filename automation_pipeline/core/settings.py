@@ -1,0 +1,122 @@
+"""Every environment variable of the system, with its default and its meaning. A wrong value is one plain sentence."""
+
+from functools import cache
+from os import environ
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, AliasChoices, Field, HttpUrl, SecretStr, TypeAdapter, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from automation_pipeline.core.errors import InvalidInputError
+
+
+def _http_address(value: str) -> str:
+    address = value.strip()
+    try:
+        parts = TypeAdapter(HttpUrl).validate_python(address)
+    except ValidationError:
+        raise ValueError("it must be an http:// or https:// address") from None
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ValueError("it must be an address without user, query and fragment")
+    return address
+
+
+def _database_url(value: str) -> str:
+    if not value.startswith(("sqlite:///", "postgresql://", "postgresql+psycopg://")):
+        raise ValueError("it must start with sqlite:/// or postgresql://")
+    return value if value.startswith("sqlite:") else _with_readable_port(value)
+
+
+def _redis_url(value: str) -> str:
+    if not value.startswith(("redis://", "rediss://", "unix://")):
+        raise ValueError("it must start with redis://, rediss:// or unix://")
+    return _with_readable_port(value)
+
+
+def _with_readable_port(value: str) -> str:
+    try:
+        _ = urlsplit(value).port
+    except ValueError:  # its text would show a piece of the password
+        raise ValueError(
+            "its host or port cannot be read; characters such as / in a password must be percent-encoded"
+        ) from None
+    return value
+
+
+def _token(value: SecretStr) -> SecretStr:
+    token = value.get_secret_value().strip()
+    if not (token.isascii() and token.isprintable()):
+        raise ValueError("it holds characters that cannot be sent")
+    return SecretStr(token)
+
+
+HttpAddress = Annotated[str, AfterValidator(_http_address)]
+DatabaseUrl = Annotated[str, AfterValidator(_database_url)]
+RedisUrl = Annotated[str, AfterValidator(_redis_url)]
+Token = Annotated[SecretStr, AfterValidator(_token)]
+
+
+CRM_ADDRESS = ("FICHE_API_BASE_URL", "FICHE_API_URL")
+
+
+class Settings(BaseSettings):
+    """Field names are the variables' names in lower case. An empty variable counts as unset."""
+
+    model_config = SettingsConfigDict(env_ignore_empty=True, extra="ignore", frozen=True)
+
+    database_url: DatabaseUrl = Field(
+        default="sqlite:///.automation/automation.db",
+        repr=False,  # it may hold a password
+        description="Where everything is remembered. SQLite is embedded; `postgresql://…` for production.",
+    )
+    redis_url: RedisUrl | None = Field(
+        default=None,
+        repr=False,  # it may hold a password
+        description="Leases and rate limits live here when set, in the database otherwise, with the same promises.",
+    )
+    fiche_api_base_url: HttpAddress | None = Field(
+        default=None,
+        validation_alias=AliasChoices(*CRM_ADDRESS),
+        description="Address of the CRM gateway; `/api` is added when it is not there. `FICHE_API_URL` is read too.",
+    )
+    fiche_api_auth_token: Token | None = Field(
+        default=None, description="Bearer token for the CRM gateway, with or without the word Bearer."
+    )
+    fiche_fetch_concurrency: int = Field(
+        default=10, ge=1, le=500, description="Fiches asked of the CRM at the same time by one process."
+    )
+    automation_executor: Literal["in_process", "multiprocess"] = Field(
+        default="in_process",
+        description="How Dagster runs the steps of a run: in one process, or in one process a step.",
+    )
+    automation_max_processes: int = Field(
+        default=2, ge=1, le=64, description="Step processes at the same time when the executor is `multiprocess`."
+    )
+    automation_heartbeat_seconds: float = Field(
+        default=10, gt=0, le=600, description="How often a working run says that it is alive."
+    )
+    automation_lost_after_seconds: float = Field(
+        default=120,
+        gt=0,
+        le=86_400,
+        description="A run that was silent for this long is taken for dead and retried or closed.",
+    )
+
+
+@cache
+def load_settings() -> Settings:
+    """Read the environment once a process. InvalidInputError names the first variable that cannot be used."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        name = _variable(str(first["loc"][0]))
+        reason = first["msg"].removeprefix("Value error, ").replace("Input should", "it should")
+        raise InvalidInputError(f"{name} cannot be used: {reason[0].lower()}{reason[1:]}.") from None
+
+
+def _variable(location: str) -> str:
+    """The variable that was set, where one field has several names."""
+    names = CRM_ADDRESS if location in CRM_ADDRESS else (location.upper(),)
+    return next((name for name in names if environ.get(name)), names[0])

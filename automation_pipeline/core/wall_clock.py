@@ -1,0 +1,46 @@
+"""Between the wall clock of a zone and instants: what gaps (spring) and overlaps (autumn) make of a wall time."""
+
+from bisect import bisect_left
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from automation_pipeline.core.errors import InvalidInputError
+
+FIRST_PASS, SECOND_PASS = 0, 1
+
+
+def zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: "Europe" is a folder of the zone database
+        raise InvalidInputError(f"{name!r} is not a known time zone.") from None
+
+
+def wall_time(instant: datetime, zone: ZoneInfo) -> datetime:
+    return instant.astimezone(zone).replace(tzinfo=None, fold=0)
+
+
+def overlap(wall: datetime, zone: ZoneInfo) -> timedelta:
+    """How far apart the two passes over a wall time are: zero if it comes once, negative if the clock skips it."""
+    return _utc(wall, zone, SECOND_PASS) - _utc(wall, zone, FIRST_PASS)
+
+
+def instant_of(wall: datetime, zone: ZoneInfo, fold: int) -> datetime:
+    """The instant of a wall time in the pass asked for; if the clock skips it, the first instant after the gap."""
+    if overlap(wall, zone) >= timedelta(0):
+        return _utc(wall, zone, fold)
+    # In a gap Python reads the first pass with the old offset, which lands after the change, and the second before it.
+    return _change_between(_utc(wall, zone, SECOND_PASS), _utc(wall, zone, FIRST_PASS), zone)
+
+
+def _utc(wall: datetime, zone: ZoneInfo, fold: int) -> datetime:
+    return wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
+
+
+def _change_between(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
+    offset = after.astimezone(zone).utcoffset()
+
+    def changed(seconds: int) -> bool:
+        return (before + timedelta(seconds=seconds)).astimezone(zone).utcoffset() == offset
+
+    return before + timedelta(seconds=bisect_left(range(int((after - before).total_seconds())), x=True, key=changed))

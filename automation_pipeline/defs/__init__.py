@@ -1,0 +1,1 @@
+"""Dagster definitions and nothing else: everything in here is imported at load."""

@@ -1,0 +1,1 @@
+"""The job of automations and the sensors that look after its runs."""

@@ -1,0 +1,96 @@
+"""The job `automation_run`: open_run -> select_fiches -> [fetch_batch]* -> finalise_run."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from automation_pipeline.automation.domain.run import Run, RunTicket
+from automation_pipeline.automation.stages import fetch_batch as fetching
+from automation_pipeline.automation.stages import finalise_run as finalising
+from automation_pipeline.automation.stages import open_run as opening
+from automation_pipeline.automation.stages import select_fiches as selecting
+from automation_pipeline.orchestration.config import StrictConfig
+from automation_pipeline.orchestration.executor import processes_of
+from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
+from automation_pipeline.orchestration.heartbeat import beating, worker_name
+from automation_pipeline.orchestration.launches import parse_launch
+from automation_pipeline.orchestration.resource import ServicesResource
+
+
+class AutomationRunConfig(StrictConfig):
+    """What to run. Everything else is configured on the schedule."""
+
+    schedule_id: int = Field(description="The schedule to run: `automation schedules list` shows them.")
+    override_fiche_selection: dict[str, Any] | None = Field(
+        default=None, description='Select these fiches instead: {"mode": "manual", "ficheIds": ["1900417"]}.'
+    )
+    due_at: str | None = Field(default=None, description="The occurrence that is run, as a quoted ISO instant.")
+    run_id: int | None = Field(default=None, description="Attach to this run, filed earlier by `run-now`.")
+
+
+@dg.op(retry_policy=CRASH_RETRIES)
+def open_run(context: dg.OpExecutionContext, config: AutomationRunConfig, services: ServicesResource) -> RunTicket:
+    """Begin an attempt at the run and fence off earlier ones."""
+    our = services.get()
+    with verdicts():
+        launch = parse_launch(config.model_dump(), context.run, worker_name())
+        ticket = opening.open_run(launch, database=our.database, clock=our.clock)
+    tags = {"automation/run_id": str(ticket.run_id), "automation/schedule_id": str(config.schedule_id)}
+    context.instance.add_run_tags(context.run_id, tags)
+    return ticket
+
+
+@dg.op(out=dg.DynamicOut(tuple), retry_policy=CRASH_RETRIES)
+def select_fiches(ticket: RunTicket, services: ServicesResource) -> Iterator[dg.DynamicOutput]:
+    """Write one pending row a fiche; hand on the batches that have work left."""
+    our = services.get()
+    with verdicts(), beating(ticket, our):
+        processes = processes_of(our.settings)
+        batches = selecting.select_fiches(ticket, database=our.database, clock=our.clock, processes=processes)
+    for batch in batches:
+        yield dg.DynamicOutput((ticket, batch), mapping_key=f"batch_{batch}")
+
+
+@dg.op(retry_policy=CRASH_RETRIES)
+def fetch_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesResource) -> None:
+    """Fetch the details of a batch's fiches, many at once; each leaves its outcome while the batch runs."""
+    our, (ticket, batch) = services.get(), work
+    with verdicts(), beating(ticket, our):
+        width = our.settings.fiche_fetch_concurrency
+        fetch = fetching.fetch_batch(ticket, batch, database=our.database, source=our.crm, clock=our.clock, width=width)
+        ended = our.run(fetch)
+    context.add_output_metadata({str(status): count for status, count in ended.items()})
+
+
+@dg.op(ins={"fetched": dg.In(dg.Nothing)}, retry_policy=CRASH_RETRIES)
+def finalise_run(context: dg.OpExecutionContext, ticket: RunTicket, services: ServicesResource) -> None:
+    """Derive the verdict from the rows, after checking that none is missing."""
+    our = services.get()
+    with verdicts():
+        run = finalising.finalise_run(ticket.run_id, database=our.database, clock=our.clock, attempt=ticket.attempt)
+    context.add_output_metadata(_summary(run))
+
+
+def _summary(run: Run) -> dict[str, dg.MetadataValue]:
+    counts = f"{run.successful_fiches} successful + {run.failed_fiches} failed + {run.ignored_fiches} ignored"
+    return {
+        "run_id": dg.MetadataValue.int(run.id),
+        "status": dg.MetadataValue.text(str(run.status)),
+        "conservation": dg.MetadataValue.text(f"{run.selected_fiches} selected = {counts}"),
+    }
+
+
+@dg.job(
+    tags={
+        # From failure would drop the batches that had not started (DAGSTER.md 3.4); every step is repeatable.
+        "dagster/retry_strategy": "ALL_STEPS",
+        "dagster/max_retries": "3",
+        "dagster/max_runtime": "18000",
+    }
+)
+def automation_run() -> None:
+    ticket = open_run()
+    batches = select_fiches(ticket)
+    finalise_run(ticket=ticket, fetched=batches.map(fetch_batch).collect())

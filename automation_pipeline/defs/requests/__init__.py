@@ -1,0 +1,1 @@
+"""The one door: filed requests become runs."""

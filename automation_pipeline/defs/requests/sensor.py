@@ -1,0 +1,19 @@
+"""Sensor `launch_requests`: offers every filed request to Dagster. Two copies of a tick at once do no harm."""
+
+import dagster as dg
+
+from automation_pipeline.defs.automation.job import automation_run
+from automation_pipeline.orchestration.doors import run_request
+from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.storage.run_requests import offer_waiting
+
+AT_MOST = 100
+
+
+@dg.sensor(jobs=[automation_run], minimum_interval_seconds=5, default_status=dg.DefaultSensorStatus.RUNNING)
+def launch_requests(services: ServicesResource) -> dg.SensorResult | dg.SkipReason:
+    with services.get().database.transaction() as session:
+        wishes = offer_waiting(session, limit=AT_MOST)
+    if not wishes:
+        return dg.SkipReason("No request is waiting.")
+    return dg.SensorResult(run_requests=[run_request(wish) for wish in wishes])

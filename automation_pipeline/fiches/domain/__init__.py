@@ -1,0 +1,1 @@
+"""What a fiche is and what a fetch can end in."""

@@ -1,0 +1,52 @@
+"""Tables of the CRM mirror. Counts of recordings are derived, never stored: stored hints drift."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from sqlalchemy import ForeignKey, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from automation_pipeline.storage.metadata import Table
+from automation_pipeline.storage.types import BigId, Json, UtcDateTime
+
+
+class FicheCache(Table):
+    """One fiche. `details_fetched_at` is moved by details only, so that no other write passes for a refresh."""
+
+    __tablename__ = "fiche_cache"
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    fiche_id: Mapped[str] = mapped_column(unique=True)
+    groupe: Mapped[str | None] = mapped_column(index=True)
+    agence_nom: Mapped[str | None]
+    prospect_nom: Mapped[str | None]
+    prospect_prenom: Mapped[str | None]
+    prospect_email: Mapped[str | None]
+    prospect_tel: Mapped[str | None]
+    sales_date: Mapped[str | None] = mapped_column(index=True)
+    cle: Mapped[str | None]
+    details_success: Mapped[bool | None]
+    details_message: Mapped[str | None]
+    raw_data: Mapped[Mapping[str, object]] = mapped_column(Json)
+    fetched_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    details_fetched_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    last_revalidated_at: Mapped[datetime | None] = mapped_column(UtcDateTime, index=True)
+
+
+class RecordingRow(Table):
+    """One call of a fiche. An empty URL means that the audio is not available."""
+
+    __tablename__ = "recordings"
+    __table_args__ = (UniqueConstraint("fiche_cache_id", "call_id"),)
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    fiche_cache_id: Mapped[int] = mapped_column(ForeignKey("fiche_cache.id", ondelete="CASCADE"))
+    call_id: Mapped[str] = mapped_column(index=True)
+    recording_url: Mapped[str]
+    start_time: Mapped[datetime] = mapped_column(UtcDateTime)
+    duration_seconds: Mapped[int]
+    direction: Mapped[str]
+    from_number: Mapped[str]
+    to_number: Mapped[str]
+    answered: Mapped[bool]

@@ -1,0 +1,71 @@
+"""The database's history. `upgrade` brings any earlier revision to the newest; two of it at once do it once."""
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import Connection, text
+
+from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.storage.database import Database, in_plain_words
+
+_ADVISORY_LOCK = 7_310_201_811
+
+
+def upgrade(database: Database, revision: str = "head") -> None:
+    with _connection(database) as connection:
+        try:
+            command.upgrade(_config(connection), revision)
+        except CommandError as error:
+            raise PermanentError(f"The database belongs to another version of this program: {error}.") from None
+
+
+def current(database: Database) -> str | None:
+    """The revision that the database is at; None for an empty one."""
+    with in_plain_words(), database.engine.connect() as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+def revisions() -> list[str]:
+    """Every revision, oldest first."""
+    return [script.revision for script in reversed(list(_scripts().walk_revisions()))]
+
+
+def _config(connection: Connection | None = None) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent))
+    config.attributes["connection"] = connection
+    return config
+
+
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory.from_config(_config())
+
+
+@contextmanager
+def _connection(database: Database) -> Generator[Connection]:
+    """One transaction for the whole upgrade, and only one upgrade at a time."""
+    with in_plain_words(), database.engine.connect() as connection, _foreign_keys_off(connection), connection.begin():
+        if database.dialect == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
+        yield connection
+
+
+@contextmanager
+def _foreign_keys_off(connection: Connection) -> Generator[None]:
+    """On SQLite, rebuilding a table drops the old one, which must not cascade. Works outside transactions only."""
+    driver = connection.connection.driver_connection
+    if not isinstance(driver, sqlite3.Connection):
+        yield
+        return
+    driver.execute("PRAGMA foreign_keys=OFF")
+    try:
+        yield
+    finally:  # the connection goes back to the pool, also after an upgrade that failed
+        driver.execute("PRAGMA foreign_keys=ON")

@@ -1,0 +1,41 @@
+"""Says that a run is alive, from a thread beside the step, for as long as the step works."""
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from automation_pipeline.automation.domain.run import RunTicket
+from automation_pipeline.automation.stages.keep_alive import keep_alive
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.errors import AutomationError
+
+log = logging.getLogger(__name__)
+
+
+def worker_name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+@contextmanager
+def beating(ticket: RunTicket, services: Services) -> Generator[None]:
+    ended = threading.Event()
+    thread = threading.Thread(target=_beat, args=(ticket, services, ended), daemon=True, name="heartbeat")
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _beat(ticket: RunTicket, services: Services, ended: threading.Event) -> None:
+    while not ended.is_set():
+        try:
+            keep_alive(ticket, worker_name(), database=services.database)
+        except AutomationError as error:
+            # The step finds out by itself; a beat that is missed shows in the watchdog.
+            log.warning("No heartbeat for run %s: %s", ticket.run_id, error)
+        ended.wait(services.settings.automation_heartbeat_seconds)

@@ -1,0 +1,57 @@
+"""`python -m automation_pipeline.simulator`: the simulator without the operators' command line."""
+
+import argparse
+import sys
+
+from automation_pipeline.simulator.server import DEFAULT_TOKEN, SimulatorStartError, serve
+
+
+def main() -> int:
+    options = _parser().parse_args()
+    try:
+        serve(**vars(options))
+    except SimulatorStartError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m automation_pipeline.simulator", description="The outside world in one process, on loopback."
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", type=_port, default=0, help="0 takes a free one")
+    parser.add_argument("--seed", type=int, default=7, help="another seed is another world")
+    parser.add_argument("--fiches-per-day", type=_fiches, default=24, help="sales on a full working day")
+    parser.add_argument("--exact", dest="vary", action="store_false", help="every day has exactly that many")
+    parser.add_argument("--latency", type=_latency, default=0.0, help="seconds before every answer")
+    parser.add_argument("--token", default=DEFAULT_TOKEN, help="the bearer token of the CRM")
+    return parser
+
+
+def _port(text: str) -> int:
+    return int(_within(text, 0, 65_535, whole=True))
+
+
+def _fiches(text: str) -> int:
+    return int(_within(text, 0, 50_000, whole=True))
+
+
+def _latency(text: str) -> float:
+    return _within(text, 0, 600, whole=False)
+
+
+def _within(text: str, low: int, high: int, *, whole: bool) -> float:
+    try:
+        number = int(text) if whole else float(text)
+    except ValueError:
+        number = float("nan")
+    if not low <= number <= high:
+        kind = "a whole number" if whole else "a number"
+        raise argparse.ArgumentTypeError(f"must be {kind} from {low} to {high}, not {text!r}")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""The simulator as one ASGI application: every provider's endpoints behind gates, and the control surface.
+
+A new provider is one more module with `endpoints(world, ...)`, added to the list here.
+"""
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from automation_pipeline.simulator import audio
+from automation_pipeline.simulator.control import Control
+from automation_pipeline.simulator.crm import gateway as crm
+from automation_pipeline.simulator.fault_rules import BadRequestError
+from automation_pipeline.simulator.faults import Faults
+from automation_pipeline.simulator.gate import Conditions, Gate
+from automation_pipeline.simulator.ledger import Ledger
+from automation_pipeline.simulator.world.world import World
+
+
+def create_app(world: World, *, token: str, latency: float) -> Starlette:
+    endpoints = {endpoint.name: endpoint for endpoint in [*crm.endpoints(world, token), *audio.endpoints(world)]}
+    conditions = Conditions(Ledger(tuple(endpoints)), Faults(world.seed), latency)
+    app = Starlette(
+        routes=[
+            *(Route(e.path, Gate(e, conditions), methods=e.methods, name=e.name) for e in endpoints.values()),
+            *Control(conditions, endpoints).routes(),
+        ],
+        exception_handlers={BadRequestError: _bad_request, HTTPException: _refusal},
+    )
+    app.state.conditions = conditions
+    return app
+
+
+async def _bad_request(_request: Request, error: Exception) -> Response:
+    return JSONResponse({"detail": str(error)}, 422)
+
+
+async def _refusal(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for nothing else
+    return JSONResponse({"detail": error.detail}, error.status_code, error.headers)

@@ -1,0 +1,45 @@
+"""Recordings as sound: silent but genuine MPEG-1 Layer III, capped at a few seconds, each with its call id as title."""
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from automation_pipeline.simulator.endpoint import Endpoint
+from automation_pipeline.simulator.world.values import Recording
+from automation_pipeline.simulator.world.world import World
+
+MAX_SECONDS = 3
+SAMPLE_RATE = 32_000
+SAMPLES_PER_FRAME = 1_152
+# MPEG-1 Layer III without CRC, 32 kbit/s, 32 kHz, mono: 144 bytes a frame, no padding. Zeroed side info is silence.
+FRAME = bytes((0xFF, 0xFB, 0x18, 0xC0)).ljust(144, b"\0")
+
+
+def recording_path(recording: Recording) -> str:
+    return f"/recordings/{recording.call_id}/{recording.file_name}"
+
+
+def mp3(title: str, seconds: float) -> bytes:
+    """A silent MP3 of about that length, at most MAX_SECONDS, whose ID3 title is `title` (Latin letters only)."""
+    frames = max(1, round(min(seconds, MAX_SECONDS) * SAMPLE_RATE / SAMPLES_PER_FRAME))
+    text = b"\0" + title.encode("latin-1")
+    tag = b"TIT2" + len(text).to_bytes(4, "big") + b"\0\0" + text
+    size = bytes((len(tag) >> shift) & 0x7F for shift in (21, 14, 7, 0))
+    return b"ID3\x03\0\0" + size + tag + FRAME * frames
+
+
+def endpoints(world: World) -> list[Endpoint]:
+    async def recording(request: Request) -> Response:
+        call = world.recording(request.path_params["call_id"])
+        if call is None or not call.has_url or call.file_name != request.path_params["file_name"]:
+            return JSONResponse({"detail": "There is no such recording."}, 404)
+        return Response(mp3(call.call_id, call.duration_seconds), media_type="audio/mpeg")
+
+    return [
+        Endpoint(
+            name="audio",
+            path="/recordings/{call_id}/{file_name}",
+            handler=recording,
+            item=lambda request: request.path_params["call_id"],
+            speaks_json=False,
+        )
+    ]

@@ -1,0 +1,75 @@
+"""The control surface under /_sim: tests and benchmarks set the conditions here and read what happened."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import cast
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from automation_pipeline.simulator.endpoint import Endpoint
+from automation_pipeline.simulator.fault_rules import BadRequestError, read_rules
+from automation_pipeline.simulator.gate import Conditions
+
+MAX_LATENCY_SECONDS = 600
+
+
+class Control:
+    def __init__(self, conditions: Conditions, endpoints: Mapping[str, Endpoint]) -> None:
+        self._conditions = conditions
+        self._endpoints = endpoints
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/_sim/faults", self.add_faults, methods=["POST"]),
+            Route("/_sim/faults", self.clear_faults, methods=["DELETE"]),
+            Route("/_sim/calls", self.calls, methods=["GET"]),
+            Route("/_sim/reset", self.reset, methods=["POST"]),
+            Route("/_sim/latency", self.set_latency, methods=["POST"]),
+        ]
+
+    async def add_faults(self, request: Request) -> Response:
+        rules = read_rules(await _body(request), self._endpoints)
+        return JSONResponse({"rules": self._conditions.faults.add(rules)})
+
+    async def clear_faults(self, _request: Request) -> Response:
+        self._conditions.faults.clear()
+        return JSONResponse({"rules": 0})
+
+    async def calls(self, request: Request) -> Response:
+        asked = request.query_params
+        route = asked.get("route")
+        if route is not None and route not in self._endpoints:
+            raise BadRequestError(f"There is no route {route!r}; the routes are {', '.join(self._endpoints)}.")
+        shown = self._conditions.ledger.shown(route, asked.get("item"), times=asked.get("times") == "1")
+        return JSONResponse(shown)
+
+    async def reset(self, _request: Request) -> Response:
+        """Clears ledger and faults. The base latency stays: it is how the simulator was set up."""
+        self._conditions.faults.clear()
+        self._conditions.ledger.clear()
+        return JSONResponse({"reset": True})
+
+    async def set_latency(self, request: Request) -> Response:
+        seconds = _seconds(await _body(request))
+        self._conditions.latency_seconds = seconds
+        return JSONResponse({"seconds": seconds})
+
+
+async def _body(request: Request) -> object:
+    try:
+        return json.loads(await request.body())
+    except (ValueError, RecursionError) as error:
+        raise BadRequestError("The body is not valid JSON.") from error
+
+
+def _seconds(posted: object) -> float:
+    fields = cast("dict[str, object]", posted) if isinstance(posted, dict) else {}
+    seconds = fields.get("seconds")
+    if set(fields) != {"seconds"} or isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise BadRequestError('The body must be {"seconds": number}.')
+    if math.isnan(seconds) or not 0 <= seconds <= MAX_LATENCY_SECONDS:
+        raise BadRequestError(f"The latency must be between 0 and {MAX_LATENCY_SECONDS} seconds.")
+    return float(seconds)

@@ -1,0 +1,19 @@
+"""What a provider contributes: endpoints. `gate.py` puts the ledger and the faults in front of each."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """`name` is how faults and the ledger call it; `item` names what a call is about (a fiche, a day, a recording)."""
+
+    name: str
+    path: str
+    handler: Callable[[Request], Awaitable[Response]]
+    item: Callable[[Request], str]
+    methods: tuple[str, ...] = ("GET",)
+    speaks_json: bool = True

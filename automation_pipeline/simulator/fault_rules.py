@@ -1,0 +1,108 @@
+"""A fault rule as posted to /_sim/faults, and how it is read. Which calls it strikes is decided in `faults.py`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, cast
+
+from automation_pipeline.simulator.endpoint import Endpoint
+
+BODIES = ("truncated", "cut_short", "not_json", "wrong_types", "empty", "success_false")
+JSON_BODIES = ("wrong_types", "success_false")
+
+
+class BadRequestError(Exception):
+    """A control request that cannot be obeyed; the message is one plain sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultRule:
+    """`body` spoils the real answer; a `status` without `body` replaces it. `first`, `every` and `probability` must
+    all agree; calls are counted as they reach the rule, and an earlier rule that strikes keeps them from it."""
+
+    route: str
+    item: str | None = None
+    status: int | None = None
+    retry_after: str | float | None = None
+    latency_seconds: float = 0.0
+    hang: bool = False
+    drop: bool = False
+    body: str | None = None
+    first: int | None = None
+    every: int = 1
+    probability: float = 1.0
+
+    @property
+    def does_something(self) -> bool:
+        return bool(self.status or self.retry_after is not None or self.body or self.latency_seconds) or self.silent
+
+    @property
+    def silent(self) -> bool:
+        return self.hang or self.drop
+
+
+def _number(low: float, high: float) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+
+
+def _whole(low: int, high: int) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def _status(value: object) -> bool:
+    return _whole(200, 599)(value) and value not in {204, 304}
+
+
+def _boolean(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _header_value(value: object) -> bool:
+    return _number(0, 1e6)(value) or (isinstance(value, str) and value.isascii() and value.isprintable())
+
+
+CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
+    "route": (lambda value: isinstance(value, str), "the name of a route"),
+    "item": (lambda value: isinstance(value, str), "a text"),
+    "status": (_status, "a whole number from 200 to 599, without 204 and 304, which have no body"),
+    "retry_after": (_header_value, "a number of seconds or a printable ASCII text"),
+    "latency_seconds": (_number(0, 3600), "a number from 0 to 3600"),
+    "hang": (_boolean, "true or false"),
+    "drop": (_boolean, "true or false"),
+    "body": (lambda value: value in BODIES, f"one of {', '.join(BODIES)}"),
+    "first": (_whole(1, 10**9), "a whole number from 1"),
+    "every": (_whole(1, 10**9), "a whole number from 1"),
+    "probability": (_number(0, 1), "a number from 0 to 1"),
+}
+assert set(CHECKS) == {field.name for field in fields(FaultRule)}  # noqa: S101 - a table that must be complete
+
+
+def read_rules(posted: object, endpoints: Mapping[str, Endpoint]) -> list[FaultRule]:
+    """One rule or a list of them; all are good or none is taken."""
+    rules = cast("list[object]", posted) if isinstance(posted, list) else [posted]
+    return [_read(rule, endpoints) for rule in rules]
+
+
+def _read(posted: object, endpoints: Mapping[str, Endpoint]) -> FaultRule:
+    if not isinstance(posted, dict):
+        raise BadRequestError("A fault rule must be a JSON object.")
+    given = cast("dict[str, Any]", posted)  # Any: each value is checked just below
+    for name, value in given.items():
+        if name not in CHECKS:
+            raise BadRequestError(f"A fault rule has no field {name!r}; it has {', '.join(CHECKS)}.")
+        good, wanted = CHECKS[name]
+        if not good(value):
+            raise BadRequestError(f"The fault field {name!r} must be {wanted}.")
+    if given.get("route") not in endpoints:
+        raise BadRequestError(f"A fault rule needs a 'route', one of {', '.join(endpoints)}.")
+    rule = FaultRule(**given)
+    _check_whole(rule, endpoints[rule.route])
+    return rule
+
+
+def _check_whole(rule: FaultRule, endpoint: Endpoint) -> None:
+    if not rule.does_something:
+        raise BadRequestError("A fault rule needs a status, retry_after, latency_seconds, hang, drop or body.")
+    if rule.silent and (rule.status or rule.body or rule.retry_after is not None or (rule.hang and rule.drop)):
+        raise BadRequestError("A fault rule cannot both answer and not answer: hang and drop stand alone.")
+    if rule.body in JSON_BODIES and not endpoint.speaks_json:
+        raise BadRequestError(f"The body {rule.body!r} is for JSON, and {rule.route} does not answer with JSON.")

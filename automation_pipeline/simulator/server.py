@@ -1,0 +1,90 @@
+"""Runs the simulator in the foreground: socket, uvicorn, signals, and the line a parent process waits for."""
+
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import uvicorn
+
+from automation_pipeline.simulator.app import create_app
+from automation_pipeline.simulator.gate import Conditions
+from automation_pipeline.simulator.transport import OpenProtocol
+from automation_pipeline.simulator.world.world import World
+
+DEFAULT_TOKEN = "sim-token"  # noqa: S105 - opens nothing but the simulator
+BACKLOG = 2048
+
+
+class SimulatorStartError(Exception):
+    """The simulator cannot start; the message is one plain sentence."""
+
+
+def serve(  # noqa: PLR0913 - one keyword a start option
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    seed: int = 7,
+    fiches_per_day: int = 24,
+    latency: float = 0.0,
+    token: str = DEFAULT_TOKEN,
+    vary: bool = True,
+) -> None:
+    """Serves until SIGTERM or SIGINT. Port 0 takes a free one; the printed line says which.
+
+    Raises SimulatorStartError when the address cannot be taken, ValueError for an impossible number of fiches.
+    """
+    app = create_app(World(seed, fiches_per_day, vary), token=token, latency=latency)
+    config = uvicorn.Config(
+        app,
+        http=OpenProtocol,
+        lifespan="off",
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=2,
+        backlog=BACKLOG,
+    )
+    with _listen(host, port) as listener:
+        _Server(config, app.state.conditions).run([listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), backlog=BACKLOG)
+    except (OSError, OverflowError) as error:
+        reason = str(error.strerror).partition(" (while")[0] if isinstance(error, OSError) else "no such port"
+        raise SimulatorStartError(f"The simulator cannot listen on {host}:{port}: {reason}.") from error
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, conditions: Conditions) -> None:
+        super().__init__(config)
+        self._conditions = conditions
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listener in sockets or []:
+            host, port = listener.getsockname()[:2]
+            sys.stdout.write(f"simulator listening on http://{host}:{port}\n")
+            sys.stdout.flush()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._conditions.faults.clear()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """As uvicorn's, without raising the signal again afterwards: stopping on request is a success."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {wanted: signal.signal(wanted, self.handle_exit) for wanted in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for wanted, handler in before.items():
+                signal.signal(wanted, handler)

@@ -1,0 +1,1 @@
+"""The database: engine, transactions, and the tables without business words (outbox, requests, leases, transitions)."""

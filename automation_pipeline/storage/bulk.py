@@ -1,0 +1,45 @@
+"""Many rows in one statement, the same on both databases. `fields` are names of mapped columns."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from sqlalchemy import ColumnElement
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from automation_pipeline.storage.metadata import Table
+
+Insert: TypeAlias = postgresql.Insert | sqlite.Insert
+
+
+def insert_into(session: Session, table: type[Table]) -> Insert:
+    """The dialect's own INSERT, which knows ON CONFLICT."""
+    dialect = session.get_bind().dialect.name
+    return postgresql.insert(table.__table__) if dialect == "postgresql" else sqlite.insert(table.__table__)  # type: ignore[arg-type]  # declared as FromClause, always a Table
+
+
+def upsert(
+    session: Session,
+    table: type[Table],
+    rows: Sequence[Mapping[str, object]],
+    *,
+    key: Sequence[str],
+    fields: Sequence[str] = (),
+    where: ColumnElement[bool] | None = None,
+) -> None:
+    """Insert the rows; where `key` exists already, overwrite `fields` (none: leave the row as it is) if `where` holds.
+
+    All rows have the same fields. One prepared statement runs over all of them, inside the caller's transaction. Rows
+    that overwrite go in the order of their key: two writers of the same rows then wait for each other instead of
+    locking crosswise (PostgreSQL would end one of them). Of two rows with one key the later wins.
+    """
+    if not rows:
+        return
+    insert = insert_into(session, table)
+    if fields:
+        changes = {field: insert.excluded[field] for field in fields}
+        insert = insert.on_conflict_do_update(index_elements=list(key), set_=changes, where=where)
+    else:
+        insert = insert.on_conflict_do_nothing(index_elements=list(key))
+    in_order = sorted(rows, key=lambda row: [str(row[field]) for field in key]) if fields else rows
+    session.connection().execute(insert, [dict(row) for row in in_order])

@@ -1,0 +1,156 @@
+"""Engine and unit of work: one transaction a task, on SQLite or PostgreSQL by the URL alone."""
+
+import sqlite3
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
+from sqlalchemy.orm import Session as Session  # noqa: PLC0414  stages name the type, not the library
+
+from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
+
+SQLITE_BUSY_SECONDS = 30
+
+
+class DatabaseUnreachableError(TransientError):
+    """The database does not answer."""
+
+
+class DatabaseNotReadyError(PermanentError):
+    """The database answers, but its tables are not there."""
+
+
+class Database:
+    """Sessions on one engine. `transaction` writes and commits at its end; `reading` sees one snapshot."""
+
+    def __init__(self, url: str) -> None:
+        self.url = parse_url(url)
+        self.dialect = self.url.get_backend_name()
+        self.engine = _sqlite_engine(self.url) if self.dialect == "sqlite" else _postgres_engine(self.url)
+        self._readers = self.engine.execution_options(**_reading_options(self.dialect))
+
+    @contextmanager
+    def transaction(self) -> Generator[Session]:
+        with self._session(self.engine) as session, session.begin():
+            yield session
+
+    @contextmanager
+    def reading(self) -> Generator[Session]:
+        with self._session(self._readers) as session, session.begin():
+            yield session
+
+    @contextmanager
+    def _session(self, engine: Engine) -> Generator[Session]:
+        with in_plain_words(), Session(engine, expire_on_commit=False) as session:
+            yield session
+
+    def ping(self) -> None:
+        with self.reading() as session:
+            session.execute(text("SELECT 1"))
+
+    def dispose(self) -> None:
+        self.engine.dispose()
+
+
+def parse_url(url: str) -> URL:
+    """`postgresql://` means psycopg 3 here; anything but SQLite and PostgreSQL is refused."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise PermanentError("DATABASE_URL is not a database URL.") from None
+    if parsed.drivername in {"postgresql", "postgres"}:
+        return parsed.set(drivername="postgresql+psycopg")
+    if parsed.drivername in {"postgresql+psycopg", "sqlite"}:
+        return parsed
+    raise PermanentError(f"DATABASE_URL must start with sqlite:/// or postgresql://, not {parsed.drivername}://.")
+
+
+def _reading_options(dialect: str) -> dict[str, object]:
+    if dialect == "sqlite":
+        return {"sqlite_begin": "BEGIN DEFERRED"}
+    return {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+
+
+def _postgres_engine(url: URL) -> Engine:
+    return create_engine(url, pool_pre_ping=True, pool_size=5, max_overflow=10, connect_args={"connect_timeout": 10})
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    if url.database and url.database != ":memory:":
+        _make_room(Path(url.database).parent)
+    engine = create_engine(url, connect_args={"timeout": SQLITE_BUSY_SECONDS})
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _make_room(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PermanentError(f"DATABASE_URL is in a folder that cannot be made, {folder}: {error.strerror}.") from None
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # the driver would begin transactions late and by itself
+    connection.execute(f"PRAGMA busy_timeout={SQLITE_BUSY_SECONDS * 1000}")
+    _use_write_ahead_log(connection)
+    for pragma in ("synchronous=NORMAL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    # The switch of a new file fails at once when another process is at it, whatever the busy timeout. To begin a
+    # transaction does wait, so that is how to wait for the other one.
+    deadline = time.monotonic() + SQLITE_BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+        else:
+            return
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A writer takes its lock at once: a read transaction that starts to write later fails instead of waiting.
+    connection.exec_driver_sql(connection.get_execution_options().get("sqlite_begin", "BEGIN IMMEDIATE"))
+
+
+@contextmanager
+def in_plain_words() -> Generator[None]:
+    """What the driver says, as an error with a verdict; what is our own mistake stays as it is."""
+    try:
+        yield
+    except DatabaseError as error:
+        understood = _understood(error)
+        if understood is None:
+            raise
+        raise understood from error
+
+
+def _understood(error: DatabaseError) -> AutomationError | None:
+    reason = _first_line(error)
+    if "file is not a database" in reason:
+        return PermanentError("DATABASE_URL names a file that is not an SQLite database.")
+    if "no such table" in reason or ("relation" in reason and "does not exist" in reason):
+        return DatabaseNotReadyError("The database has no tables yet: run `automation db upgrade`.")
+    if isinstance(error, OperationalError) and not _is_wrong_sql(error):
+        return DatabaseUnreachableError(f"The database does not answer: {reason}.")
+    return None
+
+
+def _is_wrong_sql(error: DatabaseError) -> bool:
+    # SQLite's driver calls these operational too; they are ours to mend, and no later attempt helps.
+    return isinstance(error.orig, sqlite3.Error) and error.orig.sqlite_errorcode == sqlite3.SQLITE_ERROR
+
+
+def _first_line(error: DatabaseError) -> str:
+    lines = str(error.orig).strip().splitlines()
+    return lines[0] if lines else type(error.orig).__name__

@@ -1,0 +1,50 @@
+"""The database's own clock, as an SQL expression, so that every process agrees on when a lease ends."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Float
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import GenericFunction
+
+from automation_pipeline.storage.types import UtcDateTime
+
+
+class database_now(GenericFunction[datetime]):  # noqa: N801  an SQL function's name
+    """The present of the database, plus the seconds given: `database_now(30.0)`."""
+
+    type = UtcDateTime()
+    inherit_cache = True
+
+    def __init__(self, plus_seconds: float | ColumnElement[float] = 0.0) -> None:
+        super().__init__(plus_seconds)
+
+
+class database_epoch(GenericFunction[float]):  # noqa: N801  an SQL function's name
+    """The present of the database in seconds since 1970."""
+
+    type = Float(53)
+    inherit_cache = True
+
+
+@compiles(database_now, "postgresql")
+def _now_on_postgres(element: database_now, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
+    return f"(clock_timestamp() + make_interval(secs => {compiler.process(element.clauses, **kw)}))"
+
+
+@compiles(database_now, "sqlite")
+def _now_on_sqlite(element: database_now, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
+    # Six decimals, as the values that SQLAlchemy writes: instants are compared as text on SQLite.
+    seconds = compiler.process(element.clauses, **kw)
+    return f"(strftime('%Y-%m-%d %H:%M:%f', 'now', ({seconds}) || ' seconds') || '000')"
+
+
+@compiles(database_epoch, "postgresql")
+def _epoch_on_postgres(_element: database_epoch, _compiler: SQLCompiler, **_kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
+    return "extract(epoch from clock_timestamp())::double precision"
+
+
+@compiles(database_epoch, "sqlite")
+def _epoch_on_sqlite(_element: database_epoch, _compiler: SQLCompiler, **_kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
+    return "((julianday('now') - 2440587.5) * 86400.0)"

@@ -1,0 +1,132 @@
+"""Events leave by here: written in the business transaction, relayed after commit, at least once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Index, UniqueConstraint, or_, select, text, update
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from automation_pipeline.storage.bulk import upsert
+from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.metadata import Table
+from automation_pipeline.storage.types import BigId, Json, JsonObject, UtcDateTime
+
+
+@dataclass(frozen=True)
+class Event:
+    """`key` makes the event unique for its tenant: writing it twice is writing it once."""
+
+    tenant_id: str
+    key: str
+    name: str
+    producer: str
+    correlation_id: str
+    occurred_at: datetime
+    payload: JsonObject
+
+
+@dataclass(frozen=True)
+class ClaimedEvent:
+    id: int
+    attempt: int
+    event: Event
+
+
+class OutboxRow(Table):
+    __tablename__ = "events_outbox"
+    __table_args__ = (
+        UniqueConstraint("tenant_id", "event_key"),
+        Index(
+            "ix_events_outbox_waiting",
+            "available_at",
+            "id",
+            postgresql_where=text("published_at IS NULL"),
+            sqlite_where=text("published_at IS NULL"),
+        ),
+    )
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    tenant_id: Mapped[str]
+    event_key: Mapped[str]
+    event_name: Mapped[str]
+    producer: Mapped[str]
+    correlation_id: Mapped[str]
+    occurred_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    payload: Mapped[JsonObject] = mapped_column(Json)
+    available_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    claimed_by: Mapped[str | None]
+    claimed_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    attempts: Mapped[int] = mapped_column(default=0)
+    last_error: Mapped[str | None]
+    published_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+def enqueue(session: Session, events: Sequence[Event]) -> None:
+    rows = [
+        {
+            "tenant_id": event.tenant_id,
+            "event_key": event.key,
+            "event_name": event.name,
+            "producer": event.producer,
+            "correlation_id": event.correlation_id,
+            "occurred_at": event.occurred_at,
+            "payload": event.payload,
+            "available_at": event.occurred_at,
+            "attempts": 0,
+        }
+        for event in events
+    ]
+    upsert(session, OutboxRow, rows, key=("tenant_id", "event_key"))
+
+
+def claim_waiting(session: Session, worker: str, *, limit: int, hold_seconds: float) -> list[ClaimedEvent]:
+    """Oldest first; nobody else gets them until the hold ends. Two workers claiming at once never get the same row."""
+    free = or_(OutboxRow.claimed_until.is_(None), OutboxRow.claimed_until <= database_now())
+    oldest = (
+        select(OutboxRow.id)
+        .where(OutboxRow.published_at.is_(None), OutboxRow.available_at <= database_now(), free)
+        .order_by(OutboxRow.id)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+        .cte("oldest")  # run once: PostgreSQL may repeat a subquery, and with SKIP LOCKED each time finds other rows
+    )
+    claimed = session.scalars(
+        update(OutboxRow)
+        .where(OutboxRow.id.in_(select(oldest.c.id)))
+        .values(claimed_by=worker, claimed_until=database_now(hold_seconds), attempts=OutboxRow.attempts + 1)
+        .returning(OutboxRow)
+        .execution_options(synchronize_session=False)
+    )
+    return [_claimed(row) for row in sorted(claimed, key=lambda row: row.id)]
+
+
+def mark_published(session: Session, worker: str, ids: Sequence[int]) -> None:
+    session.execute(
+        update(OutboxRow)
+        .where(OutboxRow.id.in_(ids), OutboxRow.claimed_by == worker)
+        .values(published_at=database_now(), claimed_by=None, claimed_until=None, last_error=None)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def put_back(session: Session, worker: str, event_id: int, *, error: str, delay_seconds: float) -> None:
+    session.execute(
+        update(OutboxRow)
+        .where(OutboxRow.id == event_id, OutboxRow.claimed_by == worker)
+        .values(available_at=database_now(delay_seconds), claimed_by=None, claimed_until=None, last_error=error)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def _claimed(row: OutboxRow) -> ClaimedEvent:
+    event = Event(
+        tenant_id=row.tenant_id,
+        key=row.event_key,
+        name=row.event_name,
+        producer=row.producer,
+        correlation_id=row.correlation_id,
+        occurred_at=row.occurred_at,
+        payload=row.payload,
+    )
+    return ClaimedEvent(row.id, row.attempts, event)

@@ -1,0 +1,104 @@
+"""The one door to Dagster: a wish to run a job is a row with a unique key, offered by a sensor and taken by the run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import CheckConstraint, Index, or_, select, text, update
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from automation_pipeline.storage.bulk import upsert
+from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.metadata import Table
+from automation_pipeline.storage.types import BigId, Json, JsonObject, UtcDateTime
+
+# An offered request that no run has taken is offered again after this long; Dagster refuses a key that it has seen.
+OFFER_AGAIN_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class RunWish:
+    """A job to run once for this key. `config` is Dagster's run config, `tags` its run tags."""
+
+    key: str
+    job: str
+    config: JsonObject
+    tags: Mapping[str, str]
+
+
+class RunRequestRow(Table):
+    __tablename__ = "run_requests"
+    __table_args__ = (
+        CheckConstraint("state IN ('waiting', 'taken', 'refused')", name="state"),
+        Index(
+            "ix_run_requests_waiting",
+            "id",
+            postgresql_where=text("state = 'waiting'"),
+            sqlite_where=text("state = 'waiting'"),
+        ),
+    )
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    request_key: Mapped[str] = mapped_column(unique=True)
+    job: Mapped[str]
+    config: Mapped[JsonObject] = mapped_column(Json)
+    tags: Mapped[dict[str, str]] = mapped_column(Json)
+    state: Mapped[str] = mapped_column(default="waiting")
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    offered_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    dagster_run_id: Mapped[str | None]
+    reason: Mapped[str | None]
+
+
+def file_requests(session: Session, wishes: Sequence[RunWish], now: datetime) -> None:
+    """A key that was filed before is left as it is: asking twice is asking once."""
+    rows = [
+        {
+            "request_key": wish.key,
+            "job": wish.job,
+            "config": wish.config,
+            "tags": dict(wish.tags),
+            "state": "waiting",
+            "created_at": now,
+        }
+        for wish in wishes
+    ]
+    upsert(session, RunRequestRow, rows, key=("request_key",))
+
+
+def offer_waiting(session: Session, *, limit: int) -> list[RunWish]:
+    """Oldest first, at least once each. Rows offered a moment ago are left out while their run starts."""
+    not_lately = or_(RunRequestRow.offered_at.is_(None), RunRequestRow.offered_at <= database_now(-OFFER_AGAIN_SECONDS))
+    oldest = (
+        select(RunRequestRow.id)
+        .where(RunRequestRow.state == "waiting", not_lately)
+        .order_by(RunRequestRow.id)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+        .cte("oldest")  # run once: PostgreSQL may repeat a subquery, and with SKIP LOCKED each time finds other rows
+    )
+    offered = session.scalars(
+        update(RunRequestRow)
+        .where(RunRequestRow.id.in_(select(oldest.c.id)))
+        .values(offered_at=database_now())
+        .returning(RunRequestRow)
+        .execution_options(synchronize_session=False)
+    )
+    return [RunWish(row.request_key, row.job, row.config, row.tags) for row in sorted(offered, key=lambda row: row.id)]
+
+
+def mark_taken(session: Session, key: str, dagster_run_id: str) -> None:
+    _close(session, key, state="taken", dagster_run_id=dagster_run_id)
+
+
+def mark_refused(session: Session, key: str, reason: str) -> None:
+    _close(session, key, state="refused", reason=reason)
+
+
+def _close(session: Session, key: str, **values: str) -> None:
+    session.execute(
+        update(RunRequestRow)
+        .where(RunRequestRow.request_key == key, RunRequestRow.state == "waiting")
+        .values(**values)
+        .execution_options(synchronize_session=False)
+    )

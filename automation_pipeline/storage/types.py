@@ -1,0 +1,36 @@
+"""Column types that mean the same on SQLite and PostgreSQL."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from sqlalchemy import ARRAY, JSON, BigInteger, DateTime, Dialect, Integer, Text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.types import TypeDecorator
+
+JsonObject: TypeAlias = Mapping[str, object]
+
+# SQLite counts rows by itself only for a column declared INTEGER.
+BigId = BigInteger().with_variant(Integer(), "sqlite")
+Json = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+TextList = JSON().with_variant(ARRAY(Text()), "postgresql")
+BigIntList = JSON().with_variant(ARRAY(BigInteger()), "postgresql")
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An instant: aware going in, aware and in UTC coming out, whatever the database keeps."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002  SQLAlchemy's hook
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"An instant needs a time zone, got {value!r}")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002  SQLAlchemy's hook
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

@@ -1,0 +1,111 @@
+"""Opening a run: who makes the row, who takes it over, who is refused."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select, update
+
+from automation_pipeline.automation.domain.run import RunTicket
+from automation_pipeline.automation.stages.finalise_run import finalise_run
+from automation_pipeline.automation.stages.open_run import open_run
+from automation_pipeline.automation.stages.request_run import request_run
+from automation_pipeline.automation.store.runs import get_run, run_logs
+from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.automation.tables import HeartbeatRow, ScheduleRow
+from automation_pipeline.core.errors import ConflictError, NotFoundError
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline.storage.transitions import TransitionRow
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.factories import a_schedule, an_open_run, an_opening
+
+
+def test_a_launch_without_a_run_makes_one(database: Database, clock: StandingClock) -> None:
+    schedule = a_schedule(database, clock)
+    ticket = open_run(an_opening(schedule.id), database=database, clock=clock)
+    with database.reading() as session:
+        run, marked = get_run(session, ticket.run_id), get_schedule(session, schedule.id)
+        heartbeat = session.get(HeartbeatRow, ticket.run_id)
+        moves = session.execute(select(TransitionRow.from_state, TransitionRow.to_state)).tuples().all()
+    assert ticket.attempt == 1
+    assert (run.status, run.phase, run.trigger) == ("running", "selection", "launchpad")
+    assert (marked.last_run_at, marked.last_run_status) == (clock.now(), "running")
+    assert heartbeat
+    assert (heartbeat.attempt, heartbeat.worker) == (1, "host:1")
+    assert moves == [("pending", "running")]
+
+
+def test_the_schedule_remembers_the_occurrence_and_not_the_delay(database: Database, clock: StandingClock) -> None:
+    schedule, due_at = a_schedule(database, clock), clock.now() - timedelta(minutes=7)
+    open_run(an_opening(schedule.id, due_at=due_at), database=database, clock=clock)
+    with database.reading() as session:
+        assert get_schedule(session, schedule.id).last_run_at == due_at
+
+
+def test_a_requested_run_is_taken_with_its_request(database: Database, clock: StandingClock) -> None:
+    schedule = a_schedule(database, clock)
+    requested = request_run(schedule.id, database=database, clock=clock)
+    ticket = open_run(an_opening(schedule.id, run_id=requested.id), database=database, clock=clock)
+    with database.reading() as session:
+        request = session.scalars(select(RunRequestRow)).one()
+    assert ticket == RunTicket(requested.id, 1)
+    assert (request.state, request.dagster_run_id) == ("taken", "dagster-1")
+
+
+def test_a_retried_dagster_run_takes_the_same_run_over(database: Database, clock: StandingClock) -> None:
+    schedule = a_schedule(database, clock)
+    first = open_run(an_opening(schedule.id), database=database, clock=clock)
+    retry = an_opening(schedule.id, "dagster-2", dagster_root_run_id="dagster-1")
+    second = open_run(retry, database=database, clock=clock)
+    assert second == RunTicket(first.run_id, first.attempt + 1)
+    with database.reading() as session:
+        messages = [row.message for row in run_logs(session, first.run_id)]
+    assert messages == ["Automation run started", "Attempt 2 takes the run over"]
+
+
+def test_two_launches_of_their_own_are_two_runs(database: Database, clock: StandingClock) -> None:
+    schedule = a_schedule(database, clock)
+    tickets = [open_run(an_opening(schedule.id, name), database=database, clock=clock) for name in ("a", "b")]
+    assert tickets[0].run_id != tickets[1].run_id
+
+
+def test_a_run_that_has_ended_is_not_opened_again(database: Database, clock: StandingClock) -> None:
+    ticket = an_open_run(database, clock, [])
+    run = finalise_run(ticket.run_id, database=database, clock=clock, attempt=1)
+    again = an_opening(run.schedule_id, "dagster-2", run_id=run.id)
+    with pytest.raises(ConflictError, match=f"Run {run.id} has already ended"):
+        open_run(again, database=database, clock=clock)
+
+
+def test_executing_an_ended_run_again_in_dagster_is_a_new_run(database: Database, clock: StandingClock) -> None:
+    ticket = an_open_run(database, clock, [])
+    run = finalise_run(ticket.run_id, database=database, clock=clock, attempt=1)
+    again = an_opening(run.schedule_id, "dagster-2", dagster_root_run_id="dagster-1")
+    assert open_run(again, database=database, clock=clock).run_id != run.id
+
+
+def test_a_run_of_another_schedule_is_refused(database: Database, clock: StandingClock) -> None:
+    mine, other = a_schedule(database, clock), a_schedule(database, clock)
+    run = request_run(mine.id, database=database, clock=clock)
+    with pytest.raises(ConflictError, match="belongs to schedule"):
+        open_run(an_opening(other.id, run_id=run.id), database=database, clock=clock)
+
+
+@pytest.mark.parametrize("run_id", [None, 12])
+def test_what_is_unknown_is_named(run_id: int | None, database: Database, clock: StandingClock) -> None:
+    schedule_id = 5 if run_id is None else a_schedule(database, clock).id
+    with pytest.raises(NotFoundError, match="Schedule 5 not found" if run_id is None else "Run 12 not found"):
+        open_run(an_opening(schedule_id, run_id=run_id), database=database, clock=clock)
+
+
+def test_a_schedule_paused_meanwhile_is_refused_and_the_run_stays_as_it_was(
+    database: Database, clock: StandingClock
+) -> None:
+    schedule = a_schedule(database, clock)
+    run = request_run(schedule.id, database=database, clock=clock)
+    with database.transaction() as session:
+        session.execute(update(ScheduleRow).values(is_active=False))
+    with pytest.raises(ConflictError, match="is not active"):
+        open_run(an_opening(schedule.id, run_id=run.id), database=database, clock=clock)
+    with database.reading() as session:
+        assert get_run(session, run.id).status == "pending"

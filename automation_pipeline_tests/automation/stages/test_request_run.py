@@ -1,0 +1,50 @@
+"""Asking for a run: its row and its request appear together, or not at all."""
+
+import pytest
+from sqlalchemy import func, select
+
+from automation_pipeline.automation.domain.selection import FicheSelection
+from automation_pipeline.automation.stages.request_run import request_run
+from automation_pipeline.automation.store.runs import lock_run, selection_of
+from automation_pipeline.automation.tables import RunRow
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import ConflictError, NotFoundError
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.run_requests import RunRequestRow, offer_waiting
+from automation_pipeline_tests.factories import a_schedule
+
+
+def test_the_run_waits_and_its_request_carries_its_id(database: Database, clock: Clock) -> None:
+    schedule = a_schedule(database, clock)
+    run = request_run(schedule.id, database=database, clock=clock)
+    with database.transaction() as session:
+        [wish] = offer_waiting(session, limit=10)
+    assert run.status == "pending"
+    assert wish.key == f"automation-run-{run.id}"
+    assert wish.job == "automation_run"
+    assert wish.config == {"schedule_id": schedule.id, "run_id": run.id}
+    assert wish.tags == {
+        "automation/schedule_id": str(schedule.id),
+        "automation/run_id": str(run.id),
+        "automation/trigger": "manual",
+    }
+
+
+def test_a_selection_given_for_this_run_replaces_the_stored_one(database: Database, clock: Clock) -> None:
+    schedule = a_schedule(database, clock)
+    override = FicheSelection.model_validate({"mode": "manual", "ficheIds": ["9"]})
+    run = request_run(schedule.id, database=database, clock=clock, override=override)
+    with database.transaction() as session:
+        assert selection_of(session, lock_run(session, run.id)) == override
+
+
+@pytest.mark.parametrize(("active", "error"), [(False, ConflictError), (None, NotFoundError)])
+def test_a_schedule_that_is_paused_or_unknown_leaves_nothing_behind(
+    active: bool | None, error: type[Exception], database: Database, clock: Clock
+) -> None:
+    schedule_id = 99 if active is None else a_schedule(database, clock, isActive=active).id
+    with pytest.raises(error, match=f"Schedule {schedule_id}"):
+        request_run(schedule_id, database=database, clock=clock)
+    with database.reading() as session:
+        assert session.scalar(select(func.count()).select_from(RunRow)) == 0
+        assert session.scalar(select(func.count()).select_from(RunRequestRow)) == 0

@@ -1,0 +1,87 @@
+"""An operator's terminal inside the test's process: words in; exit code, output and complaints out."""
+
+import io
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from automation_pipeline import bootstrap
+from automation_pipeline.cli import main
+from automation_pipeline.core.settings import Settings, load_settings
+from automation_pipeline.storage.database import Database
+
+DAILY: dict[str, Any] = {
+    "name": "Sales",
+    "scheduleType": "DAILY",
+    "timeOfDay": "02:30",
+    "timezone": "Europe/Paris",
+    "ficheSelection": {"mode": "manual", "ficheIds": ["1900417"]},
+}
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+class Terminal:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], room: Path) -> None:
+        self._monkeypatch, self._capsys, self.room = monkeypatch, capsys, room
+
+    def export(self, **variables: str) -> None:
+        for name, value in variables.items():
+            self._monkeypatch.setenv(name, value)
+        _forget()
+
+    def run(self, *words: str, given: bytes = b"") -> Ended:
+        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+        self._capsys.readouterr()
+        code = main.run(words)
+        said = self._capsys.readouterr()
+        return Ended(code, said.out, said.err)
+
+    def json(self, *words: str, given: object = None, code: int = 0) -> Any:
+        """The one document that the command prints; anything else on stdout fails the test."""
+        ended = self.run(*words, "--json", given=json.dumps(given).encode())
+        assert (ended.code, ended.err) == (code, "")
+        return json.loads(ended.out)
+
+    def create(self, **fields: object) -> str:
+        """The id of a new schedule."""
+        return self.json("schedules", "create", "--file", "-", given=DAILY | fields)["id"]
+
+    @property
+    def database(self) -> Database:
+        return bootstrap.services().database
+
+
+@contextmanager
+def open_terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
+    """In a folder of its own, on a migrated SQLite database, with nothing else configured."""
+    monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+    room: Path = request.getfixturevalue("tmp_path")
+    shutil.copy(request.getfixturevalue("sqlite_template"), room / "automation.db")
+    monkeypatch.chdir(room)
+    for name in [*(field.upper() for field in Settings.model_fields), "FICHE_API_URL"]:
+        monkeypatch.delenv(name, raising=False)
+    terminal = Terminal(monkeypatch, request.getfixturevalue("capsys"), room)
+    terminal.export(DATABASE_URL="sqlite:///automation.db")
+    yield terminal
+    _forget()
+
+
+def _forget() -> None:
+    """The next command reads its environment anew, as in a process of its own."""
+    if bootstrap.services.cache_info().currsize and "database" in vars(bootstrap.services()):
+        bootstrap.services().database.dispose()
+    bootstrap.services.cache_clear()
+    load_settings.cache_clear()

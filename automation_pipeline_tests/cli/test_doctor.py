@@ -1,0 +1,115 @@
+"""The doctor: one line a thing that the system needs, and exit 1 if a required one fails."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from automation_pipeline.cli import doctor
+from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+from automation_pipeline_tests.outside import TOKEN, fault
+
+
+@pytest.fixture
+def terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+    # Loading the definitions takes seconds and a process; one test below does it.
+    if "definitions" not in request.node.name:
+        monkeypatch.setattr(doctor, "_dagster", lambda _: "definitions load; steps run in_process")
+    with open_terminal(request) as terminal:
+        yield terminal
+
+
+@pytest.fixture
+def healthy(terminal: Terminal, simulated: str) -> Terminal:
+    terminal.export(FICHE_API_BASE_URL=simulated, FICHE_API_AUTH_TOKEN=TOKEN)
+    return terminal
+
+
+def findings(terminal: Terminal, code: int = 0) -> dict[str, tuple[str, str]]:
+    checks = terminal.json("doctor", code=code)["checks"]
+    return {check["name"]: (check["state"], check["detail"]) for check in checks}
+
+
+def test_a_healthy_system_is_one_line_a_thing_and_exit_0(healthy: Terminal, simulated: str) -> None:
+    ended = healthy.run("doctor")
+    assert (ended.code, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    assert [line.split()[0] for line in lines] == ["ok", "not", "ok", "ok"]
+    assert lines[0].startswith("ok       database  sqlite at 0")
+    assert lines[1] == "not set  redis     optional, not configured"
+    assert lines[2] == f"ok       crm       {simulated} answers and accepts the token"
+
+
+def test_the_same_as_json(healthy: Terminal) -> None:
+    found = findings(healthy)
+    assert list(found) == ["database", "redis", "crm", "dagster"]
+    assert [state for state, _ in found.values()] == ["ok", "not set", "ok", "ok"]
+
+
+def test_a_wrong_token_fails_and_is_not_shown(healthy: Terminal) -> None:
+    healthy.export(FICHE_API_AUTH_TOKEN="wr0ng")
+    state, detail = findings(healthy, code=1)["crm"]
+    assert state == "failed"
+    assert "refused our token" in detail
+    assert "wr0ng" not in healthy.run("doctor").out
+
+
+def test_a_crm_without_address_fails_because_it_is_needed(terminal: Terminal) -> None:
+    assert findings(terminal, code=1)["crm"] == (
+        "failed",
+        "FICHE_API_BASE_URL is not set: it is the address of the CRM gateway.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        ({"status": 503}, "answered 503"),
+        ({"drop": True}, "could not be reached"),
+        ({"body": "not_json", "status": 200}, "not complete JSON"),
+    ],
+)
+def test_a_crm_in_trouble_fails_with_its_sentence(
+    healthy: Terminal, simulated: str, rule: dict[str, object], says: str
+) -> None:
+    fault(simulated, {"route": "crm.details", **rule})
+    state, detail = findings(healthy, code=1)["crm"]
+    assert state == "failed"
+    assert says in detail
+
+
+def test_nobody_at_the_address_of_the_crm_fails(terminal: Terminal) -> None:
+    terminal.export(FICHE_API_BASE_URL="http://127.0.0.1:9")
+    ended = terminal.run("doctor")
+    assert (ended.code, ended.err) == (1, "")
+    assert "failed   crm       The CRM could not be reached" in ended.out
+
+
+def test_an_unreachable_database_fails_and_the_others_are_still_looked_at(healthy: Terminal) -> None:
+    healthy.export(DATABASE_URL="postgresql://anna:s3cret@127.0.0.1:9/work")
+    found = findings(healthy, code=1)
+    assert [state for state, _ in found.values()] == ["failed", "not set", "ok", "ok"]
+    assert found["database"][1].startswith("The database does not answer: ")
+    assert "s3cret" not in str(found)
+
+
+def test_a_database_without_tables_fails_and_says_what_to_do(healthy: Terminal) -> None:
+    healthy.export(DATABASE_URL="sqlite:///empty.db")
+    state, detail = findings(healthy, code=1)["database"]
+    assert (state, detail.split(": ")[1]) == ("failed", "run `automation db upgrade`")
+
+
+@pytest.mark.services
+def test_a_redis_that_is_set_is_asked(healthy: Terminal, redis_url: str) -> None:
+    healthy.export(REDIS_URL=redis_url)
+    assert findings(healthy)["redis"] == ("ok", "leases and rate limits are kept here")
+
+
+def test_a_redis_that_is_set_and_does_not_answer_fails(healthy: Terminal) -> None:
+    healthy.export(REDIS_URL="redis://:s3cret@127.0.0.1:9/0")
+    found = findings(healthy, code=1)
+    assert found["redis"][0] == "failed"
+    assert "s3cret" not in str(found)
+
+
+def test_the_definitions_are_really_loaded(healthy: Terminal) -> None:
+    assert findings(healthy)["dagster"] == ("ok", "definitions load; steps run in_process")

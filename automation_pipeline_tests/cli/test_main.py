@@ -1,0 +1,187 @@
+"""Wrong usage and bad luck: an exit code and one sentence, never a traceback; and help for every command."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import typer
+from typer.core import TyperGroup
+
+from automation_pipeline.cli.main import app
+from automation_pipeline_tests.cli.terminal import DAILY, Terminal, open_terminal
+
+
+@pytest.fixture
+def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
+    with open_terminal(request) as terminal:
+        yield terminal
+
+
+def commands(group: TyperGroup, *above: str) -> Iterator[tuple[str, ...]]:
+    yield above
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from commands(command, *above, name)
+        else:
+            yield (*above, name)
+
+
+def every_command() -> list[tuple[str, ...]]:
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    return list(commands(group))
+
+
+def refused(terminal: Terminal, words: str, code: int, given: bytes = b"") -> str:
+    """The sentence; nothing else was said."""
+    ended = terminal.run(*words.split(), given=given)
+    assert (ended.code, ended.out) == (code, "")
+    assert ended.err.endswith((".\n", "?\n"))
+    assert ended.err.count("\n") == 1
+    return ended.err.strip()
+
+
+@pytest.mark.parametrize("words", every_command(), ids=" ".join)
+def test_every_command_explains_itself(terminal: Terminal, words: tuple[str, ...]) -> None:
+    ended = terminal.run(*words, "--help")
+    assert (ended.code, ended.err) == (0, "")
+    usage, _, explanation = ended.out.strip().partition("\n\n")
+    assert usage.startswith(" ".join(("Usage: automation", *words)))
+    assert explanation.strip()[0].isupper()
+
+
+@pytest.mark.parametrize("words", ["", "db", "schedules", "runs"])
+def test_a_group_without_a_command_shows_its_help_and_is_wrong_usage(terminal: Terminal, words: str) -> None:
+    ended = terminal.run(*words.split())
+    assert ended.code == 2
+    assert "Commands:" in ended.out + ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("--bogus", "No such option: --bogus."),
+        ("bogus", "No such command 'bogus'."),
+        ("schedules bogus", "No such command 'bogus'."),
+        ("schedules list --bogus", "No such option: --bogus."),
+        ("schedules create", "Missing option '--file' / '-f'."),
+        ("schedules create --file", "Option '--file' requires an argument."),
+        ("schedules show", "Missing argument 'schedule_id'."),
+        ("schedules show 1 2", "Got unexpected extra argument"),
+        ("schedules show one", "Invalid value for 'schedule_id': "),
+        ("schedules show 0", "Invalid value for 'schedule_id': "),
+        ("schedules show 99999999999999999999", "Invalid value for 'schedule_id': "),
+        ("schedules next 1.5", "Invalid value for 'schedule_id': "),
+        ("schedules next 1 --count 0", "Invalid value for '--count': "),
+        ("schedules next 1 --count 1001", "Invalid value for '--count': "),
+        ("schedules next 1 --after tomorrow", "--after is not an ISO instant such as 2026-03-29T01:00:00Z: tomorrow."),
+        ("schedules next 1 --after 9999-12-31", "--after must lie between the years 1970 and 2999: 9999-12-31."),
+        ("schedules run-now", "Missing argument 'schedule_id'."),
+        ("runs show abc", "Invalid value for 'run_id': "),
+        ("runs list --limit 0", "Invalid value for '--limit': "),
+        ("runs list --offset -1", "Invalid value for '--offset': "),
+        ("runs list --offset 99999999999999999999", "Invalid value for '--offset': "),
+        ("runs list --schedule x", "Invalid value for '--schedule': "),
+        ("simulator --port 70000", "Invalid value for '--port': "),
+    ],
+)
+def test_wrong_usage_ends_with_2(terminal: Terminal, words: str, sentence: str) -> None:
+    assert refused(terminal, words, 2).startswith(sentence)
+
+
+@pytest.mark.parametrize("words", ["schedules create --file", "schedules run-now 1 --selection"])
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("missing.json", None, "missing.json cannot be read: No such file or directory."),
+        (".", None, ". cannot be read: Is a directory."),
+        ("f.json", b'{"name":', "f.json is not valid JSON: Expecting value: line 1 column 9 (char 8)."),
+        ("f.json", b"", "f.json is not valid JSON: Expecting value: line 1 column 1 (char 0)."),
+        ("f.json", b"[" * 100_000, "f.json is not valid JSON: it is nested too deeply."),
+        ("f.json", b"[1]", "f.json must hold a JSON object."),
+        ("f.json", b"null", "f.json must hold a JSON object."),
+        ("f.json", b'{"name": "\xff"}', "f.json cannot be read: it is not UTF-8 text."),
+        ("-", b'{"name": "\xff"}', "Standard input cannot be read: it is not UTF-8 text."),
+        ("-", b"{]", "Standard input is not valid JSON: "),
+        ("-", b"7", "Standard input must hold a JSON object."),
+    ],
+)
+def test_a_file_that_cannot_be_used_ends_with_2(
+    terminal: Terminal, words: str, name: str, content: bytes | None, sentence: str
+) -> None:
+    terminal.create()
+    if content is not None and name != "-":
+        (terminal.room / name).write_bytes(content)
+    assert refused(terminal, f"{words} {name}", 2, given=content or b"").startswith(sentence)
+    assert terminal.json("runs", "list") == {"runs": []}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"nmae": "Sales"}, "nmae: is not a known field."),
+        ({"name": ""}, "name: String should have at least 1 character."),
+        ({"timezone": "Mars/Olympus"}, "timezone: 'Mars/Olympus' is not a known time zone."),
+        ({"timeOfDay": "25:00"}, "timeOfDay: must be a time of day between 00:00 and 23:59."),
+        ({"timeOfDay": None}, "DAILY schedule requires timeOfDay."),
+        ({"scheduleType": "CRON", "cronExpression": "* * *"}, "cronExpression: A cron expression has five fields, "),
+        ({"scheduleType": "CRON"}, "CRON schedule requires cronExpression."),
+        ({"ficheSelection": {"mode": "all"}}, "ficheSelection.mode: should be 'date_range', 'manual' or 'filter'."),
+        ({"ficheSelection": {"mode": "manual", "maxFiches": 10**12}}, "ficheSelection.maxFiches: should be less than"),
+        ({"name": "\ud800"}, "name: should be a valid string, unable to parse raw data as a unicode string."),
+        ({"a\nb": 1}, "a b: is not a known field."),
+    ],
+)
+def test_a_wrong_schedule_is_one_sentence_and_is_not_stored(
+    terminal: Terminal, change: dict[str, object], problem: str
+) -> None:
+    given = json.dumps(DAILY | change).encode()
+    sentence = refused(terminal, "schedules create --file - --json", 2, given=given)
+    assert sentence.startswith(f"Invalid automation schedule data: {problem}")
+    assert terminal.json("schedules", "list", "--include-inactive") == {"schedules": []}
+
+
+def test_every_field_at_fault_is_in_the_sentence(terminal: Terminal) -> None:
+    given = json.dumps(DAILY | {"name": "", "maxRetries": 9}).encode()
+    assert refused(terminal, "schedules create --file -", 2, given=given) == (
+        "Invalid automation schedule data: name: String should have at least 1 character; "
+        "maxRetries: should be less than or equal to 5."
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("schedules show 7", "Schedule 7 not found."),
+        ("schedules next 7", "Schedule 7 not found."),
+        ("schedules run-now 7", "Schedule 7 not found."),
+        ("runs show 7", "Run 7 not found."),
+        ("runs logs 7", "Run 7 not found."),
+    ],
+)
+@pytest.mark.parametrize("flag", ["", " --json"])
+def test_what_does_not_exist_ends_with_1(terminal: Terminal, words: str, flag: str, sentence: str) -> None:
+    assert refused(terminal, words + flag, 1) == sentence
+
+
+USING_THE_DATABASE = ["schedules list", "schedules show 1", "schedules next 1", "schedules run-now 1", "runs list"]
+
+
+@pytest.mark.parametrize("words", [*USING_THE_DATABASE, "runs show 1", "runs logs 1", "db upgrade", "db current"])
+def test_an_unreachable_database_ends_with_1(terminal: Terminal, words: str) -> None:
+    terminal.export(DATABASE_URL="postgresql://anna:s3cret@127.0.0.1:9/work")
+    sentence = refused(terminal, words, 1)
+    assert sentence.startswith("The database does not answer: ")
+    assert "s3cret" not in sentence
+
+
+@pytest.mark.parametrize("words", USING_THE_DATABASE)
+def test_a_database_without_tables_ends_with_1_and_says_what_to_do(terminal: Terminal, words: str) -> None:
+    terminal.export(DATABASE_URL="sqlite:///empty.db")
+    assert refused(terminal, words, 1) == "The database has no tables yet: run `automation db upgrade`."
+
+
+@pytest.mark.parametrize("words", [*USING_THE_DATABASE, "doctor", "db upgrade"])
+def test_a_wrong_variable_ends_with_2_and_is_named(terminal: Terminal, words: str) -> None:
+    terminal.export(FICHE_FETCH_CONCURRENCY="many")
+    assert refused(terminal, words, 2).startswith("FICHE_FETCH_CONCURRENCY cannot be used: it should be a valid")

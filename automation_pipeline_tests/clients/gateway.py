@@ -1,0 +1,97 @@
+"""The CRM client with a standing clock and a sleep that takes notes, on the simulator or on a test's own answers."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from random import Random
+from typing import Any
+
+import httpx
+import pytest
+
+from automation_pipeline.clients.crm import CrmClient
+from automation_pipeline.clients.retrying import Retrying
+from automation_pipeline.core.errors import AutomationError
+from automation_pipeline.core.retry import Backoff
+from automation_pipeline.fiches.domain.fiche import FicheDetails
+from automation_pipeline.simulator import Kind, World
+from automation_pipeline_tests.outside import NO_CERTIFICATES, TOKEN
+
+Answer = Callable[[httpx.Request], httpx.Response]
+
+NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+DAY = World(vary=False).day(date(2026, 2, 3))
+SOLD = next(sold for sold in DAY if sold.kind is Kind.ORDINARY)
+FICHE = SOLD.id
+
+RECORDING = {
+    "call_id": "880001",
+    "start_time": "2026-02-03T09:14:05.120000+00:00",
+    "duration_seconds": 742,
+    "direction": "out",
+    "from_number": "33100000001",
+    "to_number": "33600000001",
+    "answered": True,
+    "recording_url": "https://records.example.test/1.mp3",
+}
+INFORMATION = {"fiche_id": FICHE, "cle": None, "groupe": "TEAM R1", "agence_nom": "7-TEAMR1"}
+GOOD = {
+    "success": True,
+    "message": "Fiche lue",
+    "information": INFORMATION,
+    "prospect": None,
+    "recordings": [RECORDING],
+}
+
+
+class Waits:
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+class Crm:
+    """The client with a clock that stands, a sleep that only takes notes, and one call at a time."""
+
+    def __init__(self, url: str, token: str = TOKEN, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self.url, self.token = url, token
+        self._transport = transport
+        self.waits = Waits()
+
+    def details(self, fiche_id: str = FICHE) -> FicheDetails:
+        return asyncio.run(self._with_client(lambda client: client.details(fiche_id)))
+
+    def check(self) -> None:
+        asyncio.run(self._with_client(lambda client: client.check()))
+
+    def error(self, fiche_id: str = FICHE) -> AutomationError:
+        with pytest.raises(AutomationError) as caught:
+            self.details(fiche_id)
+        return caught.value
+
+    async def _with_client(self, ask: Callable[[CrmClient], Any]) -> Any:
+        backoff = Backoff(base_seconds=1, multiplier=2, cap_seconds=15)
+        retrying = Retrying(attempts=3, backoff=backoff, random=Random(1), sleep=self.waits)
+        client = CrmClient(
+            self.url,
+            self.token,
+            now=lambda: NOW,
+            retrying=retrying,
+            transport=self._transport or httpx.AsyncHTTPTransport(verify=NO_CERTIFICATES),
+        )
+        try:
+            return await ask(client)
+        finally:
+            await client.aclose()
+
+
+def answering(answer: Answer) -> Crm:
+    """The client on a transport that answers what the test says."""
+    return Crm("http://crm.test", transport=httpx.MockTransport(answer))
+
+
+def saying(document: object) -> Crm:
+    return answering(lambda _: httpx.Response(200, content=json.dumps(document).encode()))

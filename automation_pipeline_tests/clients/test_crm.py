@@ -1,0 +1,225 @@
+"""The CRM client against the simulator's faults: what each answer means, how often it is asked, and what is told."""
+
+import httpx
+import pytest
+
+from automation_pipeline.clients import crm
+from automation_pipeline.clients.crm import (
+    CrmAccessError,
+    CrmAnswerError,
+    CrmFicheNotFoundError,
+    CrmUnavailableError,
+    api_root,
+    authorization,
+)
+from automation_pipeline.core.errors import AutomationError
+from automation_pipeline_tests.clients.gateway import FICHE, GOOD, SOLD, Crm, answering, saying
+from automation_pipeline_tests.outside import TOKEN, calls, fault
+
+
+@pytest.fixture
+def gateway(simulated: str) -> Crm:
+    return Crm(simulated)
+
+
+def strike(gateway: Crm, **rule: object) -> None:
+    fault(gateway.url, {"route": "crm.details", **rule})
+
+
+@pytest.mark.parametrize(
+    ("configured", "root"),
+    [
+        ("https://crm.test", "https://crm.test/api"),
+        ("https://crm.test/", "https://crm.test/api"),
+        ("https://crm.test/api", "https://crm.test/api"),
+        ("https://crm.test/api//", "https://crm.test/api"),
+        ("https://crm.test:8443/gateway", "https://crm.test:8443/gateway/api"),
+        ("https://api.test", "https://api.test/api"),
+        ("https://crm.test/my-api", "https://crm.test/my-api/api"),
+    ],
+)
+def test_the_address_ends_with_exactly_one_api(configured: str, root: str) -> None:
+    assert api_root(configured) == root
+
+
+@pytest.mark.parametrize(
+    ("token", "headers"),
+    [
+        (None, {}),
+        ("", {}),
+        ("  ", {}),
+        ("abc", {"Authorization": "Bearer abc"}),
+        (" abc\n", {"Authorization": "Bearer abc"}),
+        ("Bearer abc", {"Authorization": "Bearer abc"}),
+        ("bEaReR abc", {"Authorization": "bEaReR abc"}),
+        ("bearerabc", {"Authorization": "Bearer bearerabc"}),
+    ],
+)
+def test_the_token_is_sent_as_a_bearer_token_once(token: str | None, headers: dict[str, str]) -> None:
+    assert authorization(token) == headers
+
+
+@pytest.mark.parametrize("token", [TOKEN, f"Bearer {TOKEN}", f"BEARER {TOKEN}"])
+@pytest.mark.parametrize("suffix", ["", "/", "/api", "/api/"])
+def test_however_it_is_configured_it_reaches_the_crm(simulated: str, suffix: str, token: str) -> None:
+    Crm(simulated + suffix, token).check()
+
+
+@pytest.mark.parametrize(
+    ("fiche_id", "path"),
+    [
+        ("1900417", b"1900417"),
+        ("a/b", b"a%2Fb"),
+        ("..", b"%2E%2E"),
+        (".", b"%2E"),
+        ("é ?#&%41", b"%C3%A9%20%3F%23%26%2541"),
+    ],
+)
+def test_a_fiche_id_is_one_segment_of_the_path_whatever_it_holds(fiche_id: str, path: bytes) -> None:
+    asked: list[bytes] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.raw_path)
+        return httpx.Response(404)
+
+    answering(answer).error(fiche_id)
+    wanted = b"?include_recordings=true&include_transcriptions=false"
+    assert asked == [b"/api/fiches/by-id/" + path + wanted]
+
+
+def test_an_id_that_no_address_can_hold_is_refused_without_a_call(gateway: Crm) -> None:
+    assert isinstance(gateway.error("7" * 70_000), CrmAnswerError)
+
+
+def test_the_details_are_those_of_the_fiche(gateway: Crm) -> None:
+    details = gateway.details()
+    assert (details.fiche_id, details.cle, details.groupe) == (FICHE, SOLD.cle, SOLD.groupe)
+    assert (details.prospect_nom, details.prospect_email) == (SOLD.prospect.nom, SOLD.prospect.email)
+    assert [call.call_id for call in details.recordings] == [call.call_id for call in SOLD.recordings]
+    assert [call.duration_seconds for call in details.recordings] == [call.duration_seconds for call in SOLD.recordings]
+    assert details.recordings[0].started_at == SOLD.recordings[0].started_at
+    assert details.recordings[0].url.startswith(gateway.url)
+
+
+@pytest.mark.parametrize(
+    ("rule", "error", "asked", "says"),
+    [
+        ({"status": 401}, CrmAccessError, 1, "refused our token for fiche {} (status 401)"),
+        ({"status": 403}, CrmAccessError, 1, "refused our token for fiche {} (status 403)"),
+        ({"status": 404}, CrmFicheNotFoundError, 1, "does not know fiche {}"),
+        ({"status": 400}, CrmAnswerError, 1, "answered 400 for fiche {}"),
+        ({"status": 422}, CrmAnswerError, 1, "answered 422 for fiche {}"),
+        ({"status": 302}, CrmAnswerError, 1, "answered 302 for fiche {}"),
+        ({"status": 408}, CrmUnavailableError, 3, "answered 408 for fiche {}"),
+        ({"status": 429}, CrmUnavailableError, 3, "answered 429 for fiche {}"),
+        ({"status": 500}, CrmUnavailableError, 3, "answered 500 for fiche {}"),
+        ({"status": 502, "body": "not_json"}, CrmUnavailableError, 3, "answered 502 for fiche {}"),
+        ({"status": 503}, CrmUnavailableError, 3, "answered 503 for fiche {}"),
+        ({"status": 504}, CrmUnavailableError, 3, "answered 504 for fiche {}"),
+        ({"drop": True}, CrmUnavailableError, 3, "could not be reached for fiche {} (RemoteProtocolError)"),
+        ({"body": "cut_short"}, CrmUnavailableError, 3, "could not be reached for fiche {} (RemoteProtocolError)"),
+        ({"body": "truncated"}, CrmUnavailableError, 3, "answer for fiche {} is not complete JSON"),
+        ({"body": "not_json"}, CrmUnavailableError, 3, "answer for fiche {} is not complete JSON"),
+        ({"body": "empty"}, CrmUnavailableError, 3, "answer for fiche {} is not complete JSON"),
+        ({"body": "wrong_types"}, CrmAnswerError, 1, "answer for fiche {} has an unexpected value at success"),
+        ({"body": "success_false"}, CrmAnswerError, 1, "declined to give fiche {}: Simulated failure."),
+    ],
+)
+def test_every_answer_has_its_meaning_its_number_of_calls_and_its_sentence(
+    gateway: Crm, rule: dict[str, object], error: type[AutomationError], asked: int, says: str
+) -> None:
+    strike(gateway, **rule)
+    met = gateway.error()
+    assert type(met) is error
+    assert says.format(FICHE) in str(met)
+    assert calls(gateway.url, FICHE) == asked
+    assert len(gateway.waits.seconds) == asked - 1
+
+
+@pytest.mark.parametrize("rule", [{"status": 503}, {"status": 429}, {"drop": True}, {"body": "truncated"}])
+def test_a_failure_that_passes_is_not_noticed(gateway: Crm, rule: dict[str, object]) -> None:
+    strike(gateway, first=2, **rule)
+    assert gateway.details().fiche_id == FICHE
+    assert gateway.waits.seconds == [1, 2]
+
+
+def test_a_call_that_hangs_is_given_up_in_time_and_is_transient(gateway: Crm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crm, "TIMEOUT", httpx.Timeout(0.1))
+    strike(gateway, hang=True)
+    met = gateway.error()
+    assert isinstance(met, CrmUnavailableError)
+    assert "did not answer in time" in str(met)
+    assert calls(gateway.url, FICHE) == 3
+
+
+def test_nobody_listening_is_transient() -> None:
+    met = Crm("http://127.0.0.1:9").error()
+    assert isinstance(met, CrmUnavailableError)
+    assert "could not be reached for fiche" in str(met)
+
+
+@pytest.mark.parametrize(
+    ("asked", "waited"),
+    [
+        (7, 7),
+        (2.5, 2.5),
+        (0, 1),
+        ("Mon, 04 May 2026 10:00:30 GMT", 30),
+        ("Mon, 04 May 2026 09:00:00 GMT", 1),
+        ("soon", 1),
+    ],
+)
+def test_the_wait_that_the_crm_asks_for_is_kept(gateway: Crm, asked: str | float, waited: float) -> None:
+    strike(gateway, first=1, status=429, retry_after=asked)
+    gateway.details()
+    assert gateway.waits.seconds == [waited]
+
+
+def test_a_wait_that_blocks_everything_is_not_begun_and_is_told(gateway: Crm) -> None:
+    strike(gateway, status=429, retry_after=3600)
+    met = gateway.error()
+    assert isinstance(met, CrmUnavailableError)
+    assert met.retry_after_seconds == 3600
+    assert (calls(gateway.url, FICHE), gateway.waits.seconds) == (1, [])
+
+
+def test_an_id_that_looks_like_404_is_not_taken_for_not_found(gateway: Crm) -> None:
+    strike(gateway, item="404404", status=500)
+    assert type(gateway.error("404404")) is CrmUnavailableError
+
+
+def test_another_fiche_than_the_one_asked_for_is_refused() -> None:
+    met = saying(GOOD).error("1")
+    assert type(met) is CrmAnswerError
+    assert str(met) == f"The CRM answered with fiche {FICHE} for fiche 1."
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"status": 401},
+        {"status": 404},
+        {"status": 500},
+        {"drop": True},
+        {"hang": True},
+        {"body": "truncated"},
+        {"body": "wrong_types"},
+        {"body": "success_false"},
+    ],
+)
+def test_no_complaint_shows_the_token_or_the_address(
+    gateway: Crm, monkeypatch: pytest.MonkeyPatch, rule: dict[str, object]
+) -> None:
+    monkeypatch.setattr(crm, "TIMEOUT", httpx.Timeout(0.1))
+    strike(gateway, **rule)
+    met = gateway.error()
+    shown = f"{met!s} {met!r} {met.__cause__!r}"
+    for secret in (TOKEN, "include_recordings", gateway.url, "Authorization"):
+        assert secret not in shown
+    assert met.__suppress_context__ or met.__context__ is None
+
+
+def test_a_check_needs_no_fiche_but_a_token_that_is_accepted(gateway: Crm) -> None:
+    gateway.check()
+    with pytest.raises(CrmAccessError):
+        Crm(gateway.url, "another").check()

@@ -1,0 +1,164 @@
+"""The pool keeps its width, loses nothing, writes while it works, and leaves nothing running behind."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from automation_pipeline.core.pool import work_through
+from automation_pipeline_tests.waiting import pause
+
+OFTEN = 0.01
+
+
+class Shop:
+    """Work that counts who is inside, and a ledger that keeps what was written."""
+
+    def __init__(self, *, fails_at: int | None = None, ledger_fails: bool = False) -> None:
+        self.fails_at, self.ledger_fails = fails_at, ledger_fails
+        self.inside = self.widest = 0
+        self.begun = asyncio.Event()
+        self.started: list[int] = []
+        self.writes: list[list[int]] = []
+
+    @property
+    def written(self) -> list[int]:
+        return [result for batch in self.writes for result in batch]
+
+    async def work(self, item: int) -> int:
+        self.begun.set()
+        self.started.append(item)
+        self.inside += 1
+        self.widest = max(self.widest, self.inside)
+        try:
+            await self._work(item)
+        finally:
+            self.inside -= 1
+        return item
+
+    async def _work(self, item: int) -> None:
+        await asyncio.sleep(0.001 * (item % 3))
+        if item == self.fails_at:
+            raise ZeroDivisionError(item)
+
+    def write(self, results: Sequence[int]) -> None:
+        if self.ledger_fails:
+            raise OSError("disk full")
+        self.writes.append(list(results))
+
+
+def run(shop: Shop, count: int, width: int, flush_every_seconds: float = OFTEN) -> None:
+    async def all_of_it() -> None:
+        before = asyncio.all_tasks()
+        try:
+            await work_through(
+                range(count), shop.work, shop.write, width=width, flush_every_seconds=flush_every_seconds
+            )
+        finally:
+            assert asyncio.all_tasks() == before
+            assert shop.inside == 0
+
+    asyncio.run(all_of_it())
+
+
+@pytest.mark.parametrize("width", [1, 2, 7])
+def test_it_is_as_wide_as_asked_for_and_never_wider(width: int) -> None:
+    shop = Shop()
+    run(shop, 50, width)
+    assert shop.widest == width
+
+
+@pytest.mark.parametrize(("count", "width"), [(0, 3), (1, 5), (3, 5), (100, 7)])
+def test_every_item_is_done_and_written_exactly_once(count: int, width: int) -> None:
+    shop = Shop()
+    run(shop, count, width)
+    assert sorted(shop.started) == list(range(count))
+    assert sorted(shop.written) == list(range(count))
+
+
+def test_no_worker_waits_for_the_slowest() -> None:
+    """One item lasts until all others are done: were the pool filled batch by batch, they would never be."""
+    done: list[int] = []
+    others_done = asyncio.Event()
+
+    async def work(item: int) -> int:
+        if item == 0:
+            await others_done.wait()
+        done.append(item)
+        if len(done) == 30:
+            others_done.set()
+        return item
+
+    asyncio.run(asyncio.wait_for(work_through(range(31), work, lambda _: None, width=3), timeout=10))
+    assert done[-1] == 0
+
+
+def test_results_are_written_while_the_work_goes_on() -> None:
+    written: list[int] = []
+
+    async def both() -> None:
+        first_is_written = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        async def work(item: int) -> int:
+            if item == 1:
+                await first_is_written.wait()
+            return item
+
+        def write(results: Sequence[int]) -> None:
+            written.extend(results)
+            loop.call_soon_threadsafe(first_is_written.set)
+
+        await work_through(range(2), work, write, width=1, flush_every_seconds=OFTEN)
+
+    asyncio.run(asyncio.wait_for(both(), timeout=10))
+    assert written == [0, 1]
+
+
+def test_a_slow_writer_does_not_stop_the_work() -> None:
+    done: list[int] = []
+    seen_while_writing: list[int] = []
+
+    async def work(item: int) -> int:
+        await asyncio.sleep(0.002)
+        done.append(item)
+        return item
+
+    def write(_results: Sequence[int]) -> None:
+        before = len(done)
+        pause(0.05)
+        seen_while_writing.append(len(done) - before)
+
+    asyncio.run(work_through(range(100), work, write, width=2, flush_every_seconds=OFTEN))
+    assert max(seen_while_writing) > 0
+
+
+def test_an_error_of_the_work_is_raised_after_what_was_finished_is_written() -> None:
+    shop = Shop(fails_at=20)
+    with pytest.raises(ZeroDivisionError):
+        run(shop, 1000, 3, flush_every_seconds=60.0)
+    assert set(range(18)) <= set(shop.written)
+    assert 20 not in shop.written
+    assert len(shop.started) < 50
+
+
+def test_an_error_of_the_ledger_is_raised_and_ends_the_work() -> None:
+    shop = Shop(ledger_fails=True)
+    with pytest.raises(OSError, match="disk full"):
+        run(shop, 100_000, 3)
+    assert len(shop.started) < 100_000
+
+
+def test_work_that_is_cancelled_from_outside_leaves_nothing_running() -> None:
+    shop = Shop()
+
+    async def cancelled() -> None:
+        whole = asyncio.create_task(work_through(range(100_000), shop.work, shop.write, width=3))
+        await shop.begun.wait()
+        whole.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await whole
+        assert shop.inside == 0
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(cancelled())

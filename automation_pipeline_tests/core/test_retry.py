@@ -1,0 +1,157 @@
+"""The waits of the three contracts (reference D1), and what a Retry-After header asks for."""
+
+import sys
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automation_pipeline.core.retry import Backoff, retry_after_seconds
+
+NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
+
+RUNNER = Backoff(base_seconds=2, cap_seconds=64)
+RUNNER_RATE_LIMIT = Backoff(base_seconds=16, cap_seconds=64)
+JOB_FIXED = Backoff(base_seconds=2, multiplier=1, cap_seconds=3600)
+JOB_EXPONENTIAL = Backoff(base_seconds=2, cap_seconds=3600)
+JOB_SLOWEST = Backoff(base_seconds=3600, cap_seconds=3600)
+JOB_AT_ONCE = Backoff(base_seconds=0, cap_seconds=3600)
+ENRICHMENT = Backoff(base_seconds=0.25, cap_seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("backoff", "waits"),
+    [
+        (RUNNER, [2, 4, 8, 16, 32, 64, 64]),
+        (RUNNER_RATE_LIMIT, [16, 32, 64, 64]),
+        (JOB_FIXED, [2, 2, 2]),
+        (JOB_EXPONENTIAL, [2, 4, 8, 16]),
+        (Backoff(base_seconds=1, cap_seconds=3600), [1, 2, 4, 8, 16]),
+        (JOB_SLOWEST, [3600, 3600]),
+        (JOB_AT_ONCE, [0, 0, 0]),
+        (ENRICHMENT, [0.25, 0.5]),
+    ],
+)
+def test_the_waits_are_those_of_the_contract(backoff: Backoff, waits: list[float]) -> None:
+    assert [backoff.delay(n, Random(1)) for n in range(1, len(waits) + 1)] == waits
+
+
+@pytest.mark.parametrize(
+    ("base", "n", "low", "high"),
+    [
+        (2, 1, 1.6, 2.4),
+        (2, 2, 3.2, 4.8),
+        (2, 3, 6.4, 9.6),
+        (2, 6, 51.2, 64),
+        (16, 1, 12.8, 19.2),
+        (16, 3, 51.2, 64),
+    ],
+)
+def test_jitter_spreads_the_wait_by_a_fifth_and_stops_at_the_cap(base: float, n: int, low: float, high: float) -> None:
+    backoff, random = Backoff(base_seconds=base, cap_seconds=64, jitter=0.2), Random(7)
+    waits = [backoff.delay(n, random) for _ in range(500)]
+    span = high - low
+    assert low <= min(waits) < low + span / 10
+    assert high - span / 10 < max(waits) <= high
+
+
+@given(
+    base=st.floats(0, 1e300),
+    cap=st.floats(0, 1e6),
+    multiplier=st.floats(1, 1e6),
+    jitter=st.floats(0, 1),
+    n=st.integers(1, sys.maxsize),
+    seed=st.integers(),
+)
+def test_a_wait_lies_between_zero_and_the_cap(
+    base: float, cap: float, multiplier: float, jitter: float, n: int, seed: int
+) -> None:
+    backoff = Backoff(base_seconds=base, cap_seconds=cap, multiplier=multiplier, jitter=jitter)
+    assert 0 <= backoff.delay(n, Random(seed)) <= cap
+
+
+def test_the_same_seed_gives_the_same_wait() -> None:
+    backoff = Backoff(base_seconds=2, cap_seconds=64, jitter=0.2)
+    assert backoff.delay(3, Random(42)) == backoff.delay(3, Random(42))
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"base_seconds": -1},
+        {"base_seconds": float("nan")},
+        {"cap_seconds": float("inf")},
+        {"multiplier": 0.5},
+        {"jitter": -0.1},
+        {"jitter": 1.1},
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(numbers: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="back-off"):
+        Backoff(**{"base_seconds": 2, "cap_seconds": 64, **numbers})
+
+
+def test_retries_are_counted_from_one() -> None:
+    with pytest.raises(ValueError, match="from 1"):
+        RUNNER.delay(0, Random(1))
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("120", 120.0),
+        ("2.0", 2.0),
+        (" 2.5 ", 2.5),
+        ("0", 1.0),
+        ("0.2", 1.0),
+        ("Mon, 04 May 2026 12:00:30 GMT", 30.0),
+        ("Monday, 04-May-26 12:01:00 GMT", 60.0),
+        ("Mon May  4 12:02:00 2026", 120.0),
+        ("Mon, 04 May 2026 14:00:30 +0200", 30.0),
+        ("Mon, 04 May 2026 11:59:00 GMT", 1.0),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", 1.0),
+    ],
+)
+def test_a_readable_retry_after_gives_at_least_one_second(header: str, seconds: float) -> None:
+    assert retry_after_seconds(header, NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "",
+        " ",
+        "soon",
+        "nan",
+        "inf",
+        "-5",
+        "+5",
+        "1e3",
+        "1,5",
+        "0x10",
+        "٣",
+        "9" * 10,
+        "9" * 400,
+        "Mon, 99 May 2026 12:00:00 GMT",
+    ],
+)
+def test_an_unreadable_retry_after_says_nothing(header: str | None) -> None:
+    assert retry_after_seconds(header, NOW) is None
+
+
+@given(
+    st.one_of(
+        st.text(),
+        st.lists(
+            st.sampled_from(
+                ["Mon,", "04", "May", "2026", "9999", "12", ":", "GMT", "+0200", "-9999", "9" * 20, "-", "."]
+            )
+        ).map(" ".join),
+    )
+)
+def test_no_header_makes_retry_after_fail(header: str) -> None:
+    seconds = retry_after_seconds(header, NOW)
+    assert seconds is None or (seconds >= 1 and NOW + timedelta(seconds=seconds) > NOW)

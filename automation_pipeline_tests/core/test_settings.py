@@ -1,0 +1,150 @@
+"""Every variable: its default, its limits, the sentence for a wrong value, and the page that lists them all."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.settings import Settings, load_settings
+from automation_pipeline.core.settings_page import configuration_page
+
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+PASSWORD = "s3cret/and more"
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing is set, and nothing that was read before is remembered."""
+    for name in [*(field.upper() for field in Settings.model_fields), "FICHE_API_URL"]:
+        monkeypatch.delenv(name, raising=False)
+    load_settings.cache_clear()
+    yield
+    load_settings.cache_clear()
+
+
+def complaint() -> str:
+    with pytest.raises(InvalidInputError) as caught:
+        load_settings()
+    return str(caught.value)
+
+
+def test_everything_has_a_default_that_needs_no_service() -> None:
+    assert load_settings().model_dump() == {
+        "database_url": "sqlite:///.automation/automation.db",
+        "redis_url": None,
+        "fiche_api_base_url": None,
+        "fiche_api_auth_token": None,
+        "fiche_fetch_concurrency": 10,
+        "automation_executor": "in_process",
+        "automation_max_processes": 2,
+        "automation_heartbeat_seconds": 10,
+        "automation_lost_after_seconds": 120,
+    }
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "read"),
+    [
+        ("DATABASE_URL", "postgresql://anna:p%2Fw@db:5432/work", "postgresql://anna:p%2Fw@db:5432/work"),
+        ("DATABASE_URL", "postgresql+psycopg:///work?host=/tmp/socket", "postgresql+psycopg:///work?host=/tmp/socket"),
+        ("DATABASE_URL", "sqlite:////data/work.db", "sqlite:////data/work.db"),
+        ("REDIS_URL", "rediss://:pw@cache:6380/1", "rediss://:pw@cache:6380/1"),
+        ("REDIS_URL", "unix:///run/redis.sock", "unix:///run/redis.sock"),
+        ("FICHE_API_BASE_URL", " https://crm.test/api\n", "https://crm.test/api"),
+        ("FICHE_FETCH_CONCURRENCY", "500", 500),
+        ("AUTOMATION_EXECUTOR", "multiprocess", "multiprocess"),
+        ("AUTOMATION_MAX_PROCESSES", "64", 64),
+        ("AUTOMATION_HEARTBEAT_SECONDS", "0.5", 0.5),
+        ("AUTOMATION_LOST_AFTER_SECONDS", "86400", 86_400),
+    ],
+)
+def test_a_variable_is_read(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, read: object) -> None:
+    monkeypatch.setenv(variable, value)
+    assert getattr(load_settings(), variable.lower()) == read
+
+
+def test_the_address_of_the_crm_is_read_under_its_older_name_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FICHE_API_URL", "https://old.test")
+    assert load_settings().fiche_api_base_url == "https://old.test"
+
+
+@pytest.mark.parametrize("base", ["https://new.test", ""])
+def test_the_newer_name_wins_unless_it_is_empty(monkeypatch: pytest.MonkeyPatch, base: str) -> None:
+    monkeypatch.setenv("FICHE_API_URL", "https://old.test")
+    monkeypatch.setenv("FICHE_API_BASE_URL", base)
+    assert load_settings().fiche_api_base_url == (base or "https://old.test")
+
+
+def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    unset = load_settings()
+    load_settings.cache_clear()
+    for name in [*(field.upper() for field in Settings.model_fields), "FICHE_API_URL"]:
+        monkeypatch.setenv(name, "")
+    assert load_settings() == unset
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "why"),
+    [
+        ("DATABASE_URL", "mysql://db/work", "it must start with sqlite:/// or postgresql://"),
+        ("DATABASE_URL", "work.db", "it must start with sqlite:/// or postgresql://"),
+        ("DATABASE_URL", "postgresql://db:many/work", "its host or port cannot be read; characters such as / in"),
+        ("DATABASE_URL", f"postgresql://anna:{PASSWORD}@db/work", "its host or port cannot be read; characters"),
+        ("REDIS_URL", "http://cache", "it must start with redis://, rediss:// or unix://"),
+        ("REDIS_URL", "redis://cache:99999", "its host or port cannot be read"),
+        ("FICHE_API_BASE_URL", "crm.test", "it must be an http:// or https:// address"),
+        ("FICHE_API_BASE_URL", "ftp://crm.test", "it must be an http:// or https:// address"),
+        ("FICHE_API_BASE_URL", "http://crm.test:many", "it must be an http:// or https:// address"),
+        ("FICHE_API_BASE_URL", "http://crm.test?key=1", "it must be an address without user, query and fragment"),
+        ("FICHE_API_BASE_URL", "http://anna:pw@crm.test", "it must be an address without user, query and fragment"),
+        ("FICHE_API_URL", "crm.test", "it must be an http:// or https:// address"),
+        ("FICHE_API_AUTH_TOKEN", f"{PASSWORD}\nX-Admin: 1", "it holds characters that cannot be sent"),
+        ("FICHE_API_AUTH_TOKEN", f"{PASSWORD}é", "it holds characters that cannot be sent"),
+        ("FICHE_FETCH_CONCURRENCY", "0", "it should be greater than or equal to 1"),
+        ("FICHE_FETCH_CONCURRENCY", "501", "it should be less than or equal to 500"),
+        ("FICHE_FETCH_CONCURRENCY", "ten", "it should be a valid integer"),
+        ("FICHE_FETCH_CONCURRENCY", "1.5", "it should be a valid integer"),
+        ("AUTOMATION_EXECUTOR", "celery", "it should be 'in_process' or 'multiprocess'"),
+        ("AUTOMATION_MAX_PROCESSES", "0", "it should be greater than or equal to 1"),
+        ("AUTOMATION_MAX_PROCESSES", "65", "it should be less than or equal to 64"),
+        ("AUTOMATION_HEARTBEAT_SECONDS", "0", "it should be greater than 0"),
+        ("AUTOMATION_HEARTBEAT_SECONDS", "nan", "it should be"),
+        ("AUTOMATION_HEARTBEAT_SECONDS", "601", "it should be less than or equal to 600"),
+        ("AUTOMATION_LOST_AFTER_SECONDS", "-1", "it should be greater than 0"),
+        ("AUTOMATION_LOST_AFTER_SECONDS", "inf", "it should be less than or equal to 86400"),
+    ],
+)
+def test_a_wrong_value_is_one_sentence_that_names_the_variable(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, why: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    sentence = complaint()
+    assert sentence.startswith(f"{variable} cannot be used: {why}")
+    assert sentence.endswith(".")
+    assert "\n" not in sentence
+    assert "s3cret" not in sentence
+
+
+def test_secrets_are_not_shown_with_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FICHE_API_AUTH_TOKEN", "s3cret")
+    monkeypatch.setenv("DATABASE_URL", "postgresql://anna:s3cret@db/work")
+    monkeypatch.setenv("REDIS_URL", "redis://:s3cret@cache/0")
+    settings = load_settings()
+    assert "s3cret" not in f"{settings!r} {settings!s}"
+
+
+def test_the_environment_is_read_once() -> None:
+    assert load_settings() is load_settings()
+
+
+def test_the_page_of_the_documentation_is_the_one_that_the_settings_write() -> None:
+    assert PAGE.read_text(encoding="utf-8") == configuration_page(), "run `make docs`"
+
+
+def test_the_page_lists_every_variable_with_its_limits() -> None:
+    page = configuration_page()
+    for name in Settings.model_fields:
+        assert f"| `{name.upper()}` |" in page
+    assert "| `FICHE_FETCH_CONCURRENCY` | whole number from 1 to 500 | `10` |" in page
+    assert "| `FICHE_API_AUTH_TOKEN` | secret | none |" in page

@@ -1,0 +1,75 @@
+"""A machine allows exactly the moves it declares."""
+
+from enum import StrEnum
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.core.state_machine import IllegalMoveError, StateMachine
+
+
+class Light(StrEnum):
+    RED = "red"
+    GREEN = "green"
+    AMBER = "amber"
+    BROKEN = "broken"
+
+
+MACHINE = StateMachine(
+    name="light",
+    moves={
+        Light.RED: frozenset({Light.GREEN, Light.BROKEN}),
+        Light.GREEN: frozenset({Light.AMBER, Light.BROKEN}),
+        Light.AMBER: frozenset({Light.RED, Light.BROKEN}),
+        Light.BROKEN: frozenset(),
+    },
+)
+
+any_moves = st.fixed_dictionaries({state: st.frozensets(st.sampled_from(Light)) for state in Light})
+
+
+def test_a_legal_move_gives_the_new_state() -> None:
+    assert MACHINE.move(Light.RED, Light.GREEN) is Light.GREEN
+
+
+def test_an_illegal_move_names_the_machine_and_both_states() -> None:
+    with pytest.raises(IllegalMoveError, match=r"A light cannot move from red to amber\.") as refused:
+        MACHINE.move(Light.RED, Light.AMBER)
+    assert (refused.value.machine, refused.value.frm, refused.value.to) == ("light", Light.RED, Light.AMBER)
+    assert isinstance(refused.value, PermanentError)
+
+
+def test_a_state_without_moves_is_terminal() -> None:
+    assert MACHINE.terminal == {Light.BROKEN}
+
+
+def test_a_move_to_an_undeclared_state_is_refused_at_construction() -> None:
+    with pytest.raises(ValueError, match=r"light machine moves to undeclared states: amber, green"):
+        StateMachine(name="light", moves={Light.RED: frozenset({Light.GREEN, Light.AMBER, Light.RED})})
+
+
+def test_a_state_outside_the_machine_moves_nowhere() -> None:
+    machine = StateMachine(name="light", moves={Light.RED: frozenset({Light.RED})})
+    assert not machine.can_move(Light.BROKEN, Light.RED)
+
+
+def test_a_machine_does_not_follow_later_changes_of_its_table() -> None:
+    table = {Light.RED: frozenset[Light]()}
+    machine = StateMachine(name="light", moves=table)
+    table[Light.RED] = frozenset({Light.RED})
+    assert not machine.can_move(Light.RED, Light.RED)
+
+
+@given(any_moves)
+def test_every_illegal_move_of_any_machine_is_refused(moves: dict[Light, frozenset[Light]]) -> None:
+    machine = StateMachine(name="light", moves=moves)
+    for frm in Light:
+        for to in Light:
+            assert machine.can_move(frm, to) == (to in moves[frm])
+            if to in moves[frm]:
+                assert machine.move(frm, to) is to
+            else:
+                with pytest.raises(IllegalMoveError):
+                    machine.move(frm, to)

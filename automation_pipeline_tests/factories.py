@@ -1,0 +1,32 @@
+"""Stored things for tests, each with only what the test cares about said aloud."""
+
+from collections.abc import Iterable
+
+from automation_pipeline.automation.domain.run import RunTicket
+from automation_pipeline.automation.domain.schedule import Schedule
+from automation_pipeline.automation.stages.create_schedule import create_schedule
+from automation_pipeline.automation.stages.open_run import Opening, open_run
+from automation_pipeline.automation.stages.select_fiches import select_fiches
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.storage.database import Database
+
+
+def a_schedule(
+    database: Database, clock: Clock, fiche_ids: Iterable[str] = ("1", "2", "3"), **fields: object
+) -> Schedule:
+    selection = {"mode": "manual", "ficheIds": list(fiche_ids)}
+    given = {"name": "Nightly", "scheduleType": "MANUAL", "ficheSelection": selection, **fields}
+    return create_schedule(given, database=database, clock=clock)
+
+
+def an_opening(schedule_id: int, dagster_run_id: str = "dagster-1", **fields: object) -> Opening:
+    given = {"dagster_root_run_id": dagster_run_id, "worker": "host:1", **fields}
+    return Opening(schedule_id=schedule_id, dagster_run_id=dagster_run_id, **given)  # type: ignore[arg-type]
+
+
+def an_open_run(database: Database, clock: Clock, fiche_ids: Iterable[str] = ("1", "2", "3")) -> RunTicket:
+    """A run whose first attempt has selected its fiches."""
+    schedule = a_schedule(database, clock, fiche_ids)
+    ticket = open_run(an_opening(schedule.id), database=database, clock=clock)
+    select_fiches(ticket, database=database, clock=clock, processes=1)
+    return ticket

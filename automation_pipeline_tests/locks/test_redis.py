@@ -1,0 +1,154 @@
+"""What only Redis can do to us: be away, forget scripts, lose an answer, refuse the password."""
+
+import socket
+import socketserver
+import threading
+import uuid
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import pytest
+
+from automation_pipeline.core.coordination import Rate
+from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.locks.redis_connection import connect
+from automation_pipeline.locks.redis_leases import REMEMBER_SECONDS, RedisLeases
+from automation_pipeline.locks.redis_rate_limits import RedisRateLimiter
+from automation_pipeline_tests.services import free_port
+from automation_pipeline_tests.waiting import wait_until
+
+RATE = Rate(1, 0.1)
+
+
+@pytest.fixture
+def key() -> str:
+    return str(uuid.uuid4())
+
+
+def test_a_redis_that_is_not_there_is_one_transient_sentence(key: str) -> None:
+    client = connect(f"redis://127.0.0.1:{free_port()}/0")
+    with pytest.raises(TransientError, match=r"^Redis does not answer: ") as caught:
+        RedisLeases(client).acquire(key, "anna", 1.0)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(TransientError, match=r"^Redis does not answer: "):
+        RedisRateLimiter(client).reserve(key, RATE)
+
+
+def test_scripts_that_redis_forgot_are_told_again(redis_url: str, key: str) -> None:
+    client = connect(redis_url)
+    leases = RedisLeases(client)
+    lease = leases.acquire(key, "anna", 30.0)
+    client.script_flush()
+    assert lease is not None
+    assert leases.release(lease)
+
+
+def test_a_connection_that_died_while_idle_is_not_noticed_by_the_caller(redis_url: str, key: str) -> None:
+    client, killer = connect(redis_url), connect(redis_url)
+    leases = RedisLeases(client)
+    leases.holder(key)
+    killer.client_kill_filter(_type="normal", skipme=True)
+    assert leases.acquire(key, "anna", 30.0) is not None
+
+
+class _Mute(socketserver.BaseRequestHandler):
+    """Polite until a script is asked for; then it hangs up or says what it was told to."""
+
+    def handle(self) -> None:
+        assert isinstance(self.server, _MuteServer)
+        while received := self.request.recv(65_536):
+            if b"EVALSHA" in received:
+                self.server.scripts += 1
+                self.request.sendall(self.server.answer)
+                return
+            self.request.sendall(b"+OK\r\n" * received.count(b"*"))
+
+
+class _MuteServer(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    scripts = 0
+    answer = b""
+
+
+@contextmanager
+def mute_redis(answer: bytes = b"") -> Generator[tuple[_MuteServer, str]]:
+    with _MuteServer(("127.0.0.1", 0), _Mute) as server:
+        server.answer = answer
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server, f"redis://127.0.0.1:{server.server_address[1]}/0"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_reservation_whose_answer_was_lost_is_not_made_twice(key: str) -> None:
+    with mute_redis() as (server, url), connect(url) as client:
+        with pytest.raises(TransientError, match=r"^Redis does not answer: "):
+            RedisRateLimiter(client).reserve(key, RATE)
+        assert server.scripts == 1
+
+
+def test_a_redis_that_keeps_silent_is_given_up_on(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("automation_pipeline.locks.redis_connection.ANSWER_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = connect(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        with pytest.raises(TransientError, match=r"^Redis does not answer: "):
+            RedisLeases(client).acquire(key, "anna", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict", "sentence"),
+    [
+        (b"-LOADING Redis is loading the dataset in memory\r\n", TransientError, "Redis does not answer: "),
+        (b"-READONLY You can't write against a read only replica.\r\n", TransientError, "Redis does not answer: "),
+        (b"-OOM command not allowed\r\n", TransientError, "Redis does not answer: "),
+        (b"-NOAUTH Authentication required.\r\n", PermanentError, "Redis refuses us: "),
+        (b"-NOPERM this user has no permissions\r\n", PermanentError, "Redis refuses us: "),
+    ],
+)
+def test_what_redis_says_decides_whether_another_attempt_can_help(
+    answer: bytes, verdict: type[Exception], sentence: str, key: str
+) -> None:
+    with mute_redis(answer) as (_, url), connect(url) as client, pytest.raises(verdict, match=f"^{sentence}"):
+        RedisLeases(client).acquire(key, "anna", 1.0)
+
+
+@pytest.mark.parametrize("url", ["nonsense", "http://127.0.0.1", "redis://127.0.0.1:port/0"])
+def test_an_address_that_is_none_is_one_permanent_sentence(url: str) -> None:
+    with pytest.raises(PermanentError, match=r"^REDIS_URL "):
+        connect(url)
+
+
+def test_a_limit_back_at_rest_leaves_nothing_behind(redis_url: str, key: str) -> None:
+    client = connect(redis_url)
+    limiter = RedisRateLimiter(client)
+    for _ in range(3):
+        limiter.reserve(key, RATE)
+    [name] = client.scan_iter(match=f"*{key}*")
+    assert 0 < client.pttl(name) <= 301
+    wait_until(lambda: not client.exists(name))
+
+
+def test_a_token_is_remembered_after_its_lease_but_not_for_ever(redis_url: str, key: str) -> None:
+    client = connect(redis_url)
+    leases = RedisLeases(client)
+    lease = leases.acquire(key, "anna", 30.0)
+    assert lease is not None
+    leases.release(lease)
+    [name] = client.scan_iter(match=f"*{key}*")
+    assert REMEMBER_SECONDS - 60 < client.ttl(name) <= REMEMBER_SECONDS
+
+
+def test_tokens_rise_although_the_clock_of_redis_was_set_back(redis_url: str, key: str) -> None:
+    client = connect(redis_url)
+    leases = RedisLeases(client)
+    lease = leases.acquire(key, "anna", 30.0)
+    assert lease is not None
+    leases.release(lease)
+    [name] = client.scan_iter(match=f"*{key}*")
+    client.hset(name, "token", lease.token + 3_600_000)
+    after = leases.acquire(key, "berta", 30.0)
+    assert after is not None
+    assert after.token == lease.token + 3_600_001

@@ -1,0 +1,43 @@
+"""The heartbeat beats while the step works, and never ends it."""
+
+import pytest
+from sqlalchemy import select, text
+
+from automation_pipeline.automation.tables import HeartbeatRow
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.orchestration.heartbeat import beating, worker_name
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.factories import an_open_run
+from automation_pipeline_tests.waiting import wait_until
+
+
+def services_on(database_url: str) -> Services:
+    return Services(Settings(database_url=database_url, automation_heartbeat_seconds=0.05))
+
+
+def test_the_row_moves_for_as_long_as_the_step_works(
+    database: Database, database_url: str, clock: StandingClock
+) -> None:
+    ticket = an_open_run(database, clock)
+
+    def beat() -> object:
+        with database.reading() as session:
+            return session.execute(select(HeartbeatRow.beat_at, HeartbeatRow.worker)).one()
+
+    with beating(ticket, services_on(database_url)):
+        wait_until(lambda: beat()[1] == worker_name())  # type: ignore[index]
+        first = beat()
+        wait_until(lambda: beat() != first)
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+def test_a_beat_that_cannot_be_written_does_not_end_the_step(
+    database: Database, database_url: str, clock: StandingClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    ticket = an_open_run(database, clock)
+    with database.transaction() as session:
+        session.execute(text("DROP TABLE automation_run_heartbeats"))
+    with beating(ticket, services_on(database_url)):
+        wait_until(lambda: "No heartbeat" in caplog.text)

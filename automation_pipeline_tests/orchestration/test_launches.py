@@ -1,0 +1,47 @@
+"""What a launch says is read strictly."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from automation_pipeline.automation.stages.open_run import Opening
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.orchestration.launches import parse_launch
+
+BARE: dict[str, Any] = {"schedule_id": 3, "override_fiche_selection": None, "due_at": None, "run_id": None}
+
+
+RETRY = dg.DagsterRun("automation_run", run_id="d-2", root_run_id="d-1", parent_run_id="d-1")
+
+
+def launch(**config: object) -> Opening:
+    return parse_launch({**BARE, **config}, RETRY, "host:1")
+
+
+def test_the_root_of_a_retry_is_kept() -> None:
+    opening = launch()
+    assert (opening.schedule_id, opening.dagster_run_id, opening.dagster_root_run_id) == (3, "d-2", "d-1")
+
+
+def test_a_first_run_is_its_own_root() -> None:
+    opening = parse_launch(BARE, dg.DagsterRun("automation_run", run_id="d-1"), "host:1")
+    assert opening.dagster_root_run_id == "d-1"
+
+
+def test_due_at_is_an_instant() -> None:
+    assert launch(due_at="2026-05-04T10:00:00+02:00").due_at == datetime(2026, 5, 4, 8, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("config", "complaint"),
+    [
+        ({"due_at": "tomorrow"}, "due_at is not an ISO instant"),
+        ({"due_at": "2026-05-04T10:00:00"}, "due_at needs a time zone"),
+        ({"override_fiche_selection": {"mode": "all"}}, "Invalid fiche selection data"),
+    ],
+)
+def test_nonsense_is_named(config: dict[str, object], complaint: str) -> None:
+    with pytest.raises(InvalidInputError, match=complaint):
+        launch(**config)

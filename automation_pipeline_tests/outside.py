@@ -1,0 +1,50 @@
+"""The outside world as a process of its own: the simulator, started for as long as a test needs it."""
+
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+TOKEN = "sim-token"
+_COMMAND = [sys.executable, "-m", "automation_pipeline.simulator", "--port", "0"]
+_SAYS = "simulator listening on "
+# Loopback speaks plain HTTP: the certificates that httpx would load for every call are not wanted.
+NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+@contextmanager
+def simulator(*options: str) -> Iterator[str]:
+    """The address of a running simulator, which ends with the block."""
+    with subprocess.Popen([*_COMMAND, *options], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            line = process.stdout.readline() if process.stdout else ""
+            assert line.startswith(_SAYS), f"The simulator did not start: {line!r}"
+            yield line.removeprefix(_SAYS).strip()
+        finally:
+            process.terminate()
+
+
+def forget(url: str) -> None:
+    """No calls in the ledger, no faults, no latency."""
+    _post(url, "reset", {})
+    _post(url, "latency", {"seconds": 0})
+
+
+def fault(url: str, *rules: Mapping[str, object]) -> None:
+    _post(url, "faults", list(rules))
+
+
+def calls(url: str, item: str, route: str = "crm.details") -> int:
+    """How often the route was called about the item."""
+    answer = httpx.get(
+        f"{url}/_sim/calls", params={"route": route, "item": item}, verify=NO_CERTIFICATES
+    ).raise_for_status()
+    return answer.json()["routes"][route]["items"][item]
+
+
+def _post(url: str, what: str, posted: Any) -> None:  # Any: whatever JSON holds
+    httpx.post(f"{url}/_sim/{what}", json=posted, verify=NO_CERTIFICATES).raise_for_status()

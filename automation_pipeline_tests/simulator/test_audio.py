@@ -1,0 +1,37 @@
+"""The audio is real: a parser that walks ID3 tag and MPEG frames finds nothing but whole frames."""
+
+import pytest
+
+from automation_pipeline.simulator.audio import MAX_SECONDS, mp3
+
+BIT_RATES = {1: 32_000}  # MPEG-1 Layer III, by index; what the simulator uses
+SAMPLE_RATES = {0: 44_100, 1: 48_000, 2: 32_000}
+
+
+def frame_seconds(sound: bytes) -> list[float]:
+    """The length of each frame after the ID3 tag; fails unless the frames fill the file to its last byte."""
+    assert sound[:5] == b"ID3\x03\x00"
+    offset = 10 + sum(byte << shift for byte, shift in zip(sound[6:10], (21, 14, 7, 0), strict=True))
+    lengths: list[float] = []
+    while offset < len(sound):
+        first, second, third, fourth = sound[offset : offset + 4]
+        assert (first, second) == (0xFF, 0xFB), "MPEG-1 Layer III without CRC"
+        assert fourth >> 6 == 3, "mono"
+        sample_rate = SAMPLE_RATES[third >> 2 & 3]
+        size = 144 * BIT_RATES[third >> 4] // sample_rate + (third >> 1 & 1)
+        assert not any(sound[offset + 4 : offset + size]), "silence"
+        lengths.append(1152 / sample_rate)
+        offset += size
+    assert offset == len(sound)
+    return lengths
+
+
+@pytest.mark.parametrize(("asked", "given"), [(0, 0.036), (1, 1), (2.5, 2.5), (3, MAX_SECONDS), (1500, MAX_SECONDS)])
+def test_a_recording_is_whole_frames_of_about_the_length_asked_for_up_to_the_cap(asked: float, given: float) -> None:
+    assert sum(frame_seconds(mp3("880001", asked))) == pytest.approx(given, abs=0.036)
+
+
+def test_a_recording_carries_its_call_id_as_title() -> None:
+    sound = mp3("95300000301", 1)
+    assert sound[10:14] == b"TIT2"
+    assert sound[20 : 21 + int.from_bytes(sound[14:18], "big") - 1] == b"\x0095300000301"

@@ -1,0 +1,273 @@
+"""Faults, ledger and control surface over a real socket."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+FICHE, OTHER = "953000003", "953000004"
+TOKEN = {"Authorization": "Bearer sim-token"}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    command = [sys.executable, "-m", "automation_pipeline.simulator", "--fiches-per-day", "9", "--exact"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        yield process.stdout.readline().split()[-1]
+        process.terminate()
+
+
+@pytest.fixture
+def simulator(url: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=url, headers=TOKEN) as client:
+        assert client.post("/_sim/reset").json() == {"reset": True}
+        yield client
+
+
+def details(simulator: httpx.Client, fiche_id: str = FICHE) -> httpx.Response:
+    return simulator.get(f"/api/fiches/by-id/{fiche_id}")
+
+
+def fault(simulator: httpx.Client, *rules: dict[str, Any]) -> None:
+    assert simulator.post("/_sim/faults", json=list(rules)).status_code == 200
+
+
+def ledger(simulator: httpx.Client, route: str = "crm.details", **params: str) -> Any:
+    return simulator.get("/_sim/calls", params={"route": route, **params}).json()["routes"][route]
+
+
+def statuses(simulator: httpx.Client, count: int, fiche_id: str = FICHE) -> list[int]:
+    return [details(simulator, fiche_id).status_code for _ in range(count)]
+
+
+def test_a_status_replaces_the_answer_and_may_say_when_to_come_back(simulator: httpx.Client) -> None:
+    fault(simulator, {"route": "crm.details", "status": 503, "retry_after": 2.5})
+    answer = details(simulator)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2.5")
+    assert answer.json() == {"detail": "Simulated answer 503."}
+
+
+def test_a_retry_after_may_be_a_date(simulator: httpx.Client) -> None:
+    when = "Tue, 03 Feb 2026 10:00:00 GMT"
+    fault(simulator, {"route": "crm.details", "status": 429, "retry_after": when})
+    assert details(simulator).headers["retry-after"] == when
+
+
+def test_latency_delays_a_good_answer(simulator: httpx.Client) -> None:
+    fault(simulator, {"route": "crm.details", "latency_seconds": 0.2})
+    answer = details(simulator)
+    assert answer.elapsed.total_seconds() > 0.19  # timers round to a millisecond
+    assert answer.json()["success"] is True
+
+
+def test_a_hanging_call_ends_when_the_client_gives_up(simulator: httpx.Client) -> None:
+    fault(simulator, {"route": "crm.details", "hang": True})
+    with pytest.raises(httpx.ReadTimeout):
+        simulator.get(f"/api/fiches/by-id/{FICHE}", timeout=0.1)
+    while ledger(simulator)["in_flight"]:
+        pass
+    assert ledger(simulator)["statuses"] == {"none": 1}
+
+
+def test_a_dropped_call_gets_no_answer(simulator: httpx.Client) -> None:
+    fault(simulator, {"route": "crm.details", "drop": True})
+    with pytest.raises(httpx.RemoteProtocolError):
+        details(simulator)
+    assert ledger(simulator)["statuses"] == {"none": 1}
+
+
+def test_a_truncated_body_is_a_good_answer_cut_in_the_middle(simulator: httpx.Client) -> None:
+    whole = details(simulator).content
+    fault(simulator, {"route": "crm.details", "body": "truncated"})
+    answer = details(simulator)
+    assert (answer.status_code, answer.content) == (200, whole[: len(whole) // 2])
+    with pytest.raises(json.JSONDecodeError):
+        answer.json()
+
+
+def test_a_body_cut_short_ends_before_its_declared_length(simulator: httpx.Client) -> None:
+    fault(simulator, {"route": "crm.details", "body": "cut_short"})
+    with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
+        details(simulator)
+
+
+def test_a_body_that_is_not_json_looks_like_an_error_page(simulator: httpx.Client) -> None:
+    fault(simulator, {"route": "crm.details", "body": "not_json", "status": 502})
+    answer = details(simulator)
+    assert (answer.status_code, answer.headers["content-type"]) == (502, "text/html; charset=utf-8")
+    assert answer.text.startswith("<html>")
+
+
+def test_wrong_types_keep_the_shape_and_spoil_the_leaves(simulator: httpx.Client) -> None:
+    good = details(simulator).json()
+    fault(simulator, {"route": "crm.details", "body": "wrong_types"})
+    bad = details(simulator).json()
+    assert set(bad) == set(good)
+    assert bad["success"] == "True"
+    assert bad["information"]["groupe"] == [good["information"]["groupe"]]
+    assert bad["information"]["nombre_acces"] == str(good["information"]["nombre_acces"])
+
+
+def test_an_empty_body_and_a_failure_that_calls_itself_200(simulator: httpx.Client) -> None:
+    fault(
+        simulator,
+        {"route": "crm.details", "item": FICHE, "body": "empty"},
+        {"route": "crm.details", "body": "success_false"},
+    )
+    empty, failed = details(simulator), details(simulator, OTHER)
+    assert (empty.status_code, empty.content) == (200, b"")
+    assert (failed.status_code, failed.json()["success"]) == (200, False)
+
+
+def test_audio_can_be_faulted_too(simulator: httpx.Client) -> None:
+    recording = details(simulator).json()["recordings"][0]
+    whole = simulator.get(recording["recording_url"]).content
+    fault(simulator, {"route": "audio", "item": recording["call_id"], "body": "truncated"})
+    assert simulator.get(recording["recording_url"]).content == whole[: len(whole) // 2]
+
+
+def test_a_sales_list_is_faulted_by_its_day_or_its_range(simulator: httpx.Client) -> None:
+    fault(
+        simulator,
+        {"route": "crm.sales_list", "item": "2026-02-03", "status": 500},
+        {"route": "crm.sales_list", "item": "2026-02-03/2026-02-04", "status": 502},
+    )
+    periods = [("2026-02-03", "2026-02-03"), ("2026-02-03", "2026-02-04"), ("2026-02-04", "2026-02-04")]
+    answers = [
+        simulator.get("/api/fiches/sales-with-calls", params={"start_date": first, "end_date": last}).status_code
+        for first, last in periods
+    ]
+    assert answers == [500, 502, 200]
+
+
+def test_first_strikes_the_first_calls_of_its_item_only(simulator: httpx.Client) -> None:
+    fault(simulator, {"route": "crm.details", "item": FICHE, "status": 500, "first": 2})
+    assert statuses(simulator, 1, OTHER) + statuses(simulator, 3) == [200, 500, 500, 200]
+
+
+def test_every_strikes_each_kth_call_and_the_first_rule_that_strikes_wins(simulator: httpx.Client) -> None:
+    fault(
+        simulator,
+        {"route": "crm.details", "status": 500, "every": 3},
+        {"route": "crm.details", "status": 429, "first": 1},
+    )
+    assert statuses(simulator, 6) == [429, 200, 500, 200, 200, 500]
+
+
+def test_probability_is_about_right_and_the_same_again_after_a_reset(simulator: httpx.Client) -> None:
+    def struck() -> list[int]:
+        fault(
+            simulator,
+            {"route": "crm.details", "status": 500, "probability": 0.3},
+            {"route": "crm.details", "status": 429, "probability": 0.3},
+        )
+        return statuses(simulator, 200)
+
+    first = struck()
+    simulator.post("/_sim/reset")
+    assert struck() == first
+    assert 40 <= first.count(500) <= 80
+    assert 24 <= first.count(429) <= 64
+
+
+def test_clearing_the_faults_ends_them_and_lets_hanging_calls_go(url: str, simulator: httpx.Client) -> None:
+    fault(simulator, {"route": "crm.details", "hang": True})
+
+    async def five_at_once() -> list[object]:
+        async with httpx.AsyncClient(base_url=url, headers=TOKEN) as client:
+            calls = [asyncio.create_task(client.get(f"/api/fiches/by-id/{FICHE}")) for _ in range(5)]
+            while (await client.get("/_sim/calls")).json()["routes"]["crm.details"]["in_flight"] < 5:
+                pass
+            await client.delete("/_sim/faults")
+            return list(await asyncio.gather(*calls, return_exceptions=True))
+
+    assert [type(outcome) for outcome in asyncio.run(five_at_once())] == [httpx.RemoteProtocolError] * 5
+    after = ledger(simulator)
+    assert (after["calls"], after["in_flight"], after["in_flight_max"]) == (5, 0, 5)
+    assert details(simulator).status_code == 200
+
+
+def test_the_ledger_counts_by_route_item_and_status(simulator: httpx.Client) -> None:
+    statuses(simulator, 2)
+    details(simulator, OTHER)
+    details(simulator, "953000009")
+    simulator.get("/health")
+    whole = simulator.get("/_sim/calls").json()
+    assert whole["total"] == 5
+    assert set(whole["routes"]) == {"crm.sales_list", "crm.details", "crm.health", "audio"}
+    assert whole["routes"]["crm.details"] == {
+        "calls": 4,
+        "statuses": {"200": 3, "404": 1},
+        "items": {FICHE: 2, OTHER: 1, "953000009": 1},
+        "in_flight": 0,
+        "in_flight_max": 1,
+    }
+    assert ledger(simulator, item=FICHE)["items"] == {FICHE: 2}
+    assert ledger(simulator, item="never")["items"] == {"never": 0}
+
+
+def test_the_ledger_tells_arrival_times_in_order_when_asked(simulator: httpx.Client) -> None:
+    statuses(simulator, 3)
+    details(simulator, OTHER)
+    times = ledger(simulator, times="1")["times"]
+    assert len(times) == 4
+    assert times == sorted(times)
+    assert ledger(simulator, times="1", item=OTHER)["times"] == times[-1:]
+
+
+def test_base_latency_is_set_for_every_call(simulator: httpx.Client) -> None:
+    assert simulator.post("/_sim/latency", json={"seconds": 0.1}).json() == {"seconds": 0.1}
+    assert simulator.get("/health").elapsed.total_seconds() > 0.09  # timers round to a millisecond
+    simulator.post("/_sim/latency", json={"seconds": 0})
+    assert details(simulator).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("posted", "complaint"),
+    [
+        ("{", "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        ("7", "must be a JSON object"),
+        ('[{"route": "audio", "drop": true}, null]', "must be a JSON object"),
+        ('{"status": 500}', "needs a 'route', one of crm.sales_list, crm.details"),
+        ('{"route": "crm.detials", "status": 500}', "needs a 'route'"),
+        ('{"route": ["audio"], "status": 500}', "'route' must be the name of a route"),
+        ('{"route": "audio", "stauts": 500}', "no field 'stauts'"),
+        ('{"route": "audio"}', "needs a status"),
+        ('{"route": "audio", "status": 700}', "'status' must be a whole number"),
+        ('{"route": "audio", "status": 204}', "'status' must be a whole number"),
+        ('{"route": "audio", "status": true}', "'status' must be a whole number"),
+        ('{"route": "audio", "latency_seconds": NaN}', "'latency_seconds' must be a number"),
+        ('{"route": "audio", "status": 429, "retry_after": "a\\nb"}', "'retry_after' must be"),
+        ('{"route": "audio", "drop": "yes"}', "'drop' must be true or false"),
+        ('{"route": "audio", "body": "rotten"}', "'body' must be one of truncated"),
+        ('{"route": "audio", "body": "wrong_types"}', "does not answer with JSON"),
+        ('{"route": "audio", "status": 500, "first": 0}', "'first' must be a whole number from 1"),
+        ('{"route": "audio", "status": 500, "probability": 1.5}', "'probability' must be a number from 0 to 1"),
+        ('{"route": "audio", "status": 500, "hang": true}', "cannot both answer and not answer"),
+        ('{"route": "audio", "drop": true, "hang": true}', "cannot both answer and not answer"),
+    ],
+)
+def test_a_bad_rule_is_refused_with_one_sentence_and_none_is_taken(
+    simulator: httpx.Client, posted: str, complaint: str
+) -> None:
+    answer = simulator.post("/_sim/faults", content=posted)
+    assert answer.status_code == 422
+    assert complaint in answer.json()["detail"]
+    assert simulator.post("/_sim/faults", json=[]).json() == {"rules": 0}
+
+
+@pytest.mark.parametrize("posted", ["", "3", "{}", '{"seconds": "1"}', '{"seconds": -1}', '{"seconds": NaN}'])
+def test_a_bad_latency_is_refused(simulator: httpx.Client, posted: str) -> None:
+    assert simulator.post("/_sim/latency", content=posted).status_code == 422
+
+
+def test_the_ledger_of_an_unknown_route_is_refused(simulator: httpx.Client) -> None:
+    answer = simulator.get("/_sim/calls?route=crm.detials")
+    assert (answer.status_code, answer.json()["detail"].split(";")[0]) == (422, "There is no route 'crm.detials'")

@@ -1,0 +1,30 @@
+"""What the ledger keeps when there is too much to keep, or when it is cleared in the middle of a call."""
+
+import pytest
+
+from automation_pipeline.simulator import ledger as subject
+from automation_pipeline.simulator.ledger import Ledger
+
+
+def test_totals_stay_exact_when_items_and_arrivals_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "MAX_ITEMS", 2)
+    ledger = Ledger(("audio",))
+    for item in ("a", "b", "c", "a"):
+        with ledger.call("audio", item) as call:
+            call.status = 200
+    shown = ledger.routes["audio"].shown(None, times=False)
+    assert (shown["calls"], shown["statuses"], shown["items"]) == (4, {"200": 4}, {"a": 2, "b": 1})
+
+
+def test_a_call_under_way_while_the_ledger_is_cleared_leaves_no_trace() -> None:
+    ledger = Ledger(("audio",))
+    with ledger.call("audio", "a"):
+        ledger.clear()
+    assert ledger.shown() == Ledger(("audio",)).shown()
+
+
+def test_a_call_that_breaks_is_still_counted_out() -> None:
+    ledger = Ledger(("audio",))
+    with pytest.raises(RuntimeError), ledger.call("audio", "a"):
+        raise RuntimeError
+    assert ledger.routes["audio"].in_flight == 0

@@ -1,0 +1,88 @@
+"""What the processes of the storage and migration tests do. Each opens its own database connection."""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from automation_pipeline import migrations
+from automation_pipeline.storage.bulk import upsert
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.leases import LeaseRow
+from automation_pipeline.storage.outbox import Event, claim_waiting, enqueue, mark_published
+from automation_pipeline.storage.run_requests import RunWish, file_requests, offer_waiting
+from automation_pipeline_tests.waiting import pause
+
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+@contextmanager
+def opened(url: str) -> Generator[Database]:
+    database = Database(url)
+    try:
+        yield database
+    finally:
+        database.dispose()
+
+
+def event(key: str) -> Event:
+    return Event("tenant", key, "run.completed", "test", "correlation", LONG_AGO, {"key": key})
+
+
+def wish(key: str, job: str = "job") -> RunWish:
+    return RunWish(key, job, {"ops": {"key": key}}, {"tag": key})
+
+
+def lease_rows(numbers: Sequence[int], owner: str, token: int) -> list[dict[str, object]]:
+    return [
+        {"key": f"row {number}", "owner": owner, "token": token, "acquired_at": LONG_AGO, "expires_at": LONG_AGO}
+        for number in numbers
+    ]
+
+
+def enqueue_events(url: str, keys: Sequence[str]) -> None:
+    with opened(url) as database, database.transaction() as session:
+        enqueue(session, [event(key) for key in keys])
+
+
+def publish_all(url: str, worker: str, batch: int) -> list[int]:
+    """Claim and publish until there is nothing left to claim. Returns the ids."""
+    ids: list[int] = []
+    with opened(url) as database:
+        while True:
+            with database.transaction() as session:
+                claimed = [row.id for row in claim_waiting(session, worker, limit=batch, hold_seconds=60.0)]
+            if not claimed:
+                return ids
+            pause(0.002)
+            with database.transaction() as session:
+                mark_published(session, worker, claimed)
+            ids += claimed
+
+
+def file_wishes(url: str, job: str, keys: Sequence[str]) -> None:
+    with opened(url) as database, database.transaction() as session:
+        file_requests(session, [wish(key, job) for key in keys], LONG_AGO)
+
+
+def offer_all(url: str, batch: int) -> list[str]:
+    keys: list[str] = []
+    with opened(url) as database:
+        while True:
+            with database.transaction() as session:
+                offered = [wish.key for wish in offer_waiting(session, limit=batch)]
+            if not offered:
+                return keys
+            keys += offered
+
+
+def upsert_rounds(url: str, numbers: Sequence[int], owner: str, rounds: int) -> None:
+    with opened(url) as database:
+        for token in range(1, rounds + 1):
+            with database.transaction() as session:
+                rows = lease_rows(numbers, owner, token)
+                upsert(session, LeaseRow, rows, key=("key",), fields=("owner", "token"))
+
+
+def upgrade(url: str) -> None:
+    with opened(url) as database:
+        migrations.upgrade(database)

@@ -1,0 +1,73 @@
+"""Many rows in one statement: the same answer on both databases, whoever else is writing."""
+
+from sqlalchemy import select
+
+from automation_pipeline.storage.bulk import upsert
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.leases import LeaseRow
+from automation_pipeline.storage.outbox import OutboxRow, enqueue
+from automation_pipeline_tests.processes import at_once
+from automation_pipeline_tests.storage.processes import event, lease_rows, upsert_rounds
+
+
+def stored(database: Database) -> dict[str, tuple[str, int]]:
+    with database.reading() as session:
+        return {row.key: (row.owner, row.token) for row in session.scalars(select(LeaseRow))}
+
+
+def write(database: Database, rows: list[dict[str, object]], **how: object) -> None:
+    with database.transaction() as session:
+        upsert(session, LeaseRow, rows, key=("key",), **how)
+
+
+def test_new_rows_are_inserted_and_known_ones_overwritten(database: Database) -> None:
+    write(database, lease_rows([1, 2], "first", 1), fields=("owner", "token"))
+    write(database, lease_rows([2, 3], "second", 2), fields=("owner", "token"))
+    assert stored(database) == {"row 1": ("first", 1), "row 2": ("second", 2), "row 3": ("second", 2)}
+
+
+def test_only_the_named_fields_are_overwritten(database: Database) -> None:
+    write(database, lease_rows([1], "first", 1))
+    write(database, lease_rows([1], "second", 2), fields=("token",))
+    assert stored(database) == {"row 1": ("first", 2)}
+
+
+def test_without_fields_a_known_row_is_left_as_it_is(database: Database) -> None:
+    write(database, lease_rows([1], "first", 1))
+    write(database, lease_rows([1, 2], "second", 2))
+    assert stored(database) == {"row 1": ("first", 1), "row 2": ("second", 2)}
+
+
+def test_a_condition_keeps_rows_from_being_overwritten(database: Database) -> None:
+    write(database, [*lease_rows([1], "old", 1), *lease_rows([2], "new", 9)])
+    write(database, lease_rows([1, 2], "mine", 5), fields=("owner", "token"), where=LeaseRow.token < 5)
+    assert stored(database) == {"row 1": ("mine", 5), "row 2": ("new", 9)}
+
+
+def test_of_two_rows_with_one_key_the_later_wins(database: Database) -> None:
+    write(database, [*lease_rows([1], "z", 1), *lease_rows([1], "a", 2)], fields=("owner", "token"))
+    assert stored(database) == {"row 1": ("a", 2)}
+
+
+def test_no_rows_are_no_statement(database: Database) -> None:
+    write(database, [])
+    assert stored(database) == {}
+
+
+def test_a_key_of_several_fields_is_one_key(database: Database) -> None:
+    with database.transaction() as session:
+        enqueue(session, [event("b"), event("a"), event("b")])
+    with database.reading() as session:
+        assert sorted(session.scalars(select(OutboxRow.event_key))) == ["a", "b"]
+
+
+def test_two_processes_writing_the_same_rows_in_opposite_order_both_succeed(database: Database) -> None:
+    url, rounds = database.url.render_as_string(hide_password=False), 10
+    upward, downward = range(500), range(749, 249, -1)
+    at_once(upsert_rounds, (url, upward, "up", rounds), (url, downward, "down", rounds))
+    rows = stored(database)
+    assert len(rows) == 750
+    assert {rows[f"row {number}"] for number in range(250)} == {("up", rounds)}
+    assert {rows[f"row {number}"] for number in range(500, 750)} == {("down", rounds)}
+    [last] = {rows[f"row {number}"] for number in range(250, 500)}
+    assert last in {("up", rounds), ("down", rounds)}

@@ -1,0 +1,62 @@
+"""The unit of work: all or nothing, readers that write nothing, and errors a person can read."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.storage.database import Database, DatabaseNotReadyError, DatabaseUnreachableError, parse_url
+
+
+def test_a_transaction_that_fails_leaves_nothing(database: Database) -> None:
+    def write_and_fail() -> None:
+        with database.transaction() as session:
+            session.execute(text("INSERT INTO rate_limits (key, paid_until) VALUES ('k', 1)"))
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        write_and_fail()
+    with database.reading() as session:
+        assert session.scalar(text("SELECT count(*) FROM rate_limits")) == 0
+
+
+def test_a_database_without_tables_says_what_to_run(tmp_path: Path) -> None:
+    empty = Database(f"sqlite:///{tmp_path}/empty.db")
+    with pytest.raises(DatabaseNotReadyError, match="automation db upgrade"), empty.reading() as session:
+        session.execute(text("SELECT * FROM leases"))
+
+
+def test_a_postgres_that_is_not_there_is_one_sentence() -> None:
+    gone = Database("postgresql://nobody@127.0.0.1:1/none")
+    with pytest.raises(DatabaseUnreachableError, match="The database does not answer") as caught:
+        gone.ping()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_no_database_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("not a database, but long enough to be taken for one " * 30)
+    with pytest.raises(PermanentError, match="not an SQLite database"):
+        Database(f"sqlite:///{tmp_path}/notes.txt").ping()
+
+
+def test_a_bug_in_a_query_stays_a_bug(database: Database) -> None:
+    with pytest.raises(DBAPIError), database.reading() as session:
+        session.execute(text("SELEKT 1"))
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(PermanentError, match="folder that cannot be made"):
+        Database(f"sqlite:///{tmp_path}/file/folder/x.db")
+
+
+@pytest.mark.parametrize("url", ["mysql://x", "nonsense", ""])
+def test_other_databases_are_refused(url: str) -> None:
+    with pytest.raises(PermanentError, match="DATABASE_URL"):
+        parse_url(url)
+
+
+def test_postgresql_means_psycopg_3() -> None:
+    assert parse_url("postgresql://u@h/d").drivername == "postgresql+psycopg"

@@ -1,0 +1,109 @@
+"""The door to Dagster: a key is one row, offered until a run has taken it, and not to two sensors at a time."""
+
+from itertools import chain
+
+from sqlalchemy import func, select, update
+
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.run_requests import (
+    OFFER_AGAIN_SECONDS,
+    RunRequestRow,
+    RunWish,
+    file_requests,
+    mark_refused,
+    mark_taken,
+    offer_waiting,
+)
+from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.storage.processes import LONG_AGO, file_wishes, offer_all, wish
+
+
+def file(database: Database, *wishes: RunWish) -> None:
+    with database.transaction() as session:
+        file_requests(session, wishes, LONG_AGO)
+
+
+def offer(database: Database, limit: int = 100) -> list[RunWish]:
+    with database.transaction() as session:
+        return offer_waiting(session, limit=limit)
+
+
+def let_pass(database: Database, seconds: float) -> None:
+    with database.transaction() as session:
+        session.execute(update(RunRequestRow).values(offered_at=database_now(-seconds)))
+
+
+def states(database: Database) -> list[tuple[str, str | None, str | None]]:
+    with database.reading() as session:
+        rows = session.scalars(select(RunRequestRow).order_by(RunRequestRow.id))
+        return [(row.state, row.dagster_run_id, row.reason) for row in rows]
+
+
+def test_a_wish_is_offered_as_it_was_filed(database: Database) -> None:
+    file(database, wish("a"))
+    assert offer(database) == [wish("a")]
+
+
+def test_asking_twice_is_asking_once_and_the_first_wording_stays(database: Database) -> None:
+    file(database, wish("a", "first"))
+    file(database, wish("a", "second"))
+    assert offer(database) == [wish("a", "first")]
+
+
+def test_the_oldest_are_offered_first_and_no_more_than_asked_for(database: Database) -> None:
+    for key in ("c", "a", "b"):
+        file(database, wish(key))
+    assert [offered.key for offered in offer(database, limit=2)] == ["c", "a"]
+    assert [offered.key for offered in offer(database, limit=2)] == ["b"]
+
+
+def test_a_wish_that_no_run_took_is_offered_again_but_not_before_its_time(database: Database) -> None:
+    file(database, wish("a"))
+    offer(database)
+    let_pass(database, OFFER_AGAIN_SECONDS - 10)
+    assert offer(database) == []
+    let_pass(database, OFFER_AGAIN_SECONDS)
+    assert offer(database) == [wish("a")]
+    assert offer(database) == []
+
+
+def test_a_wish_that_was_taken_is_offered_no_more(database: Database) -> None:
+    file(database, wish("a"))
+    with database.transaction() as session:
+        mark_taken(session, "a", "run 1")
+    assert offer(database) == []
+    assert states(database) == [("taken", "run 1", None)]
+
+
+def test_a_wish_that_was_refused_is_offered_no_more_and_says_why(database: Database) -> None:
+    file(database, wish("a"))
+    with database.transaction() as session:
+        mark_refused(session, "a", "no such job")
+    assert offer(database) == []
+    assert states(database) == [("refused", None, "no such job")]
+
+
+def test_a_wish_that_was_settled_stays_as_it_was_settled_first(database: Database) -> None:
+    file(database, wish("a"))
+    with database.transaction() as session:
+        mark_taken(session, "a", "run 1")
+        mark_taken(session, "a", "run 2")
+        mark_refused(session, "a", "too late")
+    file(database, wish("a"))
+    assert states(database) == [("taken", "run 1", None)]
+
+
+def test_a_key_filed_by_several_processes_is_one_row(database_url: str, database: Database) -> None:
+    keys = [f"wish {number}" for number in range(50)]
+    orders = (keys, keys[::-1], keys[25:] + keys[:25], keys)
+    at_once(file_wishes, *((database_url, f"job {number}", order) for number, order in enumerate(orders)))
+    with database.reading() as session:
+        assert session.scalar(select(func.count()).select_from(RunRequestRow)) == len(keys)
+        assert set(session.scalars(select(RunRequestRow.request_key))) == set(keys)
+
+
+def test_several_processes_never_offer_a_wish_twice(database_url: str, database: Database) -> None:
+    file(database, *(wish(f"wish {number}") for number in range(200)))
+    offers = chain.from_iterable(at_once(offer_all, *[(database_url, 7)] * CREW))
+    assert sorted(offers) == sorted(f"wish {number}" for number in range(200))

@@ -1,0 +1,51 @@
+"""What Dagster sees: the public names, tags and strictness of CONTRACT 3."""
+
+import dagster as dg
+import pytest
+
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.definitions import defs
+from automation_pipeline.orchestration.executor import executor_of, processes_of
+
+
+@pytest.fixture(scope="module")
+def loaded() -> dg.Definitions:
+    return defs()
+
+
+def test_the_public_names_are_there(loaded: dg.Definitions) -> None:
+    assert [job.name for job in loaded.resolve_all_job_defs() if not job.name.startswith("__")] == ["automation_run"]
+    sensors = {sensor.name: sensor.default_status for sensor in loaded.sensors or []}
+    running = dg.DefaultSensorStatus.RUNNING
+    assert sensors == dict.fromkeys(("launch_requests", "run_failures", "reconcile_stale_runs"), running)
+
+
+def test_a_retried_run_runs_every_step(loaded: dg.Definitions) -> None:
+    tags = loaded.resolve_job_def("automation_run").tags
+    assert tags["dagster/retry_strategy"] == "ALL_STEPS"
+    assert int(tags["dagster/max_retries"]) > 0
+    assert int(tags["dagster/max_runtime"]) > 0
+
+
+def run_config(**config: object) -> dict:
+    return {"ops": {"open_run": {"config": config}}}
+
+
+def test_the_launchpad_takes_the_documented_config(loaded: dg.Definitions) -> None:
+    job = loaded.resolve_job_def("automation_run")
+    override = {"mode": "manual", "ficheIds": ["1"]}
+    assert dg.validate_run_config(job, run_config(schedule_id=1))
+    full = run_config(schedule_id=1, override_fiche_selection=override, due_at="2026-05-04T10:00:00Z", run_id=2)
+    assert dg.validate_run_config(job, full)
+
+
+@pytest.mark.parametrize("config", [{}, {"schedule_id": "three"}, {"schedule_id": 1, "shedule": 2}])
+def test_a_misspelt_config_is_refused_at_launch(loaded: dg.Definitions, config: dict[str, object]) -> None:
+    with pytest.raises(dg.DagsterInvalidConfigError):
+        dg.validate_run_config(loaded.resolve_job_def("automation_run"), run_config(**config))
+
+
+def test_the_executor_is_configuration() -> None:
+    inside, several = Settings(), Settings(automation_executor="multiprocess", automation_max_processes=3)
+    assert (executor_of(inside).name, processes_of(inside)) == ("in_process", 1)
+    assert (executor_of(several).name, processes_of(several)) == ("multiprocess", 3)

@@ -1,0 +1,29 @@
+"""Starts the simulator for as long as something else runs, and knows how to reach it."""
+
+import os
+import re
+import subprocess
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+
+TOKEN = "sim-token"
+
+
+@contextmanager
+def simulator(*options: str) -> Generator[str]:
+    """The address of a running simulator."""
+    command = ["automation", "simulator", "--token", TOKEN, *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            said = process.stdout.readline() if process.stdout else ""
+            found = re.search(r"http://\S+", said)
+            if found is None:
+                raise SystemExit("The simulator did not start.")
+            yield found[0]
+        finally:
+            process.terminate()
+
+
+def environment(address: str, **more: str) -> Mapping[str, str]:
+    """Variables that make the simulator the outside world of a command."""
+    return {**os.environ, "FICHE_API_BASE_URL": address, "FICHE_API_AUTH_TOKEN": TOKEN, **more}
