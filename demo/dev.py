@@ -10,7 +10,9 @@ from outside import TOKEN, environment, simulator
 
 def main() -> int:
     options = parse()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A shell that starts this in the background has SIGINT ignored, by the children too.
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.default_int_handler)
     try:
         with simulator("--port", options.simulator_port) as address:
             return work(address, options.port)
