@@ -4,6 +4,8 @@ Nothing is opened before it is asked for, and adapters that are not configured a
 """
 
 import asyncio
+import os
+import socket
 from collections.abc import Coroutine
 from functools import cache, cached_property
 from typing import TypeVar
@@ -12,6 +14,7 @@ from automation_pipeline.core.clock import Clock, SystemClock
 from automation_pipeline.core.coordination import Leases, RateLimiter
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.settings import Settings, load_settings
+from automation_pipeline.core.slots import Slots
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.leases import DatabaseLeases
@@ -50,6 +53,12 @@ class Services:
         return RedisRateLimiter(connect(self.settings.redis_url))
 
     @cached_property
+    def sales_list_slots(self) -> Slots:
+        """Who may ask the CRM for a sales list, of all processes."""
+        places = self.settings.fiche_sales_search_concurrency
+        return Slots(self.leases, "crm-sales-list", places, owner=f"{socket.gethostname()}:{os.getpid()}")
+
+    @cached_property
     def crm(self) -> FicheSource:
         if self.settings.fiche_api_base_url is None:
             raise PermanentError("FICHE_API_BASE_URL is not set: it is the address of the CRM gateway.")
@@ -61,6 +70,7 @@ class Services:
             token.get_secret_value() if token else None,
             now=self.clock.now,
             connections=self.settings.fiche_fetch_concurrency,
+            timeout_seconds=self.settings.fiche_api_timeout_seconds,
         )
 
     @cached_property

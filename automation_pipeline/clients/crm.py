@@ -2,20 +2,25 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
+from datetime import date, datetime
+from typing import TypeVar
 from urllib.parse import quote
 
 import httpx
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from automation_pipeline.clients.crm_payloads import DetailsPayload, without_nul
+from automation_pipeline.clients.crm_payloads import DetailsPayload, RefusalPayload, SalesPayload, without_nul
 from automation_pipeline.clients.retrying import Retrying
 from automation_pipeline.core.errors import NotFoundError, PermanentError, TransientError
 from automation_pipeline.core.retry import Backoff, retry_after_seconds
 from automation_pipeline.fiches.domain.fiche import FicheDetails
+from automation_pipeline.fiches.domain.sales import SalesList
 
 RETRYING = Retrying(attempts=3, backoff=Backoff(base_seconds=1, multiplier=2, cap_seconds=15, jitter=0.2))
-TIMEOUT = httpx.Timeout(60, connect=10)
+CONNECT_SECONDS = 10.0
+SALE_STATUS = "53"
+
+Payload = TypeVar("Payload", bound=BaseModel)
 
 
 class CrmUnavailableError(TransientError):
@@ -28,6 +33,26 @@ class CrmAccessError(PermanentError):
 
 class CrmAnswerError(PermanentError):
     """The CRM answered something that we cannot understand or that refuses the request."""
+
+
+class CrmTruncatedError(CrmUnavailableError):
+    """The CRM's answer ends in the middle."""
+
+
+class CrmMalformedError(CrmUnavailableError):
+    """The CRM's answer is not JSON: a page of some gateway, as a rule."""
+
+
+class CrmMistypedError(CrmAnswerError):
+    """The CRM's answer is not made as agreed."""
+
+
+class CrmIncompleteListError(CrmUnavailableError):
+    """The CRM sent fewer fiches than it says there are."""
+
+
+class CrmDeclinedError(CrmAnswerError):
+    """The CRM says that it did not succeed."""
 
 
 class CrmFicheNotFoundError(NotFoundError):
@@ -52,28 +77,33 @@ def path_of(fiche_id: str) -> str:
 
 
 class CrmClient:
-    def __init__(
+    def __init__(  # noqa: PLR0913  what a connection needs, by name
         self,
         base_url: str,
         token: str | None,
         *,
         now: Callable[[], datetime],
         connections: int = 100,
+        timeout_seconds: float = 60,
         retrying: Retrying = RETRYING,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
+        self.at_once = connections
         self._now = now
         self._retrying = retrying
         self._http = httpx.AsyncClient(
             base_url=api_root(base_url),
             headers=authorization(token),
-            timeout=TIMEOUT,
+            timeout=httpx.Timeout(timeout_seconds, connect=min(timeout_seconds, CONNECT_SECONDS)),
             transport=transport,
             limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
         )
 
     async def details(self, fiche_id: str) -> FicheDetails:
         return await self._retrying.call(lambda: self._details_once(fiche_id))
+
+    async def sales_list(self, day: date) -> SalesList:
+        return await self._retrying.call(lambda: self._sales_list_once(day))
 
     async def check(self) -> None:
         with suppress(CrmFicheNotFoundError):
@@ -86,15 +116,32 @@ class CrmClient:
         wanted = {"include_recordings": "true", "include_transcriptions": "false"}
         subject = f"fiche {fiche_id}"
         body = await self._get(path_of(fiche_id), wanted, subject)
-        try:
-            payload = DetailsPayload.model_validate_json(without_nul(body))
-        except ValidationError as error:
-            raise _not_understood(subject, error) from None
+        payload = _understood(DetailsPayload, body, subject)
         if not payload.success or payload.information is None:
-            raise CrmAnswerError(f"The CRM declined to give {subject}: {payload.message}")
+            raise _declined(subject, payload.message)
         if payload.information.fiche_id != fiche_id:
             raise CrmAnswerError(f"The CRM answered with fiche {payload.information.fiche_id} for {subject}.")
         return payload.to_details(payload.information)
+
+    async def _sales_list_once(self, day: date) -> SalesList:
+        wanted = {
+            "start_date": day.isoformat(),
+            "end_date": day.isoformat(),
+            "status_id": SALE_STATUS,
+            "include_recordings": "true",
+            "include_transcriptions": "false",
+        }
+        subject = f"the sales list of {day}"
+        try:
+            body = await self._get("/fiches/sales-with-calls", wanted, subject)
+        except CrmFicheNotFoundError:
+            raise CrmAnswerError(f"The CRM answered 404 for {subject}.") from None
+        payload = _understood(SalesPayload, body, subject)
+        if not payload.success:
+            raise _declined(subject, payload.message)
+        if payload.missing:
+            raise CrmIncompleteListError(f"The CRM left {payload.missing} fiches out of {subject}.")
+        return payload.to_sales_list(day)
 
     async def _get(self, path: str, params: dict[str, str], subject: str) -> bytes:
         try:
@@ -124,9 +171,32 @@ class CrmClient:
         return CrmAnswerError(f"The CRM answered {status} for {subject}.")
 
 
+def _understood(kind: type[Payload], body: bytes, subject: str) -> Payload:
+    document = without_nul(body)
+    try:
+        return kind.model_validate_json(document)
+    except ValidationError as error:
+        raise _refused(document, subject) or _not_understood(subject, error) from None
+
+
+def _refused(document: bytes, subject: str) -> Exception | None:
+    try:
+        refusal = RefusalPayload.model_validate_json(document)
+    except ValidationError:
+        return None
+    return _declined(subject, refusal.message)
+
+
+def _declined(subject: str, message: str | None) -> Exception:
+    return CrmDeclinedError(f"The CRM declined to give {subject}: {message or 'it says no reason.'}")
+
+
 def _not_understood(subject: str, error: ValidationError) -> Exception:
     first = error.errors(include_url=False, include_input=False)[0]
     if first["type"] == "json_invalid":
-        return CrmUnavailableError(f"The CRM's answer for {subject} is not complete JSON.")
+        # The parser's own words for an answer that stops before its end.
+        cut = "EOF while parsing" in first["msg"]
+        kind, what = (CrmTruncatedError, "is cut short") if cut else (CrmMalformedError, "is not JSON")
+        return kind(f"The CRM's answer for {subject} {what}.")
     where = ".".join(str(part) for part in first["loc"]) or "its top level"
-    return CrmAnswerError(f"The CRM's answer for {subject} has an unexpected value at {where}.")
+    return CrmMistypedError(f"The CRM's answer for {subject} has an unexpected value at {where}.")

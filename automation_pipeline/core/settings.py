@@ -1,5 +1,6 @@
 """Every environment variable of the system, with its default and its meaning. A wrong value is one plain sentence."""
 
+from datetime import date
 from functools import cache
 from os import environ
 from typing import Annotated, Literal
@@ -9,6 +10,7 @@ from pydantic import AfterValidator, AliasChoices, Field, HttpUrl, SecretStr, Ty
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.wall_clock import zone
 
 
 def _http_address(value: str) -> str:
@@ -34,6 +36,14 @@ def _redis_url(value: str) -> str:
     return _with_readable_port(value)
 
 
+def _time_zone(value: str) -> str:
+    try:
+        zone(value)
+    except InvalidInputError as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
 def _with_readable_port(value: str) -> str:
     try:
         _ = urlsplit(value).port
@@ -52,6 +62,7 @@ def _token(value: SecretStr) -> SecretStr:
 
 
 HttpAddress = Annotated[str, AfterValidator(_http_address)]
+TimeZone = Annotated[str, AfterValidator(_time_zone)]
 DatabaseUrl = Annotated[str, AfterValidator(_database_url)]
 RedisUrl = Annotated[str, AfterValidator(_redis_url)]
 Token = Annotated[SecretStr, AfterValidator(_token)]
@@ -83,9 +94,19 @@ class Settings(BaseSettings):
     fiche_api_auth_token: Token | None = Field(
         default=None, description="Bearer token for the CRM gateway, with or without the word Bearer."
     )
+    fiche_api_timeout_seconds: float = Field(
+        default=60, gt=0, le=600, description="How long an answer of the CRM gateway is waited for."
+    )
     fiche_fetch_concurrency: int = Field(
         default=10, ge=1, le=500, description="Fiches asked of the CRM at the same time by one process."
     )
+    fiche_sales_search_concurrency: int = Field(
+        default=3, ge=1, le=50, description="Sales lists asked of the CRM at the same time by all processes together."
+    )
+    automation_first_day: date = Field(
+        default=date(2026, 1, 1), description="The first day that has a partition, as YYYY-MM-DD."
+    )
+    automation_timezone: TimeZone = Field(default="Europe/Paris", description="The zone whose days are the partitions.")
     automation_executor: Literal["in_process", "multiprocess"] = Field(
         default="in_process",
         description="How Dagster runs the steps of a run: in one process, or in one process a step.",

@@ -1,6 +1,7 @@
 """The page docs/configuration.md, written from the settings themselves: `make docs`."""
 
 import sys
+from datetime import date
 from types import NoneType
 from typing import Literal, get_args, get_origin
 
@@ -37,7 +38,7 @@ def _values(field: FieldInfo) -> str:
     given = get_args(field.annotation) or (field.annotation,)
     # An optional checked text comes as Annotated[str, ...] | None.
     kinds: list[object] = [getattr(kind, "__origin__", kind) for kind in given if kind is not NoneType]
-    words: dict[object, str] = {str: "text", int: "whole number", float: "number"}
+    words: dict[object, str] = {str: "text", date: "day", int: "whole number", float: "number"}
     bounds = [
         f"{word} {value}"
         for limit in field.metadata

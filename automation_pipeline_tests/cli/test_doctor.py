@@ -65,7 +65,7 @@ def test_a_crm_without_address_fails_because_it_is_needed(terminal: Terminal) ->
     [
         ({"status": 503}, "answered 503"),
         ({"drop": True}, "could not be reached"),
-        ({"body": "not_json", "status": 200}, "not complete JSON"),
+        ({"body": "not_json", "status": 200}, "is not JSON"),
     ],
 )
 def test_a_crm_in_trouble_fails_with_its_sentence(

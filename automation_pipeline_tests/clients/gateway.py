@@ -15,7 +15,9 @@ from automation_pipeline.clients.retrying import Retrying
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.fiches.domain.fiche import FicheDetails
+from automation_pipeline.fiches.domain.sales import SalesList
 from automation_pipeline.simulator import Kind, World
+from automation_pipeline_tests.fakes.crm import INFORMATION as INFORMATION_OF_A_FICHE
 from automation_pipeline_tests.outside import NO_CERTIFICATES, TOKEN
 
 Answer = Callable[[httpx.Request], httpx.Response]
@@ -25,6 +27,7 @@ DAY = World(vary=False).day(date(2026, 2, 3))
 SOLD = next(sold for sold in DAY if sold.kind is Kind.ORDINARY)
 FICHE = SOLD.id
 
+URL = "https://records.example.test/t/0a1b2c3d-1111-4222-8333-444455556666-03-02-26-10h14-33100000001-33600000001.mp3"
 RECORDING = {
     "call_id": "880001",
     "start_time": "2026-02-03T09:14:05.120000+00:00",
@@ -33,16 +36,43 @@ RECORDING = {
     "from_number": "33100000001",
     "to_number": "33600000001",
     "answered": True,
-    "recording_url": "https://records.example.test/1.mp3",
+    "recording_url": URL,
 }
-INFORMATION = {"fiche_id": FICHE, "cle": None, "groupe": "TEAM R1", "agence_nom": "7-TEAMR1"}
+INFORMATION = INFORMATION_OF_A_FICHE.model_dump(mode="json") | {"fiche_id": FICHE}
 GOOD = {
     "success": True,
     "message": "Fiche lue",
     "information": INFORMATION,
     "prospect": None,
+    "conjoint": None,
+    "enfants": [],
+    "mails": [],
+    "rendez_vous": [],
+    "commentaires": [],
+    "elements_souscription": None,
+    "tarification": [],
+    "reclamations": [],
+    "autres_contrats": [],
+    "documents": [],
+    "alertes": [],
+    "raw_sections": {},
     "recordings": [RECORDING],
 }
+SALE = {
+    "id": FICHE,
+    "cle": "5f0c77aa91e34b0c8d2e1f6a7b8c9d00",
+    "nom": "MARTEL",
+    "prenom": "Odile",
+    "telephone": "0600000001",
+    "telephone_2": None,
+    "email": "odile.martel@example.test",
+    "statut": "Vente",
+    "date_insertion": "03/02/2026 10:12",
+    "date_modification": None,
+    "recordings": [RECORDING],
+}
+LIST = {"fiches": [SALE], "total": 1}
+SOLD_ON = date(2026, 2, 3)
 
 
 class Waits:
@@ -56,13 +86,23 @@ class Waits:
 class Crm:
     """The client with a clock that stands, a sleep that only takes notes, and one call at a time."""
 
-    def __init__(self, url: str, token: str = TOKEN, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str = TOKEN,
+        transport: httpx.AsyncBaseTransport | None = None,
+        timeout_seconds: float = 60,
+    ) -> None:
         self.url, self.token = url, token
         self._transport = transport
+        self._timeout_seconds = timeout_seconds
         self.waits = Waits()
 
     def details(self, fiche_id: str = FICHE) -> FicheDetails:
         return asyncio.run(self._with_client(lambda client: client.details(fiche_id)))
+
+    def sales_list(self, day: date = SOLD_ON) -> SalesList:
+        return asyncio.run(self._with_client(lambda client: client.sales_list(day)))
 
     def check(self) -> None:
         asyncio.run(self._with_client(lambda client: client.check()))
@@ -70,6 +110,11 @@ class Crm:
     def error(self, fiche_id: str = FICHE) -> AutomationError:
         with pytest.raises(AutomationError) as caught:
             self.details(fiche_id)
+        return caught.value
+
+    def list_error(self, day: date = SOLD_ON) -> AutomationError:
+        with pytest.raises(AutomationError) as caught:
+            self.sales_list(day)
         return caught.value
 
     async def _with_client(self, ask: Callable[[CrmClient], Any]) -> Any:
@@ -80,6 +125,7 @@ class Crm:
             self.token,
             now=lambda: NOW,
             retrying=retrying,
+            timeout_seconds=self._timeout_seconds,
             transport=self._transport or httpx.AsyncHTTPTransport(verify=NO_CERTIFICATES),
         )
         try:

@@ -3,11 +3,14 @@
 import httpx
 import pytest
 
-from automation_pipeline.clients import crm
 from automation_pipeline.clients.crm import (
     CrmAccessError,
     CrmAnswerError,
+    CrmDeclinedError,
     CrmFicheNotFoundError,
+    CrmMalformedError,
+    CrmMistypedError,
+    CrmTruncatedError,
     CrmUnavailableError,
     api_root,
     authorization,
@@ -118,11 +121,11 @@ def test_the_details_are_those_of_the_fiche(gateway: Crm) -> None:
         ({"status": 504}, CrmUnavailableError, 3, "answered 504 for fiche {}"),
         ({"drop": True}, CrmUnavailableError, 3, "could not be reached for fiche {} (RemoteProtocolError)"),
         ({"body": "cut_short"}, CrmUnavailableError, 3, "could not be reached for fiche {} (RemoteProtocolError)"),
-        ({"body": "truncated"}, CrmUnavailableError, 3, "answer for fiche {} is not complete JSON"),
-        ({"body": "not_json"}, CrmUnavailableError, 3, "answer for fiche {} is not complete JSON"),
-        ({"body": "empty"}, CrmUnavailableError, 3, "answer for fiche {} is not complete JSON"),
-        ({"body": "wrong_types"}, CrmAnswerError, 1, "answer for fiche {} has an unexpected value at success"),
-        ({"body": "success_false"}, CrmAnswerError, 1, "declined to give fiche {}: Simulated failure."),
+        ({"body": "truncated"}, CrmTruncatedError, 3, "answer for fiche {} is cut short"),
+        ({"body": "not_json"}, CrmMalformedError, 3, "answer for fiche {} is not JSON"),
+        ({"body": "empty"}, CrmTruncatedError, 3, "answer for fiche {} is cut short"),
+        ({"body": "wrong_types"}, CrmMistypedError, 1, "answer for fiche {} has an unexpected value at success"),
+        ({"body": "success_false"}, CrmDeclinedError, 1, "declined to give fiche {}: Simulated failure."),
     ],
 )
 def test_every_answer_has_its_meaning_its_number_of_calls_and_its_sentence(
@@ -143,8 +146,8 @@ def test_a_failure_that_passes_is_not_noticed(gateway: Crm, rule: dict[str, obje
     assert gateway.waits.seconds == [1, 2]
 
 
-def test_a_call_that_hangs_is_given_up_in_time_and_is_transient(gateway: Crm, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crm, "TIMEOUT", httpx.Timeout(0.1))
+def test_a_call_that_hangs_is_given_up_in_time_and_is_transient(simulated: str) -> None:
+    gateway = Crm(simulated, timeout_seconds=0.1)
     strike(gateway, hang=True)
     met = gateway.error()
     assert isinstance(met, CrmUnavailableError)
@@ -207,10 +210,8 @@ def test_another_fiche_than_the_one_asked_for_is_refused() -> None:
         {"body": "success_false"},
     ],
 )
-def test_no_complaint_shows_the_token_or_the_address(
-    gateway: Crm, monkeypatch: pytest.MonkeyPatch, rule: dict[str, object]
-) -> None:
-    monkeypatch.setattr(crm, "TIMEOUT", httpx.Timeout(0.1))
+def test_no_complaint_shows_the_token_or_the_address(simulated: str, rule: dict[str, object]) -> None:
+    gateway = Crm(simulated, timeout_seconds=0.1)
     strike(gateway, **rule)
     met = gateway.error()
     shown = f"{met!s} {met!r} {met.__cause__!r}"

@@ -1,6 +1,7 @@
 """What the CRM may say: the agreed values, their places when they are not as agreed, and anything at all."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -8,9 +9,20 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from automation_pipeline.clients.crm import CrmAnswerError, CrmUnavailableError
+from automation_pipeline.clients.crm import CrmAnswerError, CrmDeclinedError, CrmMistypedError, CrmUnavailableError
 from automation_pipeline.clients.crm_payloads import without_nul
-from automation_pipeline_tests.clients.gateway import FICHE, GOOD, INFORMATION, RECORDING, answering, saying
+from automation_pipeline_tests.clients.gateway import (
+    FICHE,
+    GOOD,
+    INFORMATION,
+    LIST,
+    RECORDING,
+    SALE,
+    SOLD_ON,
+    URL,
+    answering,
+    saying,
+)
 
 
 @pytest.mark.parametrize(
@@ -19,11 +31,18 @@ from automation_pipeline_tests.clients.gateway import FICHE, GOOD, INFORMATION, 
         ({"message": None}, "message"),
         ({"information": {**INFORMATION, "groupe": 7}}, "information.groupe"),
         ({"prospect": []}, "prospect"),
-        ({"recordings": None}, "recordings"),
+        *[({array: None}, array) for array, told in GOOD.items() if isinstance(told, list)],
+        *[({array: {}}, array) for array, told in GOOD.items() if isinstance(told, list)],
+        ({"raw_sections": {"entete": 7}}, "raw_sections.entete"),
+        ({"raw_sections": None}, "raw_sections"),
+        ({"elements_souscription": []}, "elements_souscription"),
+        ({"documents": [{}]}, "documents.0.document_id"),
+        ({"recordings": [{**RECORDING, "call_id": "1" * 501}]}, "recordings.0.call_id"),
         ({"recordings": [{**RECORDING, "call_id": ""}]}, "recordings.0.call_id"),
         ({"recordings": [RECORDING, {**RECORDING, "answered": "yes"}]}, "recordings.1.answered"),
         ({"recordings": [{**RECORDING, "start_time": "03/02/2026"}]}, "recordings.0.start_time"),
-        ({"recordings": [{**RECORDING, "start_time": "2026-02-03T09:14:05"}]}, "recordings.0.start_time"),
+        ({"recordings": [{**RECORDING, "start_time": "02/13/2026 10:12"}]}, "recordings.0.start_time"),
+        ({"recordings": [{**RECORDING, "start_time": 1770110045}]}, "recordings.0.start_time"),
         ({"recordings": [{**RECORDING, "start_time": "0001-01-01T00:00:00+14:00"}]}, "recordings.0.start_time"),
         ({"recordings": [{**RECORDING, "duration_seconds": 10**30}]}, "recordings.0.duration_seconds"),
         ({"recordings": [{**RECORDING, "duration_seconds": -1}]}, "recordings.0.duration_seconds"),
@@ -32,7 +51,7 @@ from automation_pipeline_tests.clients.gateway import FICHE, GOOD, INFORMATION, 
 )
 def test_a_value_that_is_not_as_agreed_is_named_with_its_place(unlike: dict[str, object], where: str) -> None:
     met = saying(GOOD | unlike).error()
-    assert type(met) is CrmAnswerError
+    assert type(met) is CrmMistypedError
     assert str(met) == f"The CRM's answer for fiche {FICHE} has an unexpected value at {where}."
 
 
@@ -41,10 +60,53 @@ def test_parts_of_seconds_are_rounded() -> None:
     assert gateway.details().recordings[0].duration_seconds == 742
 
 
-def test_sections_that_nobody_reads_yet_are_kept() -> None:
-    gateway = saying(GOOD | {"conjoint": {"nom": "É"}, "documents": [1, None]})
-    payload = gateway.details().payload
-    assert (payload["conjoint"], payload["documents"]) == ({"nom": "É"}, [1, None])
+@pytest.mark.parametrize("array", [name for name, told in GOOD.items() if isinstance(told, list)])
+def test_an_array_must_be_there(array: str) -> None:
+    met = saying({name: told for name, told in GOOD.items() if name != array}).error()
+    assert type(met) is CrmMistypedError
+    assert str(met).endswith(f"unexpected value at {array}.")
+
+
+def test_the_start_of_a_call_is_read_day_first_on_the_clock_of_paris() -> None:
+    [call] = saying(GOOD | {"recordings": [{**RECORDING, "start_time": "03/02/2026 10:14"}]}).details().recordings
+    assert call.started_at == datetime(2026, 2, 3, 9, 14, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("told", "url", "uuid"),
+    [
+        (URL, URL, "0a1b2c3d-1111-4222-8333-444455556666"),
+        ("https://records.example.test/1.mp3", "https://records.example.test/1.mp3", None),
+        (None, "", None),
+        (" \n", "", None),
+    ],
+)
+def test_the_name_of_the_audio_is_read(told: str | None, url: str, uuid: str | None) -> None:
+    [call] = saying(GOOD | {"recordings": [{**RECORDING, "recording_url": told}]}).details().recordings
+    assert (call.url, call.uuid) == (url, uuid)
+
+
+def test_what_nobody_models_is_kept_in_its_place() -> None:
+    information = {**INFORMATION, "nouveau": 1}
+    details = saying(GOOD | {"mail_devis": None, "avis": {"note": [5]}, "information": information}).details()
+    assert details.rest == {"mail_devis": None, "avis": {"note": [5]}, "information": {"nouveau": 1}}
+    assert saying(GOOD).details().rest == {}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        GOOD | {"success": False, "message": "Fiche verrouillée"},
+        GOOD | {"success": False, "message": "Fiche verrouillée", "information": None},
+        {"success": False, "message": "Fiche verrouillée"},
+        {"success": False, "message": "Fiche verrouillée", "recordings": None},
+        {"success": False, "message": "Fiche verrouillée", "fiches": [], "total": 0},
+    ],
+)
+def test_a_refusal_is_understood_whatever_comes_with_it(document: object) -> None:
+    for met in (saying(document).error(), saying(document).list_error()):
+        assert type(met) is CrmDeclinedError
+        assert str(met).endswith(": Fiche verrouillée")
 
 
 @pytest.mark.parametrize(
@@ -73,28 +135,41 @@ def spoilt(good: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     return st.tuples(st.sampled_from([*good, "unknown"]), documents).map(lambda change: good | dict([change]))
 
 
-answers = (
-    documents
-    | spoilt(GOOD)
-    | spoilt(INFORMATION).map(lambda information: GOOD | {"information": information})
-    | spoilt(RECORDING).map(lambda recording: GOOD | {"recordings": [RECORDING, recording]})
-)
+def spoilt_within(good: Any) -> st.SearchStrategy[Any]:
+    """The good document with anything at all in one place, however deep."""
+    if isinstance(good, dict):
+        return st.sampled_from([*good, "unknown"]).flatmap(
+            lambda key: spoilt_within(good.get(key)).map(lambda value: good | {key: value})
+        )
+    if isinstance(good, list) and good:
+        return spoilt_within(good[0]).map(lambda value: [*good, value])
+    return documents
 
 
 @settings(max_examples=200, deadline=None)
-@given(answers)
+@given(documents | spoilt(GOOD) | spoilt_within(GOOD))
 @example(GOOD)
 @example(GOOD | {"unknown": [float("nan"), float("inf"), "\0"]})
+@example(GOOD | {"information": {**INFORMATION, "nombre_acces": 10**400}})
 def test_any_json_document_is_details_or_a_named_error(document: object) -> None:
     check_that_it_is_understood(json.dumps(document).encode())
+
+
+@settings(max_examples=200, deadline=None)
+@given(documents | spoilt(LIST) | spoilt_within(LIST))
+@example(LIST)
+@example({"fiches": [{**SALE, "id": 10**4000}], "total": 1})
+def test_any_json_document_is_a_sales_list_or_a_named_error(document: object) -> None:
+    check_that_the_list_is_understood(json.dumps(document).encode())
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.binary() | st.text().map(str.encode))
 @example(b"[" * 100_000)
 @example(b"\xff\xfe")
-def test_any_bytes_are_details_or_a_named_error(body: bytes) -> None:
+def test_any_bytes_are_a_value_or_a_named_error(body: bytes) -> None:
     check_that_it_is_understood(body)
+    check_that_the_list_is_understood(body)
 
 
 def check_that_it_is_understood(body: bytes) -> None:
@@ -104,6 +179,19 @@ def check_that_it_is_understood(body: bytes) -> None:
         complaint = str(error)
     else:
         assert details.fiche_id == FICHE
-        json.dumps(details.payload, allow_nan=False)
+        json.dumps(details.rest, allow_nan=False)
+        return
+    assert complaint.startswith("The CRM")
+
+
+def check_that_the_list_is_understood(body: bytes) -> None:
+    try:
+        sales = answering(lambda _: httpx.Response(200, content=body)).sales_list()
+    except (CrmAnswerError, CrmUnavailableError) as error:
+        complaint = str(error)
+    else:
+        assert sales.day == SOLD_ON
+        assert all(isinstance(fiche.fiche_id, str) and fiche.fiche_id for fiche in sales.fiches)
+        assert sales.fiches or json.loads(body)["fiches"] == []
         return
     assert complaint.startswith("The CRM")

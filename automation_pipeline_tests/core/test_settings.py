@@ -1,6 +1,7 @@
 """Every variable: its default, its limits, the sentence for a wrong value, and the page that lists them all."""
 
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,11 @@ def test_everything_has_a_default_that_needs_no_service() -> None:
         "redis_url": None,
         "fiche_api_base_url": None,
         "fiche_api_auth_token": None,
+        "fiche_api_timeout_seconds": 60,
         "fiche_fetch_concurrency": 10,
+        "fiche_sales_search_concurrency": 3,
+        "automation_first_day": date(2026, 1, 1),
+        "automation_timezone": "Europe/Paris",
         "automation_executor": "in_process",
         "automation_max_processes": 2,
         "automation_heartbeat_seconds": 10,
@@ -52,6 +57,8 @@ def test_everything_has_a_default_that_needs_no_service() -> None:
         ("REDIS_URL", "rediss://:pw@cache:6380/1", "rediss://:pw@cache:6380/1"),
         ("REDIS_URL", "unix:///run/redis.sock", "unix:///run/redis.sock"),
         ("FICHE_API_BASE_URL", " https://crm.test/api\n", "https://crm.test/api"),
+        ("FICHE_API_TIMEOUT_SECONDS", "0.5", 0.5),
+        ("FICHE_API_TIMEOUT_SECONDS", "600", 600),
         ("FICHE_FETCH_CONCURRENCY", "500", 500),
         ("AUTOMATION_EXECUTOR", "multiprocess", "multiprocess"),
         ("AUTOMATION_MAX_PROCESSES", "64", 64),
@@ -101,6 +108,8 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
         ("FICHE_API_URL", "crm.test", "it must be an http:// or https:// address"),
         ("FICHE_API_AUTH_TOKEN", f"{PASSWORD}\nX-Admin: 1", "it holds characters that cannot be sent"),
         ("FICHE_API_AUTH_TOKEN", f"{PASSWORD}é", "it holds characters that cannot be sent"),
+        ("FICHE_API_TIMEOUT_SECONDS", "0", "it should be greater than 0"),
+        ("FICHE_API_TIMEOUT_SECONDS", "601", "it should be less than or equal to 600"),
         ("FICHE_FETCH_CONCURRENCY", "0", "it should be greater than or equal to 1"),
         ("FICHE_FETCH_CONCURRENCY", "501", "it should be less than or equal to 500"),
         ("FICHE_FETCH_CONCURRENCY", "ten", "it should be a valid integer"),

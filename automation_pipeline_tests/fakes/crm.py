@@ -1,24 +1,61 @@
 """A CRM in memory: `fiches.ports.FicheSource`, run through the same contract as the real client."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, date, datetime
 
 from automation_pipeline.core.errors import AutomationError, NotFoundError
 from automation_pipeline.fiches.domain.fiche import FicheDetails, Recording
+from automation_pipeline.fiches.domain.sales import FicheSummary, SalesList
+from automation_pipeline.fiches.domain.sections import Information, Prospect
+
+INFORMATION = Information.model_validate_json("""{
+    "fiche_id": "1900417", "cle": "5f0c77aa91e34b0c8d2e1f6a7b8c9d00", "date_insertion": "03/02/2026 10:12",
+    "createur": null, "fiches_associees": null, "nombre_acces": 4, "dernier_acces": "03/02/2026 18:40",
+    "groupe": "TEAM R1", "groupe_responsable": "Lead One", "groupe_gestion": null, "groupe_reclamation": null,
+    "agence_id": "7", "agence_nom": "7-TEAMR1", "attribution_user_id": "42", "attribution_user_nom": "Agent Test",
+    "provenance_id": "118", "provenance_nom": "SRC", "provenance_numero": null, "provenance_periode_rappel": null,
+    "origine_id": null, "origine_nom": null, "attribution_bis_user_id": null, "attribution_bis_user_nom": null,
+    "refus_demarchage": false, "exception_demarchage": false, "exception_demarchage_commentaire": null,
+    "niveau_interet": null, "nombre_ouverture_mails": 0, "derniere_ouverture_mail": null,
+    "nombre_visualisation_pages": 0, "derniere_visualisation_page": null, "espace_prospect_url": null,
+    "ferme_espace_prospect": false, "desinscription_mail": false, "corbeille": false, "archive": false,
+    "modules": ["Sante"], "etiquettes": [{"nom": "Ecoute", "date": "04/02/2026", "style": "background:#2A8C30"}]
+}""")
+PROSPECT = Prospect.model_validate_json("""{
+    "prospect_id": "2800001", "civilite": 2, "civilite_text": "Madame", "nom": "MARTEL", "prenom": "Odile",
+    "date_naissance": "01/01/1960", "regime": "1", "regime_text": "General", "telephone": "0600000001",
+    "mobile": null, "telephone_2": null, "mail": "odile.martel@example.test", "mail_2": null, "adresse": null,
+    "code_postal": "75000", "ville": "PARIS", "num_secu": null, "num_affiliation": null, "situation_familiale": 6,
+    "situation_familiale_text": "Autre", "madelin": false, "profession": null, "csp": 6, "csp_text": "Retraite",
+    "fax": null
+}""")
+PLAIN = FicheDetails(
+    information=INFORMATION, prospect=PROSPECT, conjoint=None, enfants=(), mails=(), rendez_vous=(), commentaires=(),
+    elements_souscription=None, tarification=(), reclamations=(), autres_contrats=(), documents=(), alertes=(),
+    raw_sections={}, recordings=(), rest={},
+)  # fmt: skip
 
 
-def fiche(fiche_id: str, *recordings: Recording, groupe: str = "TEAM R1") -> FicheDetails:
-    return FicheDetails(
+def fiche(fiche_id: str, *recordings: Recording, **information: object) -> FicheDetails:
+    """The fiche of the CRM's documentation, with these fields of `information` said otherwise."""
+    told = INFORMATION.model_copy(update={"fiche_id": fiche_id, **information})
+    return replace(PLAIN, information=told, recordings=recordings)
+
+
+def summary(fiche_id: str, *recordings: Recording) -> FicheSummary:
+    return FicheSummary(
         fiche_id=fiche_id,
-        cle="5f0c77aa91e34b0c8d2e1f6a7b8c9d00",
-        groupe=groupe,
-        agence_nom="7-TEAMR1",
-        prospect_nom="MARTEL",
-        prospect_prenom="Odile",
-        prospect_email="odile.martel@example.test",
-        prospect_tel="0600000001",
+        cle=INFORMATION.cle,
+        nom="MARTEL",
+        prenom="Odile",
+        telephone="0600000001",
+        telephone_2=None,
+        email="odile.martel@example.test",
+        statut="Vente",
+        inserted_at=datetime(2026, 2, 3, 9, 12, tzinfo=UTC),
+        modified_at=None,
         recordings=recordings,
-        payload={"success": True, "information": {"fiche_id": fiche_id, "groupe": groupe}},
     )
 
 
@@ -36,11 +73,15 @@ def recording(call_id: str, url: str = "https://records.example.test/1.mp3") -> 
 
 
 class FakeFicheSource:
-    """Knows the fiches it was given, and no others. `asked` lists the ids in the order of the calls."""
+    """Knows the fiches and the sales it was given, and no others. `asked` lists the ids and days (ISO) in the order
+    of the calls; the same texts say to `fail_once` and `fail_always` what fails."""
+
+    at_once = 10
 
     def __init__(self, fiches: Iterable[FicheDetails] = ()) -> None:
         self.asked: list[str] = []
         self._fiches = {known.fiche_id: known for known in fiches}
+        self._sales: dict[date, tuple[FicheSummary, ...]] = {}
         self._once: dict[str, list[AutomationError]] = {}
         self._always: dict[str, AutomationError] = {}
         self._refusal: AutomationError | None = None
@@ -52,12 +93,16 @@ class FakeFicheSource:
         for fiche_id in fiche_ids:
             self._fiches.pop(fiche_id, None)
 
-    def fail_once(self, fiche_id: str, *errors: AutomationError) -> None:
-        """The next calls for the fiche raise these, one each."""
-        self._once.setdefault(fiche_id, []).extend(errors)
+    def sell(self, day: date, *fiches: FicheSummary) -> None:
+        """The day's sales from now on, repeats included."""
+        self._sales[day] = fiches
 
-    def fail_always(self, fiche_id: str, error: AutomationError) -> None:
-        self._always[fiche_id] = error
+    def fail_once(self, asked: str, *errors: AutomationError) -> None:
+        """The next calls for the fiche or the day raise these, one each."""
+        self._once.setdefault(asked, []).extend(errors)
+
+    def fail_always(self, asked: str, error: AutomationError) -> None:
+        self._always[asked] = error
 
     def refuse_everything(self, error: AutomationError) -> None:
         self._refusal = error
@@ -70,10 +115,20 @@ class FakeFicheSource:
             raise NotFoundError(f"The CRM does not know fiche {fiche_id}.")
         return self._fiches[fiche_id]
 
+    async def sales_list(self, day: date) -> SalesList:
+        self.asked.append(day.isoformat())
+        if error := self._error_for(day.isoformat()):
+            raise error
+        sold = self._sales.get(day, ())
+        firsts: dict[str, FicheSummary] = {}
+        for each in sold:
+            firsts.setdefault(each.fiche_id, each)
+        return SalesList(day, len(sold), tuple(firsts.values()))
+
     async def check(self) -> None:
         if self._refusal:
             raise self._refusal
 
-    def _error_for(self, fiche_id: str) -> AutomationError | None:
-        once = self._once.get(fiche_id)
-        return self._refusal or (once.pop(0) if once else self._always.get(fiche_id))
+    def _error_for(self, asked: str) -> AutomationError | None:
+        once = self._once.get(asked)
+        return self._refusal or (once.pop(0) if once else self._always.get(asked))

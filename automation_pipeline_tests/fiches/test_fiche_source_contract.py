@@ -14,12 +14,14 @@ from automation_pipeline.core.errors import AutomationError, NotFoundError, Perm
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.simulator import Kind, World
-from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording
+from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording, summary
 from automation_pipeline_tests.outside import TOKEN, fault
 
 Result = TypeVar("Result")
 
-DAY = World(vary=False).day(date(2026, 2, 3))
+SOLD_ON, BUSY_DAY, BROKEN_DAY = date(2026, 2, 3), date(2026, 2, 4), date(2026, 2, 5)
+QUIET_DAY = date(1999, 12, 31)  # before the simulated world began
+DAY = World(vary=False).day(SOLD_ON)
 ORDINARY = [sold for sold in DAY if sold.kind is Kind.ORDINARY]
 KNOWN, BUSY, BROKEN = (sold.id for sold in ORDINARY[:3])
 MISSING = next(sold.id for sold in DAY if sold.kind is Kind.MISSING)
@@ -60,6 +62,9 @@ def place(request: pytest.FixtureRequest) -> Place:
 def in_memory() -> Place:
     known = fiche(KNOWN, recording(f"{KNOWN}01"), groupe=ORDINARY[0].groupe)
     source = FakeFicheSource([known, fiche(SILENT), fiche(NO_URL, recording(f"{NO_URL}01", url=""))])
+    source.sell(SOLD_ON, *(summary(s.id, *(recording(call.call_id) for call in s.recordings)) for s in DAY))
+    source.fail_always(BUSY_DAY.isoformat(), TransientError("The CRM answered 503."))
+    source.fail_always(BROKEN_DAY.isoformat(), PermanentError("The CRM's answer cannot be understood."))
     source.fail_always(BUSY, TransientError("The CRM answered 503."))
     source.fail_always(BROKEN, PermanentError("The CRM's answer cannot be understood."))
     refusing = FakeFicheSource([known])
@@ -72,6 +77,8 @@ def over_http(url: str) -> Place:
         url,
         {"route": "crm.details", "item": BUSY, "status": 503},
         {"route": "crm.details", "item": BROKEN, "body": "wrong_types"},
+        {"route": "crm.sales_list", "item": BUSY_DAY.isoformat(), "status": 503},
+        {"route": "crm.sales_list", "item": BROKEN_DAY.isoformat(), "body": "wrong_types"},
     )
 
     def client(token: str) -> FicheSource:
@@ -92,10 +99,37 @@ def test_its_instants_are_in_utc(place: Place) -> None:
         assert call.started_at.utcoffset() == timedelta(0)
 
 
-def test_its_payload_is_kept_without_the_recordings(place: Place) -> None:
-    payload = place.ask(lambda source: source.details(KNOWN)).payload
-    assert "recordings" not in payload
-    assert "information" in payload
+def test_its_sections_are_all_there(place: Place) -> None:
+    details = place.ask(lambda source: source.details(KNOWN))
+    assert details.information.fiche_id == KNOWN
+    assert details.information.modules
+    assert details.rest == {}
+
+
+def test_the_sales_of_a_day_are_listed_with_their_recordings(place: Place) -> None:
+    sales = place.ask(lambda source: source.sales_list(SOLD_ON))
+    assert (sales.day, sales.listed) == (SOLD_ON, len(DAY))
+    assert [fiche.fiche_id for fiche in sales.fiches] == [sold.id for sold in DAY]
+    assert [len(fiche.recordings) for fiche in sales.fiches] == [len(sold.recordings) for sold in DAY]
+
+
+def test_a_day_on_which_nothing_was_sold_is_an_empty_list(place: Place) -> None:
+    sales = place.ask(lambda source: source.sales_list(QUIET_DAY))
+    assert (sales.day, sales.listed, sales.fiches) == (QUIET_DAY, 0, ())
+
+
+def test_a_list_that_cannot_be_had_is_an_error_and_not_a_day_without_sales(place: Place) -> None:
+    assert isinstance(place.error(lambda source: source.sales_list(BUSY_DAY)), TransientError)
+    error = place.error(lambda source: source.sales_list(BROKEN_DAY))
+    assert isinstance(error, PermanentError)
+    assert not isinstance(error, NotFoundError)
+
+
+def test_it_says_how_many_calls_it_takes(place: Place) -> None:
+    async def width(source: FicheSource) -> int:
+        return source.at_once
+
+    assert place.ask(width) >= 1
 
 
 def test_a_fiche_without_calls_has_no_recordings(place: Place) -> None:
@@ -129,10 +163,11 @@ def test_a_check_says_nothing_when_all_is_well(place: Place) -> None:
     place.ask(lambda source: source.check())
 
 
-def test_a_refused_token_is_a_permanent_error_of_a_check_and_of_a_fiche(place: Place) -> None:
+def test_a_refused_token_is_a_permanent_error_of_every_question(place: Place) -> None:
     for error in (
         place.error(lambda source: source.check(), refused=True),
         place.error(lambda source: source.details(KNOWN), refused=True),
+        place.error(lambda source: source.sales_list(SOLD_ON), refused=True),
     ):
         assert isinstance(error, PermanentError)
         assert not isinstance(error, NotFoundError)

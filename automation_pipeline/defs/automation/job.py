@@ -58,9 +58,7 @@ def fetch_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesR
     """Fetch the details of a batch's fiches, many at once; each leaves its outcome while the batch runs."""
     our, (ticket, batch) = services.get(), work
     with verdicts(), beating(ticket, our):
-        width = our.settings.fiche_fetch_concurrency
-        fetch = fetching.fetch_batch(ticket, batch, database=our.database, source=our.crm, clock=our.clock, width=width)
-        ended = our.run(fetch)
+        ended = our.run(fetching.fetch_batch(ticket, batch, database=our.database, source=our.crm, clock=our.clock))
     context.add_output_metadata({str(status): count for status, count in ended.items()})
 
 

@@ -1,14 +1,31 @@
-"""A fiche as the CRM tells it, and the three ways in which asking for one can end."""
+"""A fiche as the CRM tells it, and the ways in which wanting one can end."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import TypeAlias
+
+from automation_pipeline.fiches.domain.sections import (
+    Alerte,
+    AutreContrat,
+    Commentaire,
+    Conjoint,
+    Document,
+    ElementsSouscription,
+    Enfant,
+    Information,
+    Mail,
+    Prospect,
+    Reclamation,
+    RendezVous,
+    Tarification,
+)
+from automation_pipeline.fiches.domain.times import crm_day, paris_day, paris_minute
 
 
 @dataclass(frozen=True)
 class Recording:
-    """One call. `url` is empty when the CRM has not made the audio available (yet)."""
+    """One call. `url` is empty when the CRM has not made the audio available (yet); `uuid` is in the URL's name."""
 
     call_id: str
     url: str
@@ -18,28 +35,98 @@ class Recording:
     from_number: str
     to_number: str
     answered: bool
+    uuid: str | None = None
+
+    @property
+    def recording_date(self) -> str:
+        """DD/MM/YYYY in Paris."""
+        return paris_day(self.started_at)
+
+    @property
+    def recording_time(self) -> str:
+        """HH:MM in Paris."""
+        return paris_minute(self.started_at)
 
 
 @dataclass(frozen=True)
 class FicheDetails:
-    """`payload` is the CRM's whole answer without its recordings, kept for readers of sections not modelled here."""
+    """The CRM's whole answer. `rest` is what no section models, at its place (an array's elements by their position);
+    it is JSON that both databases can keep."""
 
-    fiche_id: str
-    cle: str | None
-    groupe: str
-    agence_nom: str
-    prospect_nom: str | None
-    prospect_prenom: str | None
-    prospect_email: str | None
-    prospect_tel: str | None
+    information: Information
+    prospect: Prospect | None
+    conjoint: Conjoint | None
+    enfants: tuple[Enfant, ...]
+    mails: tuple[Mail, ...]
+    rendez_vous: tuple[RendezVous, ...]
+    commentaires: tuple[Commentaire, ...]
+    elements_souscription: ElementsSouscription | None
+    tarification: tuple[Tarification, ...]
+    reclamations: tuple[Reclamation, ...]
+    autres_contrats: tuple[AutreContrat, ...]
+    documents: tuple[Document, ...]
+    alertes: tuple[Alerte, ...]
+    raw_sections: Mapping[str, str]
     recordings: tuple[Recording, ...]
-    payload: Mapping[str, object]
+    rest: Mapping[str, object]
+
+    @property
+    def fiche_id(self) -> str:
+        return self.information.fiche_id
+
+    @property
+    def cle(self) -> str | None:
+        return self.information.cle
+
+    @property
+    def groupe(self) -> str:
+        return self.information.groupe
+
+    @property
+    def agence_nom(self) -> str:
+        return self.information.agence_nom
+
+    @property
+    def attribution_user_id(self) -> str:
+        return self.information.attribution_user_id
+
+    @property
+    def inserted_on(self) -> date | None:
+        """The day in Paris on which the fiche was made; None if the CRM writes it in a way that nobody reads."""
+        try:
+            return crm_day(self.information.date_insertion)
+        except ValueError:
+            return None
+
+    @property
+    def prospect_nom(self) -> str | None:
+        return self.prospect and self.prospect.nom
+
+    @property
+    def prospect_prenom(self) -> str | None:
+        return self.prospect and self.prospect.prenom
+
+    @property
+    def prospect_email(self) -> str | None:
+        return self.prospect and self.prospect.mail
+
+    @property
+    def prospect_tel(self) -> str | None:
+        return self.prospect and self.prospect.telephone
 
 
 @dataclass(frozen=True)
 class DetailsFetched:
     fiche_id: str
     details: FicheDetails
+
+
+@dataclass(frozen=True)
+class DetailsKnown:
+    """The CRM need not be asked: its details are fresh for this purpose, with so many recordings."""
+
+    fiche_id: str
+    recordings: int
 
 
 @dataclass(frozen=True)
@@ -55,5 +142,10 @@ class FetchFailed:
     error: str
     transient: bool
 
+    @property
+    def cause(self) -> str:
+        """The error without the fiche's id: one sentence for all the fiches that it strikes."""
+        return self.error.replace(f"fiche {self.fiche_id}", "a fiche")
 
-FetchOutcome: TypeAlias = DetailsFetched | FicheNotFound | FetchFailed
+
+FetchOutcome: TypeAlias = DetailsFetched | DetailsKnown | FicheNotFound | FetchFailed

@@ -22,7 +22,7 @@ from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recordin
 def fetch(
     ticket: RunTicket, source: FakeFicheSource, database: Database, clock: StandingClock
 ) -> Counter[OutcomeStatus]:
-    return asyncio.run(fetch_batch(ticket, 0, database=database, source=source, clock=clock, width=2))
+    return asyncio.run(fetch_batch(ticket, 0, database=database, source=source, clock=clock))
 
 
 def test_every_way_to_end_is_a_row(database: Database, clock: StandingClock) -> None:

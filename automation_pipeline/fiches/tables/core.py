@@ -1,17 +1,19 @@
-"""Tables of the CRM mirror. Counts of recordings are derived, never stored: stored hints drift."""
+"""The fiche and its recordings."""
 
-from collections.abc import Mapping
 from datetime import datetime
 
 from sqlalchemy import ForeignKey, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from automation_pipeline.storage.metadata import Table
-from automation_pipeline.storage.types import BigId, Json, UtcDateTime
+from automation_pipeline.storage.types import BigId, Json, JsonObject, UtcDateTime
 
 
 class FicheCache(Table):
-    """One fiche. `details_fetched_at` is moved by details only, so that no other write passes for a refresh."""
+    """One fiche. `details_fetched_at` is moved by details only, so that no other write passes for a refresh.
+
+    `not_found_until` ends the marker of a fiche that the CRM does not know; what was known before stays in place.
+    """
 
     __tablename__ = "fiche_cache"
 
@@ -27,15 +29,16 @@ class FicheCache(Table):
     cle: Mapped[str | None]
     details_success: Mapped[bool | None]
     details_message: Mapped[str | None]
-    raw_data: Mapped[Mapping[str, object]] = mapped_column(Json)
+    raw_data: Mapped[JsonObject] = mapped_column(Json)
     fetched_at: Mapped[datetime] = mapped_column(UtcDateTime)
     details_fetched_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    not_found_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     last_revalidated_at: Mapped[datetime | None] = mapped_column(UtcDateTime, index=True)
 
 
 class RecordingRow(Table):
-    """One call of a fiche. An empty URL means that the audio is not available."""
+    """One call of a fiche. An empty URL: no audio (yet). `vanished_at`: the CRM's details no longer name it."""
 
     __tablename__ = "recordings"
     __table_args__ = (UniqueConstraint("fiche_cache_id", "call_id"),)
@@ -44,9 +47,13 @@ class RecordingRow(Table):
     fiche_cache_id: Mapped[int] = mapped_column(ForeignKey("fiche_cache.id", ondelete="CASCADE"))
     call_id: Mapped[str] = mapped_column(index=True)
     recording_url: Mapped[str]
+    recording_date: Mapped[str | None] = mapped_column(index=True)
+    recording_time: Mapped[str | None]
+    uuid: Mapped[str | None]
     start_time: Mapped[datetime] = mapped_column(UtcDateTime)
     duration_seconds: Mapped[int]
     direction: Mapped[str]
     from_number: Mapped[str]
     to_number: Mapped[str]
     answered: Mapped[bool]
+    vanished_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

@@ -1,0 +1,45 @@
+"""One fiche on a screen: whose it is, how it stands, its calls."""
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from automation_pipeline.cli.output import print_facts, print_table
+
+Part = Mapping[str, object]
+
+
+def print_fiche(document: Part) -> None:
+    information, prospect = _part(document, "information"), _part(document, "prospect")
+    recordings = cast("Sequence[Part]", document["recordings"])
+    known = [recording for recording in recordings if recording["vanished_at"] is None]
+    print_facts(
+        {
+            "fiche": f"{document['fiche_id']}  {document['prospect_prenom'] or ''} {document['prospect_nom'] or ''}",
+            "state": _state(document),
+            "sold on": document["sales_date"],
+            "groupe": document["groupe"],
+            "agent": information.get("attribution_user_nom"),
+            "agence": document["agence_nom"],
+            "telephone": document["prospect_tel"],
+            "mail": document["prospect_email"],
+            "town": prospect.get("ville"),
+            "recordings": f"{len(known)}, {sum(bool(recording['recording_url']) for recording in known)} with audio",
+        }
+    )
+    if recordings:
+        print_table(("call", "day", "time", "seconds", "direction", "audio"), [_call(each) for each in recordings])
+
+
+def _part(document: Part, name: str) -> Part:
+    return cast("Part", document[name] or {})
+
+
+def _state(document: Part) -> str:
+    fetched = document["details_fetched_at"]
+    return f"{document['state']}, details of {fetched}" if fetched else str(document["state"])
+
+
+def _call(recording: Part) -> tuple[object, ...]:
+    audio = "vanished" if recording["vanished_at"] else "yes" if recording["recording_url"] else "no"
+    columns = ("call_id", "recording_date", "recording_time", "duration_seconds", "direction")
+    return (*(recording[column] for column in columns), audio)

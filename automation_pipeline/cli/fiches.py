@@ -1,0 +1,133 @@
+"""`automation fiches`: the CRM mirrored in our database."""
+
+from collections import Counter
+from datetime import date, timedelta
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from automation_pipeline import bootstrap
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.cli.fiche_page import print_fiche
+from automation_pipeline.cli.output import AsJson, print_json, print_table, screen
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.wall_clock import wall_time, zone
+from automation_pipeline.fiches.domain.coverage import Coverage
+from automation_pipeline.fiches.domain.days import DayFailed, SalesDay
+from automation_pipeline.fiches.ports import FicheSource
+from automation_pipeline.fiches.stages.fetch_days import fetch_days
+from automation_pipeline.fiches.stages.revalidate_days import revalidate_days
+from automation_pipeline.fiches.store.freshness import coverage_of
+from automation_pipeline.fiches.store.reading import fiche_document
+
+app = typer.Typer(help="Mirror the CRM's fiches, and look at them.", no_args_is_help=True)
+
+MOST_DAYS = 366
+
+
+@app.command()
+def show(
+    fiche_id: Annotated[str, typer.Argument(help="The fiche's id in the CRM.")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Show one fiche as it is mirrored; --json shows all of it."""
+    with bootstrap.services().database.reading() as session:
+        document = fiche_document(session, fiche_id)
+    if as_json:
+        print_json(document)
+    else:
+        print_fiche(document)
+
+
+@app.command()
+def sync(
+    *,
+    day: Annotated[str | None, typer.Option("--date", help="One day, as YYYY-MM-DD.")] = None,
+    first: Annotated[str | None, typer.Option("--from", help="The first of several days.")] = None,
+    last: Annotated[str | None, typer.Option("--to", help="The last of several days; today when left out.")] = None,
+    details: Annotated[bool, typer.Option("--details", help="Fetch the full details too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the CRM for the sales lists of some days, and for the details that are missing or too old."""
+    services = bootstrap.services()
+    days, source = _period(day, first, last, services), services.crm
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=screen, disable=as_json) as progress:
+        lists = _sync_lists(days, source, services, progress)
+        errors = _sync_details(days, source, services, progress) if details else Counter[str]()
+    with services.database.reading() as session:
+        coverage = {at: coverage_of(session, at) for at in days}
+    if as_json:
+        print_json({"days": [_document(one, coverage[one.day]) for one in lists], "errors": dict(errors)})
+    else:
+        _print(lists, coverage, errors)
+    if errors or any(isinstance(one, DayFailed) for one in lists):
+        raise typer.Exit(1)
+
+
+def _sync_lists(
+    days: list[date], source: FicheSource, services: Services, progress: Progress
+) -> list[SalesDay | DayFailed]:
+    bar = progress.add_task("sales lists", total=len(days))
+    return services.run(
+        revalidate_days(
+            days,
+            database=services.database,
+            source=source,
+            clock=services.clock,
+            slots=services.sales_list_slots,
+            on_day=lambda _day: progress.advance(bar),
+        )
+    )
+
+
+def _sync_details(days: list[date], source: FicheSource, services: Services, progress: Progress) -> Counter[str]:
+    bar = progress.add_task("details", total=None)
+
+    def heard(done: int, of: int) -> None:
+        progress.update(bar, completed=done, total=of)
+
+    fetching = fetch_days(days, database=services.database, source=source, clock=services.clock, progress=heard)
+    return services.run(fetching)
+
+
+def _period(day: str | None, first: str | None, last: str | None, services: Services) -> list[date]:
+    if (day is None) == (first is None) or (day is not None and last is not None):
+        raise InvalidInputError("Give either --date, or --from and --to.")
+    today = wall_time(services.clock.now(), zone(services.settings.automation_timezone)).date()
+    start = _day("--date", day) if day is not None else _day("--from", first or "")
+    end = start if day is not None else today if last is None else _day("--to", last)
+    if end < start:
+        raise InvalidInputError("--to lies before --from.")
+    if (end - start).days >= MOST_DAYS:
+        raise InvalidInputError(f"At most {MOST_DAYS} days can be asked for at a time.")
+    return [start + timedelta(days=number) for number in range((end - start).days + 1)]
+
+
+def _day(option: str, text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise InvalidInputError(f"{option} is not a day as YYYY-MM-DD: {text}") from None
+
+
+def _document(one: SalesDay | DayFailed, coverage: Coverage) -> dict[str, object]:
+    if isinstance(one, DayFailed):
+        return {"day": one.day.isoformat(), "error": one.error}
+    counts = {"fiches": one.fiches, "new": one.new, "changed": one.changed}
+    stand = {"withDetails": coverage.with_details, "notFound": coverage.not_found}
+    return {"day": one.day.isoformat(), **counts, **stand, "withoutDetails": coverage.without_details}
+
+
+def _print(lists: list[SalesDay | DayFailed], coverage: dict[date, Coverage], errors: Counter[str]) -> None:
+    rows = [
+        (one.day, one.fiches, one.new, one.changed, coverage[one.day].with_details, coverage[one.day].not_found)
+        for one in lists
+        if isinstance(one, SalesDay)
+    ]
+    print_table(("day", "fiches", "new", "changed", "with details", "not found"), rows)
+    failed = [f"{one.day}: {one.error}" for one in lists if isinstance(one, DayFailed)]
+    for sentence in [*failed, *(f"{count} x {error}" for error, count in errors.most_common())]:
+        screen.print(sentence, markup=False, highlight=False)

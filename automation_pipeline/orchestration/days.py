@@ -1,0 +1,74 @@
+"""Days as partitions, and what people read about them in Dagster."""
+
+import warnings
+from datetime import date, timedelta
+
+import dagster as dg
+from dagster import PreviewWarning
+
+from automation_pipeline.core.settings import load_settings
+from automation_pipeline.core.wall_clock import wall_time, zone
+from automation_pipeline.fiches.domain.coverage import Coverage
+from automation_pipeline.fiches.domain.days import Finding, SalesDay
+
+SETTINGS = load_settings()
+
+# Today is a partition too: its list can be asked for while the day is running.
+DAYS = dg.DailyPartitionsDefinition(
+    start_date=SETTINGS.automation_first_day.isoformat(), timezone=SETTINGS.automation_timezone, end_offset=1
+)
+
+
+def day_of(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> date:
+    return date.fromisoformat(context.partition_key)
+
+
+def yesterday(context: dg.ScheduleEvaluationContext) -> str:
+    """The partition of the day before the tick, in the partitions' zone."""
+    tick = wall_time(context.scheduled_execution_time, zone(SETTINGS.automation_timezone))
+    return (tick.date() - timedelta(days=1)).isoformat()
+
+
+def sales_day_metadata(day: SalesDay) -> dict[str, dg.MetadataValue]:
+    counts = {
+        "fiches": day.fiches,
+        "new": day.new,
+        "changed": day.changed,
+        "missing cle": day.missing_cle,
+        "without recordings": day.without_recordings,
+    }
+    table = "\n".join(f"| {name} | {count} |" for name, count in counts.items())
+    return {
+        **{name.replace(" ", "_"): dg.MetadataValue.int(count) for name, count in counts.items()},
+        "summary": dg.MetadataValue.md(f"| {day.day:%A %d %B %Y} | |\n|---|---|\n{table}"),
+        "revalidated_at": dg.MetadataValue.timestamp(day.revalidated_at),
+    }
+
+
+def coverage_metadata(coverage: Coverage, errors: dict[str, int]) -> dict[str, dg.MetadataValue]:
+    causes = "\n".join(f"| {error} | {count} |" for error, count in sorted(errors.items(), key=lambda pair: -pair[1]))
+    return {
+        "fiches": dg.MetadataValue.int(coverage.fiches),
+        "with_details": dg.MetadataValue.int(coverage.with_details),
+        "not_found": dg.MetadataValue.int(coverage.not_found),
+        "without_details": dg.MetadataValue.int(coverage.without_details),
+        "coverage": dg.MetadataValue.float(coverage.share),
+        **({"failures": dg.MetadataValue.md(f"| cause | fiches |\n|---|---|\n{causes}")} if errors else {}),
+    }
+
+
+def check_result(asset: str, finding: Finding) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        asset_key=asset,
+        check_name=finding.check,
+        passed=finding.passed,
+        severity=dg.AssetCheckSeverity.ERROR if finding.grave else dg.AssetCheckSeverity.WARN,
+        description=finding.says,
+    )
+
+
+def check_specs(asset: dg.AssetsDefinition, names: tuple[str, ...]) -> list[dg.AssetCheckSpec]:
+    with warnings.catch_warnings():
+        # That a check knows its day is a preview of Dagster's (ADR 0005).
+        warnings.simplefilter("ignore", PreviewWarning)
+        return [dg.AssetCheckSpec(name, asset=asset, partitions_def=DAYS) for name in names]

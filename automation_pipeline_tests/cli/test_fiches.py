@@ -1,0 +1,111 @@
+"""`automation fiches`: days are mirrored with progress, failures are named, a fiche is readable."""
+
+from collections.abc import Iterator
+from datetime import date
+
+import pytest
+
+from automation_pipeline.simulator import Kind, World
+from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+from automation_pipeline_tests.outside import TOKEN, calls, fault
+
+DAY = "2026-02-03"
+FICHES = World(7, vary=False).day(date(2026, 2, 3))
+MISSING = next(fiche.id for fiche in FICHES if fiche.kind is Kind.MISSING)
+CALLED = next(fiche for fiche in FICHES if fiche.kind is Kind.MANY_RECORDINGS)
+
+
+@pytest.fixture
+def terminal(request: pytest.FixtureRequest, simulated: str) -> Iterator[Terminal]:
+    with open_terminal(request) as terminal:
+        terminal.export(FICHE_API_BASE_URL=simulated, FICHE_API_AUTH_TOKEN=TOKEN)
+        yield terminal
+
+
+def test_a_day_is_one_row_with_its_counts(terminal: Terminal) -> None:
+    ended = terminal.run("fiches", "sync", "--date", DAY, "--details")
+    assert (ended.code, ended.err) == (0, "")
+    assert [DAY, "24", "24", "0", "23", "1"] in [line.split() for line in ended.out.splitlines()]
+
+
+def test_several_days_as_json(terminal: Terminal) -> None:
+    document = terminal.json("fiches", "sync", "--from", "2026-02-02", "--to", DAY)
+    assert [day["day"] for day in document["days"]] == ["2026-02-02", DAY]
+    assert document["days"][0] == {
+        "day": "2026-02-02", "fiches": 24, "new": 24, "changed": 0,
+        "withDetails": 0, "notFound": 0, "withoutDetails": 24,
+    }  # fmt: skip
+    assert document["errors"] == {}
+
+
+def test_a_second_sync_asks_for_no_details_again(terminal: Terminal, simulated: str) -> None:
+    terminal.run("fiches", "sync", "--date", DAY, "--details")
+    terminal.run("fiches", "sync", "--date", DAY, "--details")
+    assert calls(simulated, CALLED.id) == 1
+    assert calls(simulated, MISSING) == 1
+
+
+def test_a_day_that_the_crm_refuses_is_named_and_the_exit_is_1(terminal: Terminal) -> None:
+    terminal.export(FICHE_API_AUTH_TOKEN="wr0ng")
+    ended = terminal.run("fiches", "sync", "--date", DAY)
+    assert ended.code == 1
+    assert f"{DAY}: The CRM refused our token for the sales list of {DAY} (status 401)." in ended.out
+
+
+def test_fiches_that_fail_are_counted_by_their_cause(terminal: Terminal, simulated: str) -> None:
+    fault(simulated, {"route": "crm.details", "status": 403, "first": 3})
+    document = terminal.json("fiches", "sync", "--date", DAY, "--details", code=1)
+    assert document["errors"] == {"The CRM refused our token for a fiche (status 403).": 3}
+    assert document["days"][0]["withoutDetails"] == 3
+
+
+def test_a_fiche_is_shown_with_its_calls(terminal: Terminal) -> None:
+    terminal.run("fiches", "sync", "--date", DAY, "--details")
+    ended = terminal.run("fiches", "show", CALLED.id)
+    assert ended.code == 0
+    assert "full details" in ended.out
+    assert f"{len(CALLED.recordings)}, " in ended.out
+    assert CALLED.recordings[0].call_id in ended.out
+
+
+@pytest.mark.parametrize(
+    ("details", "fiche_id", "state"),
+    [(False, CALLED.id, "sales list only"), (True, CALLED.id, "full details"), (True, MISSING, "not found")],
+)
+def test_the_state_of_a_fiche_is_told(terminal: Terminal, details: bool, fiche_id: str, state: str) -> None:
+    terminal.run("fiches", "sync", "--date", DAY, *(["--details"] if details else []))
+    document = terminal.json("fiches", "show", fiche_id)
+    assert (document["fiche_id"], document["state"]) == (fiche_id, state)
+    assert (document["information"] is None) == (state != "full details")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("sync", "Give either --date, or --from and --to."),
+        ("sync --to 2026-02-03", "Give either --date, or --from and --to."),
+        ("sync --date 2026-02-03 --from 2026-02-03", "Give either --date, or --from and --to."),
+        ("sync --date 2026-02-03 --to 2026-02-03", "Give either --date, or --from and --to."),
+        ("sync --date tomorrow", "--date is not a day as YYYY-MM-DD: tomorrow."),
+        ("sync --date 03/02/2026", "--date is not a day as YYYY-MM-DD: 03/02/2026."),
+        ("sync --from 2026-02-30", "--from is not a day as YYYY-MM-DD: 2026-02-30."),
+        ("sync --from 2026-02-03 --to 2026-02-02", "--to lies before --from."),
+        ("sync --from 2020-01-01 --to 2026-01-01", "At most 366 days can be asked for at a time."),
+    ],
+)
+def test_wrong_days_are_refused_before_anybody_is_asked(terminal: Terminal, words: str, sentence: str) -> None:
+    ended = terminal.run("fiches", *words.split())
+    assert (ended.code, ended.out, ended.err) == (2, "", f"{sentence}\n")
+
+
+def test_a_fiche_that_is_not_mirrored_ends_with_1(terminal: Terminal) -> None:
+    ended = terminal.run("fiches", "show", "12")
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err == "Fiche 12 is not mirrored: `automation fiches sync` brings it.\n"
+
+
+def test_without_an_address_of_the_crm_nothing_begins(terminal: Terminal) -> None:
+    terminal.export(FICHE_API_BASE_URL="")
+    ended = terminal.run("fiches", "sync", "--date", DAY)
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("FICHE_API_BASE_URL is not set")

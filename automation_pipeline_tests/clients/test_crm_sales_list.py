@@ -1,0 +1,205 @@
+"""The day's sales list: what is asked, what is read, and that nothing malformed ever looks like a day without sales."""
+
+from datetime import UTC, datetime
+
+import httpx
+import pytest
+
+from automation_pipeline.clients.crm import (
+    CrmAccessError,
+    CrmAnswerError,
+    CrmDeclinedError,
+    CrmIncompleteListError,
+    CrmMalformedError,
+    CrmMistypedError,
+    CrmTruncatedError,
+    CrmUnavailableError,
+)
+from automation_pipeline.core.errors import AutomationError, NotFoundError
+from automation_pipeline_tests.clients.gateway import DAY, LIST, SALE, SOLD_ON, Crm, answering, saying
+from automation_pipeline_tests.outside import calls, fault
+
+ITEM = SOLD_ON.isoformat()
+
+
+@pytest.fixture
+def gateway(simulated: str) -> Crm:
+    return Crm(simulated)
+
+
+def strike(gateway: Crm, **rule: object) -> None:
+    fault(gateway.url, {"route": "crm.sales_list", **rule})
+
+
+def test_the_day_is_asked_for_with_its_recordings() -> None:
+    asked: list[httpx.URL] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url)
+        return httpx.Response(200, json=LIST)
+
+    answering(answer).sales_list()
+    assert [url.path for url in asked] == ["/api/fiches/sales-with-calls"]
+    assert dict(asked[0].params) == {
+        "start_date": "2026-02-03",
+        "end_date": "2026-02-03",
+        "status_id": "53",
+        "include_recordings": "true",
+        "include_transcriptions": "false",
+    }
+
+
+def test_the_list_is_that_of_the_day(gateway: Crm) -> None:
+    sales = gateway.sales_list()
+    assert (sales.day, sales.listed, sales.duplicates) == (SOLD_ON, len(DAY), 0)
+    told = [(f.fiche_id, f.cle, f.nom, f.prenom, f.telephone, f.telephone_2, f.email) for f in sales.fiches]
+    assert told == [
+        (s.id, s.listed_cle, s.prospect.nom, s.prospect.prenom, s.prospect.telephone, s.prospect.telephone_2,
+         s.prospect.email)
+        for s in DAY
+    ]  # fmt: skip
+    assert [(f.inserted_at, f.modified_at) for f in sales.fiches] == [(s.inserted_at, s.modified_at) for s in DAY]
+    assert [[call.call_id for call in f.recordings] for f in sales.fiches] == [
+        [call.call_id for call in s.recordings] for s in DAY
+    ]
+    assert calls(gateway.url, ITEM, "crm.sales_list") == 1
+
+
+def test_a_call_of_the_list_is_the_same_as_that_of_the_details(gateway: Crm) -> None:
+    sold = next(fiche for fiche in gateway.sales_list().fiches if fiche.recordings)
+    assert sold.recordings == gateway.details(sold.fiche_id).recordings
+
+
+def test_a_day_without_sales_is_an_empty_list() -> None:
+    sales = saying({"fiches": [], "total": 0}).sales_list()
+    assert (sales.listed, sales.fiches) == (0, ())
+
+
+@pytest.mark.parametrize(
+    ("names", "fiche_id"),
+    [
+        ({"id": "1"}, "1"),
+        ({"id": 1}, "1"),
+        ({"id": " 1 "}, "1"),
+        ({"id": "1", "fiche_id": "2"}, "2"),
+        ({"id": "1", "fiche_id": 2, "ficheId": "3"}, "3"),
+        ({"id": "1", "fiche_id": None, "ficheId": ""}, "1"),
+    ],
+)
+def test_the_id_is_the_first_that_is_there(names: dict[str, object], fiche_id: str) -> None:
+    sale = {name: told for name, told in SALE.items() if name != "id"}
+    assert [f.fiche_id for f in saying({"fiches": [sale | names], "total": 1}).sales_list().fiches] == [fiche_id]
+
+
+@pytest.mark.parametrize(
+    ("told", "instant"),
+    [
+        ("03/02/2026 10:12", datetime(2026, 2, 3, 9, 12, tzinfo=UTC)),
+        ("2026-02-03T10:12:00Z", datetime(2026, 2, 3, 10, 12, tzinfo=UTC)),
+        (None, None),
+        ("", None),
+        (" ", None),
+    ],
+)
+def test_dates_may_be_blank(told: str | None, instant: datetime | None) -> None:
+    sale = SALE | {"date_insertion": told, "date_modification": told}
+    [fiche] = saying({"fiches": [sale], "total": 1}).sales_list().fiches
+    assert (fiche.inserted_at, fiche.modified_at) == (instant, instant)
+
+
+def test_a_fiche_that_is_listed_twice_is_counted_twice_and_kept_as_it_came_first() -> None:
+    twice = [SALE, SALE | {"id": "2"}, SALE | {"nom": "AUTRE"}]
+    sales = saying({"fiches": twice, "total": 3}).sales_list()
+    assert (sales.listed, sales.duplicates) == (3, 1)
+    assert [fiche.nom for fiche in sales.fiches] == ["MARTEL", "MARTEL"]
+
+
+@pytest.mark.parametrize("total", [0, 1])
+def test_more_fiches_than_announced_are_taken(total: int) -> None:
+    assert saying({"fiches": [SALE, SALE | {"id": "2"}], "total": total}).sales_list().listed == 2
+
+
+def test_fewer_fiches_than_announced_are_no_list() -> None:
+    gateway = saying(LIST | {"total": 3})
+    met = gateway.list_error()
+    assert type(met) is CrmIncompleteListError
+    assert str(met) == "The CRM left 2 fiches out of the sales list of 2026-02-03."
+    assert gateway.waits.seconds == [1, 2]
+
+
+def without(document: dict[str, object], name: str) -> dict[str, object]:
+    return {key: told for key, told in document.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    ("document", "where"),
+    [
+        ([], "its top level"),
+        (None, "its top level"),
+        ("", "its top level"),
+        ({}, "fiches"),
+        ({"total": 0}, "fiches"),
+        ({"fiches": None, "total": 0}, "fiches"),
+        ({"fiches": {}, "total": 0}, "fiches"),
+        ({"data": [], "total": 0}, "fiches"),
+        ({"fiches": []}, "total"),
+        ({"fiches": [], "total": "0"}, "total"),
+        ({"fiches": [], "total": None}, "total"),
+        ({"fiches": [], "total": -1}, "total"),
+        ({"fiches": [None], "total": 1}, "fiches.0"),
+        ({"fiches": [SALE, []], "total": 2}, "fiches.1"),
+        ({"fiches": [without(SALE, "id")], "total": 1}, "fiches.0"),
+        *[({"fiches": [SALE | {"id": wrong}], "total": 1}, "fiches.0") for wrong in (None, "", "  ")],
+        *[
+            ({"fiches": [SALE | {"id": wrong}], "total": 1}, "fiches.0.id")
+            for wrong in (True, 1.5, ["1"], {}, "1" * 501)
+        ],
+        *[
+            ({"fiches": [without(SALE, name)], "total": 1}, f"fiches.0.{name}")
+            for name in SALE
+            if name not in {"id", "recordings"}
+        ],
+        *[({"fiches": [SALE | {name: 7}], "total": 1}, f"fiches.0.{name}") for name in SALE if name != "id"],
+        ({"fiches": [SALE | {"date_insertion": "hier"}], "total": 1}, "fiches.0.date_insertion"),
+        ({"fiches": [SALE | {"recordings": [{}]}], "total": 1}, "fiches.0.recordings.0.call_id"),
+    ],
+)
+def test_a_malformed_list_is_a_named_error_and_never_a_day_without_sales(document: object, where: str) -> None:
+    met = saying(document).list_error()
+    assert type(met) is CrmMistypedError
+    assert str(met) == f"The CRM's answer for the sales list of 2026-02-03 has an unexpected value at {where}."
+
+
+@pytest.mark.parametrize(
+    ("rule", "error", "asked"),
+    [
+        ({"status": 401}, CrmAccessError, 1),
+        ({"status": 404}, CrmAnswerError, 1),
+        ({"status": 422}, CrmAnswerError, 1),
+        ({"status": 429}, CrmUnavailableError, 3),
+        ({"status": 500}, CrmUnavailableError, 3),
+        ({"drop": True}, CrmUnavailableError, 3),
+        ({"body": "cut_short"}, CrmUnavailableError, 3),
+        ({"body": "truncated"}, CrmTruncatedError, 3),
+        ({"body": "empty"}, CrmTruncatedError, 3),
+        ({"body": "not_json"}, CrmMalformedError, 3),
+        ({"body": "wrong_types"}, CrmMistypedError, 1),
+        ({"body": "success_false"}, CrmDeclinedError, 1),
+        ({"hang": True}, CrmUnavailableError, 3),
+    ],
+)
+def test_every_answer_has_its_meaning_and_its_number_of_calls(
+    simulated: str, rule: dict[str, object], error: type[AutomationError], asked: int
+) -> None:
+    gateway = Crm(simulated, timeout_seconds=0.5)
+    strike(gateway, **rule)
+    met = gateway.list_error()
+    assert type(met) is error
+    assert not isinstance(met, NotFoundError)
+    assert "the sales list of 2026-02-03" in str(met)
+    assert calls(gateway.url, ITEM, "crm.sales_list") == asked
+
+
+def test_a_failure_that_passes_is_not_noticed(gateway: Crm) -> None:
+    strike(gateway, first=2, body="truncated")
+    assert gateway.sales_list().listed == len(DAY)

@@ -1,0 +1,31 @@
+"""Coverage of a day: shares over what the CRM knows, and when they are good enough."""
+
+import pytest
+
+from automation_pipeline.fiches.domain.coverage import COVERAGE_CHECKS, Coverage, judge_coverage
+
+
+@pytest.mark.parametrize(
+    ("coverage", "share", "not_found_share", "verdicts"),
+    [
+        (Coverage(0, 0, 0), 1.0, 0.0, (True, True)),
+        (Coverage(100, 100, 0), 1.0, 0.0, (True, True)),
+        (Coverage(100, 95, 5), 1.0, 0.05, (True, True)),
+        (Coverage(100, 95, 0), 0.95, 0.0, (True, True)),
+        (Coverage(100, 94, 0), 0.94, 0.0, (False, True)),
+        (Coverage(100, 94, 6), 1.0, 0.06, (True, False)),
+        (Coverage(10, 0, 0), 0.0, 0.0, (False, True)),
+        (Coverage(10, 0, 10), 1.0, 1.0, (True, False)),
+    ],
+)
+def test_the_shares_and_their_verdicts(
+    coverage: Coverage, share: float, not_found_share: float, verdicts: tuple[bool, ...]
+) -> None:
+    assert (coverage.share, coverage.not_found_share) == (share, not_found_share)
+    findings = judge_coverage(coverage)
+    assert tuple(finding.check for finding in findings) == COVERAGE_CHECKS
+    assert tuple(finding.passed for finding in findings) == verdicts
+
+
+def test_the_kinds_add_up() -> None:
+    assert Coverage(10, 6, 1).without_details == 3

@@ -1,0 +1,161 @@
+"""Every field of the CRM's details: its type, whether it may be null, that it must be there, and what is kept beside.
+
+The table is that of the CRM's documentation: s text, n number, b boolean, ? nullable, x anything else.
+"""
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from automation_pipeline.fiches.domain import sections
+from automation_pipeline.fiches.domain.sections import Information, Section
+from automation_pipeline.fiches.domain.sections.base import LARGEST, LONGEST_KEY
+from automation_pipeline_tests.fakes.crm import INFORMATION
+
+TABLE = {
+    "Information": """fiche_id s, cle s?, date_insertion s, createur s?, fiches_associees s?, nombre_acces n,
+        dernier_acces s, groupe s, groupe_responsable s?, groupe_gestion s?, groupe_reclamation s?, agence_id s,
+        agence_nom s, attribution_user_id s, attribution_user_nom s, provenance_id s, provenance_nom s,
+        provenance_numero s?, provenance_periode_rappel s?, origine_id s?, origine_nom s?, attribution_bis_user_id s?,
+        attribution_bis_user_nom s?, refus_demarchage b, exception_demarchage b, exception_demarchage_commentaire s?,
+        niveau_interet n?, nombre_ouverture_mails n, derniere_ouverture_mail s?, nombre_visualisation_pages n,
+        derniere_visualisation_page s?, espace_prospect_url s?, ferme_espace_prospect b, desinscription_mail b,
+        corbeille b, archive b, modules x, etiquettes x""",
+    "Etiquette": "nom s, date s, style s",
+    "Prospect": """prospect_id s, civilite n, civilite_text s, nom s, prenom s, date_naissance s, regime s,
+        regime_text s, telephone s?, mobile s?, telephone_2 s?, mail s?, mail_2 s?, adresse s?, code_postal s?,
+        ville s?, num_secu s?, num_affiliation s?, situation_familiale n?, situation_familiale_text s?, madelin b,
+        profession s?, csp n?, csp_text s?, fax s?""",
+    "Conjoint": """conjoint_id s, civilite n, civilite_text s, nom s, prenom s, date_naissance s, regime s?,
+        regime_text s?, telephone s?, mobile s?, mail s?, profession s?, csp n?, csp_text s?""",
+    "Enfant": """enfant_id s, civilite n, civilite_text s, nom s, prenom s, date_naissance s, regime s?,
+        regime_text s?""",
+    "Mail": "date_envoi s, type_mail s, utilisateur s, visualisation_url s?",
+    "RendezVous": """rdv_id s, etiquette s?, etiquette_color s?, utilisateur s, date_debut s, date_fin s?,
+        commentaire s?, statut s?""",
+    "Commentaire": "commentaire_id s, date s, utilisateur s, texte s",
+    "ElementsSouscription": """souscription_id s?, date_souscription s?, date_signature s?, date_validation s?,
+        num_contrat s?, annulation_contrat b, type_vente s?, vente_a_froid s?, vf_accept s?, ancien_contrat x?,
+        produit x?, paiement x?, questions_complementaires x, questions_conseil x, raw_data x""",
+    "AncienContrat": """deja_assure b, plus_12_mois b, ria_requested b, assureur s?, code_assureur s?, adresse s?,
+        code_postal s?, ville s?, date_souscription s?, date_echeance s?, num_contrat s?, formule s?, cotisation s?""",
+    "Produit": """date_effet s?, date_effet_modifiable s?, formule s?, groupe_nom s?, gamme_nom s?, formule_nom s?,
+        cotisation s?, type_contrat s?, type_client s?, logo_url s?, garanties_url s?, dipa_url s?,
+        conditions_generales_url s?, bulletin_adhesion_url s?, devoir_conseil_url s?""",
+    "Paiement": """mode_paiement s?, prelevement_le s?, periodicite s?, pas_coord_bancaires b, compte_prelevement x?,
+        compte_virement x?""",
+    "Compte": """account_id s?, titulaire_nom s?, titulaire_prenom s?, titulaire_adresse s?, titulaire_cp s?,
+        titulaire_ville s?""",
+    "Tarification": "nom s, gammes x",
+    "Gamme": """nom s, logo_url s?, garanties_url s?, conditions_generales_url s?, bulletin_adhesion_url s?,
+        formules x""",
+    "Formule": "formule_id s, nom s, prix s, details x",
+    "Reclamation": """reclamation_id s, date_creation s, assureur s?, type_reclamation s?, description s?, statut s?,
+        date_traitement s?, utilisateur_creation s?, utilisateur_traitement s?""",
+    "AutreContrat": """contrat_id s, type_contrat s, assureur s?, numero_contrat s?, date_souscription s?, montant s?,
+        commentaire s?""",
+    "Document": """document_id s, type s, nom s, taille s, date_creation s, selection_mail b, partage_prospect b,
+        signer b, download_url s?""",
+    "Alerte": """alerte_id s, etat s, date s, etiquette s?, libelle s, deposee_le s, deposee_par s, commentaire s?,
+        attribuee_a s?, traitee_le s?, traitee_par s?, commentaire_traitement s?""",
+}
+MAPS = {"questions_complementaires", "questions_conseil", "raw_data", "details"}
+LISTS = {"modules", "etiquettes", "gammes", "formules"}
+GOOD = {"s": "é", "n": 3, "b": True}
+BAD: dict[str, list[object]] = {
+    "s": [7, True, ["é"], {}],
+    "n": ["3", True, [3], LARGEST + 1, -LARGEST - 1, 1e300, float("nan"), float("inf")],
+    "b": ["true", 1, 0, "oui"],
+    "x": ["é", 7, True],
+}
+
+
+def kinds(name: str) -> dict[str, str]:
+    return dict(entry.split() for entry in TABLE[name].split(","))
+
+
+def good(name: str) -> dict[str, Any]:
+    return {
+        field: {} if field in MAPS else [] if field in LISTS else GOOD.get(kind[0])
+        for field, kind in kinds(name).items()
+    }
+
+
+def read(name: str, document: object) -> Section:
+    return getattr(sections, name).model_validate_json(json.dumps(document))
+
+
+def fields() -> list[tuple[str, str, str]]:
+    return [(name, field, kind) for name in TABLE for field, kind in kinds(name).items()]
+
+
+def test_the_models_are_those_of_the_table() -> None:
+    models = {name for name in sections.__all__ if name != "Section"}
+    assert models == set(TABLE)
+    assert {name: list(getattr(sections, name).model_fields) for name in models} == {n: list(kinds(n)) for n in TABLE}
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_what_is_as_agreed_is_read_as_it_is(name: str) -> None:
+    assert read(name, good(name)).model_dump(mode="json") == good(name)
+
+
+@pytest.mark.parametrize(("name", "field", "kind"), fields())
+def test_a_field_is_of_its_type_and_must_be_there(name: str, field: str, kind: str) -> None:
+    lacking = {key: value for key, value in good(name).items() if key != field}
+    wrong = [good(name) | {field: value} for value in BAD[kind[0]]]
+    for document in [lacking, *wrong, *([] if kind.endswith("?") else [good(name) | {field: None}])]:
+        with pytest.raises(ValidationError) as caught:
+            read(name, document)
+        assert {error["loc"][0] for error in caught.value.errors()} == {field}
+
+
+@pytest.mark.parametrize(("name", "field"), [(name, field) for name, field, kind in fields() if kind.endswith("?")])
+def test_a_field_that_may_be_null_may_be_null(name: str, field: str) -> None:
+    assert getattr(read(name, good(name) | {field: None}), field) is None
+
+
+@pytest.mark.parametrize(("told", "kept"), [(3.0, 3), (2.6, 3), (-1.4, -1), (LARGEST, LARGEST), (0, 0)])
+def test_a_number_is_kept_whole(told: float, kept: int) -> None:
+    section = read("Prospect", good("Prospect") | {"csp": told})
+    assert section.model_dump()["csp"] == kept
+
+
+@pytest.mark.parametrize("field", ["groupe", "attribution_user_id"])
+def test_what_is_looked_up_by_index_fits_into_it(field: str) -> None:
+    longest = "é" * LONGEST_KEY
+    assert getattr(read("Information", good("Information") | {field: longest}), field) == longest
+    with pytest.raises(ValidationError):
+        read("Information", good("Information") | {field: longest + "é"})
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_field_that_nobody_knows_yet_is_kept_in_its_place(name: str) -> None:
+    section = read(name, good(name) | {"nouveau": {"a": [1, float("nan")]}})
+    assert section.rest() == {"nouveau": {"a": [1, None]}}
+
+
+def test_unknown_fields_of_inner_sections_are_found_by_their_position() -> None:
+    formule = good("Formule") | {"remise": "5 %"}
+    gammes = [good("Gamme"), good("Gamme") | {"formules": [formule, formule]}]
+    rest = read("Tarification", good("Tarification") | {"gammes": gammes, "rang": 1}).rest()
+    assert rest == {"rang": 1, "gammes": {"1": {"formules": {"0": {"remise": "5 %"}, "1": {"remise": "5 %"}}}}}
+
+
+def test_maps_keep_what_json_can_say() -> None:
+    told = {"a": [1, {"b": None}], "c": float("inf"), "d": True}
+    section = read("ElementsSouscription", good("ElementsSouscription") | {"raw_data": told})
+    assert section.model_dump()["raw_data"] == {"a": [1, {"b": None}], "c": None, "d": True}
+
+
+def test_a_section_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError):
+        INFORMATION.groupe = "TEAM R2"  # type: ignore[misc]  that it cannot is the test
+
+
+def test_an_array_holds_its_own_kind_only() -> None:
+    document = good("Information") | {"modules": ["Santé", None]}
+    with pytest.raises(ValidationError):
+        Information.model_validate_json(json.dumps(document))

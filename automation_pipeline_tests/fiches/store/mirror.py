@@ -1,0 +1,181 @@
+"""The CRM's day as outcomes to store, and what the database holds of it, put together again as the CRM would say it."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
+from functools import cache
+from typing import Any
+
+from sqlalchemy import event, select
+from sqlalchemy.orm import Session
+
+from automation_pipeline.clients.crm_payloads import DetailsPayload
+from automation_pipeline.fiches import tables
+from automation_pipeline.fiches.domain.fiche import DetailsFetched, FetchOutcome, FicheNotFound, Recording
+from automation_pipeline.fiches.store.details import save_outcomes
+from automation_pipeline.fiches.tables import FicheCache, RecordingRow
+from automation_pipeline.simulator import World
+from automation_pipeline.simulator.crm.details import details_json
+from automation_pipeline.simulator.crm.formats import recording_json
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.metadata import Table
+from automation_pipeline_tests.fakes.crm import fiche
+
+DAY = date(2026, 2, 3)
+FIRST = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+LATER = FIRST + timedelta(hours=3)
+URL = "https://records.example.test/1.mp3"
+KEYS = {"fiche_cache_id", "row_index", "etiquette_index", "gamme_index", "formule_index"}
+# Every table of the details' sections.
+SECTIONS = [
+    table for name in tables.__all__ if (table := getattr(tables, name)).__tablename__.startswith("fiche_cache_")
+]
+Document = dict[str, Any]  # Any: whatever JSON holds
+
+
+@cache
+def payloads(count: int) -> tuple[Document, ...]:
+    """What the CRM answers for the fiches of a day of so many."""
+    return tuple(
+        details_json(
+            fiche,
+            [recording_json(call, "http://crm.test", with_transcription=False) for call in fiche.recordings],
+            with_mail_devis=False,
+        )
+        for fiche in World(fiches_per_day=count, vary=False).day(DAY)
+    )
+
+
+def fetched(payload: Document) -> DetailsFetched:
+    read = DetailsPayload.model_validate_json(json.dumps(payload))
+    assert read.information
+    return DetailsFetched(read.information.fiche_id, read.to_details(read.information))
+
+
+def found(fiche_id: str, *recordings: Recording, **information: object) -> DetailsFetched:
+    return DetailsFetched(fiche_id, fiche(fiche_id, *recordings, **information))
+
+
+def recordings(database: Database) -> dict[tuple[str, str], RecordingRow]:
+    query = select(FicheCache.fiche_id, RecordingRow).join(FicheCache, FicheCache.id == RecordingRow.fiche_cache_id)
+    with database.reading() as session:
+        return {(fiche_id, row.call_id): row for fiche_id, row in session.execute(query).tuples()}
+
+
+def vanished(database: Database) -> dict[tuple[str, str], datetime | None]:
+    return {key: row.vanished_at for key, row in recordings(database).items()}
+
+
+def day(count: int) -> list[DetailsFetched]:
+    return [fetched(payload) for payload in payloads(count)]
+
+
+def save(database: Database, *outcomes: FetchOutcome, at: datetime = FIRST) -> None:
+    with database.transaction() as session:
+        save_outcomes(session, outcomes, at)
+
+
+def save_rounds(url: str, count: int, backwards: bool, missing: int, rounds: int) -> None:
+    """What one of several processes does: every second fiche is missing if `missing` is 0 or 1, none if it is 2."""
+    outcomes: list[FetchOutcome] = [
+        FicheNotFound(found.fiche_id) if place % 2 == missing else found for place, found in enumerate(day(count))
+    ]
+    database = Database(url)
+    for _ in range(rounds):
+        save(database, *(reversed(outcomes) if backwards else outcomes))
+    database.dispose()
+
+
+@contextmanager
+def statements(database: Database) -> Iterator[list[str]]:
+    sent: list[str] = []
+
+    def note(*arguments: object) -> None:
+        sent.append(str(arguments[2]))
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    try:
+        yield sent
+    finally:
+        event.remove(database.engine, "before_cursor_execute", note)
+
+
+def told_again(database: Database) -> dict[str, Document]:
+    """The sections as the CRM told them, by fiche id, put together from the tables."""
+    with database.reading() as session:
+        keys = session.execute(select(FicheCache.id, FicheCache.fiche_id)).tuples().all()
+        rows = {table.__tablename__.removeprefix("fiche_cache_"): _rows(session, table) for table in SECTIONS}
+    return {fiche_id: _told(fiche_id, {name: of.get(key, []) for name, of in rows.items()}) for key, fiche_id in keys}
+
+
+def _rows(session: Session, table: type[Table]) -> Mapping[int, Sequence[Document]]:
+    found: dict[int, list[Document]] = defaultdict(list)
+    columns = list(table.__table__.columns)
+    for row in session.execute(select(*columns).order_by(*table.__table__.primary_key.columns)).mappings():
+        found[row["fiche_cache_id"]].append(dict(row))
+    return found
+
+
+def _plain(row: Document) -> Document:
+    return {name: told for name, told in row.items() if name not in KEYS}
+
+
+def _told(fiche_id: str, rows: Mapping[str, Sequence[Document]]) -> Document:
+    def many(name: str) -> list[Document]:
+        return [_plain(row) for row in rows[name]]
+
+    def one(name: str) -> Document | None:
+        return next(iter(many(name)), None)
+
+    information, subscription = one("information"), one("elements_souscription")
+    return {
+        "information": information and information | {"fiche_id": fiche_id, "etiquettes": many("etiquettes")},
+        "prospect": one("prospects"),
+        "conjoint": one("conjoints"),
+        "elements_souscription": subscription and _subscription(subscription),
+        "tarification": [_tarification(row, rows) for row in rows["tarifications"]],
+        "raw_sections": {row["section_key"]: row["content"] for row in rows["raw_sections"]},
+        **{
+            name: many(name)
+            for name in ("enfants", "mails", "rendez_vous", "commentaires", "reclamations", "autres_contrats",
+                         "documents", "alertes")
+        },
+    }  # fmt: skip
+
+
+def _subscription(row: Document) -> Document:
+    def taken(prefix: str) -> Document | None:
+        names = [name for name in row if name.startswith(prefix)]
+        inner = {name.removeprefix(prefix): row.pop(name) for name in names}
+        return inner if any(told is not None for told in inner.values()) else None
+
+    accounts = {"compte_prelevement": taken("prelevement_"), "compte_virement": taken("virement_")}
+    former, product, payment = taken("ancien_"), taken("produit_"), taken("paiement_")
+    return row | {"ancien_contrat": former, "produit": product, "paiement": payment and payment | accounts}
+
+
+def _tarification(row: Document, rows: Mapping[str, Sequence[Document]]) -> Document:
+    def within(name: str, parent: Document) -> list[Document]:
+        place = {key: parent[key] for key in KEYS & parent.keys()}
+        return [child for child in rows[name] if place.items() <= child.items()]
+
+    return _plain(row) | {
+        "gammes": [
+            _plain(gamme)
+            | {
+                "formules": [
+                    _plain(formule)
+                    | {
+                        "details": {
+                            detail["detail_key"]: detail["detail_value"]
+                            for detail in within("tarification_formule_details", formule)
+                        }
+                    }
+                    for formule in within("tarification_formules", gamme)
+                ]
+            }
+            for gamme in within("tarification_gammes", row)
+        ]
+    }

@@ -1,0 +1,116 @@
+"""Writing a sales list: additive, bulk, and it never takes details away."""
+
+from datetime import date, timedelta
+
+from sqlalchemy import event, select
+
+from automation_pipeline.fiches.domain.fiche import DetailsFetched, FicheNotFound
+from automation_pipeline.fiches.domain.sales import FicheSummary, SalesList
+from automation_pipeline.fiches.store.details import save_outcomes
+from automation_pipeline.fiches.store.freshness import coverage_of
+from automation_pipeline.fiches.store.sales import fiches_sold_on, sales_day, save_sales_list, volumes_of
+from automation_pipeline.fiches.tables import FicheCache, RecordingRow
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.crm import fiche, recording
+
+DAY = date(2026, 2, 3)
+
+
+def summary(fiche_id: str, nom: str = "MARTEL", cle: str | None = "c1", **given: object) -> FicheSummary:
+    fields: dict[str, object] = {
+        "prenom": "Odile", "telephone": "0600000001", "telephone_2": None, "email": "o.m@example.test",
+        "statut": "Vente", "inserted_at": None, "modified_at": None, "recordings": (), **given,
+    }  # fmt: skip
+    return FicheSummary(fiche_id=fiche_id, nom=nom, cle=cle, **fields)  # type: ignore[arg-type]
+
+
+def listed(*fiches: FicheSummary, day: date = DAY, of: int | None = None) -> SalesList:
+    return SalesList(day=day, listed=len(fiches) if of is None else of, fiches=fiches)
+
+
+def save(database: Database, clock: StandingClock, sales: SalesList):  # noqa: ANN201  the subject's own type
+    with database.transaction() as session:
+        return save_sales_list(session, sales, clock.now())
+
+
+def cached(database: Database, fiche_id: str) -> FicheCache:
+    with database.reading() as session:
+        return session.scalars(select(FicheCache).where(FicheCache.fiche_id == fiche_id)).one()
+
+
+def test_counts_tell_what_the_list_brought(database: Database, clock: StandingClock) -> None:
+    first = save(database, clock, listed(summary("1"), summary("2", cle=None), of=3))
+    assert (first.fiches, first.new, first.changed, first.duplicates) == (2, 2, 0, 1)
+    assert (first.missing_cle, first.without_recordings) == (1, 2)
+    clock.pass_time(timedelta(hours=1))
+    second = save(database, clock, listed(summary("1", nom="DURAND"), summary("2"), summary("3")))
+    assert (second.new, second.changed) == (1, 2)
+    with database.reading() as session:
+        assert sales_day(session, DAY) == second
+        assert volumes_of(session, [DAY, DAY - timedelta(weeks=1)]) == [3]
+        assert fiches_sold_on(session, [DAY]) == ["1", "2", "3"]
+
+
+def test_a_list_with_the_same_content_changes_nothing(database: Database, clock: StandingClock) -> None:
+    save(database, clock, listed(summary("1"), summary("2")))
+    assert save(database, clock, listed(summary("1"), summary("2"))).changed == 0
+
+
+def test_details_are_never_taken_away(database: Database, clock: StandingClock) -> None:
+    with database.transaction() as session:
+        save_outcomes(session, [DetailsFetched("1", fiche("1", recording("a"), groupe="TEAM R2"))], clock.now())
+    before = cached(database, "1")
+    clock.pass_time(timedelta(hours=1))
+    save(database, clock, listed(summary("1", nom="NEW NAME", cle=None)))
+    after = cached(database, "1")
+    assert (after.groupe, after.agence_nom, after.raw_data) == (before.groupe, before.agence_nom, before.raw_data)
+    assert (after.details_success, after.details_fetched_at) == (True, before.details_fetched_at)
+    assert after.cle == before.cle
+    assert (after.prospect_nom, after.sales_date) == ("NEW NAME", "2026-02-03")
+    with database.reading() as session:
+        assert coverage_of(session, DAY).with_details == 1
+
+
+def test_a_list_does_not_pass_for_a_refresh_nor_for_details(database: Database, clock: StandingClock) -> None:
+    save(database, clock, listed(summary("1")))
+    row = cached(database, "1")
+    assert (row.details_fetched_at, row.details_success) == (None, None)
+    assert row.raw_data["_salesListOnly"] is True
+
+
+def test_a_fiche_that_was_not_found_stays_so_until_details_come(database: Database, clock: StandingClock) -> None:
+    with database.transaction() as session:
+        save_outcomes(session, [FicheNotFound("1")], clock.now())
+    save(database, clock, listed(summary("1")))
+    with database.reading() as session:
+        coverage = coverage_of(session, DAY)
+    assert (coverage.not_found, coverage.with_details) == (1, 0)
+
+
+def test_recordings_of_the_list_are_kept_and_their_urls_with_them(database: Database, clock: StandingClock) -> None:
+    save(database, clock, listed(summary("1", recordings=(recording("a"), recording("b")))))
+    save(database, clock, listed(summary("1", recordings=(recording("a", url=""),))))
+    with database.reading() as session:
+        rows = session.execute(select(RecordingRow.call_id, RecordingRow.recording_url, RecordingRow.vanished_at))
+        assert sorted(rows.tuples()) == [(call, recording(call).url, None) for call in ("a", "b")]
+
+
+def test_a_long_list_is_a_handful_of_statements(database: Database, clock: StandingClock) -> None:
+    statements: list[str] = []
+
+    def count(*given: object) -> None:
+        statements.append(str(given[2]))
+
+    event.listen(database.engine, "before_cursor_execute", count)
+    long = listed(*(summary(str(number), recordings=(recording("a"),)) for number in range(2_000)))
+    assert save(database, clock, long).new == 2_000
+    assert len(statements) <= 6
+
+
+def test_an_empty_list_is_a_day_that_was_asked_for(database: Database, clock: StandingClock) -> None:
+    save(database, clock, listed())
+    with database.reading() as session:
+        known = sales_day(session, DAY)
+    assert known
+    assert known.fiches == 0
