@@ -7,6 +7,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 TOKEN = "sim-token"
+SPEECH_KEY = "sim-speech-key"
 
 
 @contextmanager
@@ -26,4 +27,11 @@ def simulator(*options: str) -> Generator[str]:
 
 def environment(address: str, **more: str) -> Mapping[str, str]:
     """Variables that make the simulator the outside world of a command."""
-    return {**os.environ, "FICHE_API_BASE_URL": address, "FICHE_API_AUTH_TOKEN": TOKEN, **more}
+    return {
+        **os.environ,
+        "FICHE_API_BASE_URL": address,
+        "FICHE_API_AUTH_TOKEN": TOKEN,
+        "ELEVENLABS_BASE_URL": address,
+        "ELEVENLABS_API_KEY": SPEECH_KEY,
+        **more,
+    }

@@ -14,12 +14,23 @@ def simulator(
     fiches_per_day: Annotated[int, typer.Option(min=0, max=50_000, help="Sales on a full working day.")] = 24,
     exact: Annotated[bool, typer.Option("--exact", help="Every day has exactly that many.")] = False,
     latency: Annotated[float, typer.Option(min=0, max=600, help="Seconds before every answer.")] = 0.0,
+    speech_key: Annotated[str, typer.Option(help="The key of speech-to-text.")] = "sim-speech-key",
+    speech_per_minute: Annotated[int, typer.Option(min=0, help="Calls of speech-to-text a minute; 0 is no cap.")] = 0,
     token: Annotated[str, typer.Option(help="The bearer token of the CRM.")] = "sim-token",  # noqa: S107  a simulator has no secrets
 ) -> None:
     """Play the CRM (and later the other providers) on 127.0.0.1: deterministic, with faults and a ledger of calls."""
     from automation_pipeline.simulator import SimulatorStartError, serve  # noqa: PLC0415  a web server, only here
 
     try:
-        serve(port=port, seed=seed, fiches_per_day=fiches_per_day, vary=not exact, latency=latency, token=token)
+        serve(
+            port=port,
+            seed=seed,
+            fiches_per_day=fiches_per_day,
+            vary=not exact,
+            latency=latency,
+            token=token,
+            speech_key=speech_key,
+            speech_per_minute=speech_per_minute,
+        )
     except SimulatorStartError as error:
         raise PermanentError(str(error)) from None

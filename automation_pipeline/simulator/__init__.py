@@ -1,11 +1,25 @@
 """The outside world in one process on loopback, for demo, tests and benchmarks. `serve` runs it, `World` is its truth.
 
-Providers (`crm/`, `audio.py`) contribute endpoints; `gate.py` puts ledger and faults before each; `control.py` is the
-surface under /_sim.
+Providers (`crm/`, `audio.py`, `speech/`) contribute endpoints; `gate.py` puts ledger and faults before each;
+`control.py` is the surface under /_sim.
 """
 
 from automation_pipeline.simulator.server import SimulatorStartError, serve
+from automation_pipeline.simulator.speech.conversation import conversation, phases_said
+from automation_pipeline.simulator.speech.transcript import CallKind, Phase, Transcript
 from automation_pipeline.simulator.world.values import Fiche, Kind, Recording
 from automation_pipeline.simulator.world.world import World
 
-__all__ = ["Fiche", "Kind", "Recording", "SimulatorStartError", "World", "serve"]
+__all__ = [
+    "CallKind",
+    "Fiche",
+    "Kind",
+    "Phase",
+    "Recording",
+    "SimulatorStartError",
+    "Transcript",
+    "World",
+    "conversation",
+    "phases_said",
+    "serve",
+]

@@ -3,7 +3,8 @@
 import argparse
 import sys
 
-from automation_pipeline.simulator.server import DEFAULT_TOKEN, SimulatorStartError, serve
+from automation_pipeline.simulator.control import MAX_PER_MINUTE
+from automation_pipeline.simulator.server import DEFAULT_SPEECH_KEY, DEFAULT_TOKEN, SimulatorStartError, serve
 
 
 def main() -> int:
@@ -27,6 +28,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--exact", dest="vary", action="store_false", help="every day has exactly that many")
     parser.add_argument("--latency", type=_latency, default=0.0, help="seconds before every answer")
     parser.add_argument("--token", default=DEFAULT_TOKEN, help="the bearer token of the CRM")
+    parser.add_argument("--speech-key", default=DEFAULT_SPEECH_KEY, help="the xi-api-key of speech-to-text")
+    parser.add_argument(
+        "--speech-per-minute", type=_per_minute, default=0, help="transcriptions in any minute; 0 is no cap"
+    )
     return parser
 
 
@@ -40,6 +45,10 @@ def _fiches(text: str) -> int:
 
 def _latency(text: str) -> float:
     return _within(text, 0, 600, whole=False)
+
+
+def _per_minute(text: str) -> int:
+    return int(_within(text, 0, MAX_PER_MINUTE, whole=True))
 
 
 def _within(text: str, low: int, high: int, *, whole: bool) -> float:

@@ -16,16 +16,24 @@ from automation_pipeline.simulator.fault_rules import BadRequestError
 from automation_pipeline.simulator.faults import Faults
 from automation_pipeline.simulator.gate import Conditions, Gate
 from automation_pipeline.simulator.ledger import Ledger
+from automation_pipeline.simulator.speech import elevenlabs as speech
+from automation_pipeline.simulator.speech.cap import Cap
 from automation_pipeline.simulator.world.world import World
 
 
-def create_app(world: World, *, token: str, latency: float) -> Starlette:
-    endpoints = {endpoint.name: endpoint for endpoint in [*crm.endpoints(world, token), *audio.endpoints(world)]}
+def create_app(world: World, *, token: str, latency: float, speech_key: str, speech_per_minute: int) -> Starlette:
+    speech_cap = Cap(speech_per_minute)
+    provided = [
+        *crm.endpoints(world, token),
+        *audio.endpoints(world),
+        *speech.endpoints(world, speech_key, speech_cap),
+    ]
+    endpoints = {endpoint.name: endpoint for endpoint in provided}
     conditions = Conditions(Ledger(tuple(endpoints)), Faults(world.seed), latency)
     app = Starlette(
         routes=[
             *(Route(e.path, Gate(e, conditions), methods=e.methods, name=e.name) for e in endpoints.values()),
-            *Control(conditions, endpoints).routes(),
+            *Control(conditions, endpoints, speech_cap).routes(),
         ],
         exception_handlers={BadRequestError: _bad_request, HTTPException: _refusal},
     )

@@ -27,6 +27,13 @@ def mp3(title: str, seconds: float) -> bytes:
     return b"ID3\x03\0\0" + size + tag + FRAME * frames
 
 
+def title_of(head: bytes) -> str | None:
+    """The ID3 title of a file that opens with `head`, as `mp3` writes it."""
+    if head[:5] != b"ID3\x03\0" or head[10:14] != b"TIT2":
+        return None
+    return head[21 : 20 + int.from_bytes(head[14:18], "big")].decode("latin-1")
+
+
 def endpoints(world: World) -> list[Endpoint]:
     async def recording(request: Request) -> Response:
         call = world.recording(request.path_params["call_id"])

@@ -12,14 +12,17 @@ from starlette.routing import Route
 from automation_pipeline.simulator.endpoint import Endpoint
 from automation_pipeline.simulator.fault_rules import BadRequestError, read_rules
 from automation_pipeline.simulator.gate import Conditions
+from automation_pipeline.simulator.speech.cap import Cap
 
 MAX_LATENCY_SECONDS = 600
+MAX_PER_MINUTE = 1_000_000
 
 
 class Control:
-    def __init__(self, conditions: Conditions, endpoints: Mapping[str, Endpoint]) -> None:
+    def __init__(self, conditions: Conditions, endpoints: Mapping[str, Endpoint], speech_cap: Cap) -> None:
         self._conditions = conditions
         self._endpoints = endpoints
+        self._speech_cap = speech_cap
 
     def routes(self) -> list[Route]:
         return [
@@ -28,6 +31,7 @@ class Control:
             Route("/_sim/calls", self.calls, methods=["GET"]),
             Route("/_sim/reset", self.reset, methods=["POST"]),
             Route("/_sim/latency", self.set_latency, methods=["POST"]),
+            Route("/_sim/speech", self.set_speech, methods=["POST"]),
         ]
 
     async def add_faults(self, request: Request) -> Response:
@@ -47,15 +51,21 @@ class Control:
         return JSONResponse(shown)
 
     async def reset(self, _request: Request) -> Response:
-        """Clears ledger and faults. The base latency stays: it is how the simulator was set up."""
+        """Clears ledger, faults and the calls that the speech cap counts. Base latency and cap stay: they are how the
+        simulator was set up."""
         self._conditions.faults.clear()
         self._conditions.ledger.clear()
+        self._speech_cap.forget()
         return JSONResponse({"reset": True})
 
     async def set_latency(self, request: Request) -> Response:
         seconds = _seconds(await _body(request))
         self._conditions.latency_seconds = seconds
         return JSONResponse({"seconds": seconds})
+
+    async def set_speech(self, request: Request) -> Response:
+        self._speech_cap.per_minute = _per_minute(await _body(request))
+        return JSONResponse({"per_minute": self._speech_cap.per_minute})
 
 
 async def _body(request: Request) -> object:
@@ -73,3 +83,13 @@ def _seconds(posted: object) -> float:
     if math.isnan(seconds) or not 0 <= seconds <= MAX_LATENCY_SECONDS:
         raise BadRequestError(f"The latency must be between 0 and {MAX_LATENCY_SECONDS} seconds.")
     return float(seconds)
+
+
+def _per_minute(posted: object) -> int:
+    fields = cast("dict[str, object]", posted) if isinstance(posted, dict) else {}
+    number = fields.get("per_minute")
+    if set(fields) != {"per_minute"} or isinstance(number, bool) or not isinstance(number, int):
+        raise BadRequestError('The body must be {"per_minute": whole number}.')
+    if not 0 <= number <= MAX_PER_MINUTE:
+        raise BadRequestError(f"The cap must be between 0, for none, and {MAX_PER_MINUTE} calls per minute.")
+    return number

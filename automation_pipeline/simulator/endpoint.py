@@ -9,7 +9,11 @@ from starlette.responses import Response
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """`name` is how faults and the ledger call it; `item` names what a call is about (a fiche, a day, a recording)."""
+    """`name` is how faults and the ledger call it; `item` names what a call is about (a fiche, a day, a recording).
+
+    `refuse` looks at the headers of a call as it arrives: what it answers, no fault touches. `take_in` reads the body
+    where that is needed to name the item. `error` is the `detail` of a simulated error answer.
+    """
 
     name: str
     path: str
@@ -17,3 +21,6 @@ class Endpoint:
     item: Callable[[Request], str]
     methods: tuple[str, ...] = ("GET",)
     speaks_json: bool = True
+    refuse: Callable[[Request], Response | None] = lambda _: None
+    take_in: Callable[[Request], Awaitable[None]] | None = None
+    error: Callable[[int], object] = lambda status: f"Simulated answer {status}."

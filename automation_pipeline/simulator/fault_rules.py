@@ -6,7 +6,9 @@ from typing import Any, cast
 
 from automation_pipeline.simulator.endpoint import Endpoint
 
-BODIES = ("truncated", "cut_short", "not_json", "wrong_types", "empty", "success_false")
+BROKEN_OFF = ("cut_short", "stalled")  # half of the declared length, then the end or nothing more
+BODIES = ("truncated", *BROKEN_OFF, "not_json", "wrong_types", "empty", "success_false")
+MAX_PAD_BYTES = 1024**3
 JSON_BODIES = ("wrong_types", "success_false")
 
 
@@ -16,7 +18,8 @@ class BadRequestError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRule:
-    """`body` spoils the real answer; a `status` without `body` replaces it. `first`, `every` and `probability` must
+    """`body` spoils the real answer; a `status` without `body` replaces it. The answer is then padded with `pad_bytes`
+    zeros and sent over `trickle_seconds`. `first`, `every` and `probability` must
     all agree; calls are counted as they reach the rule, and an earlier rule that strikes keeps them from it."""
 
     route: str
@@ -27,17 +30,25 @@ class FaultRule:
     hang: bool = False
     drop: bool = False
     body: str | None = None
+    pad_bytes: int = 0
+    trickle_seconds: float = 0.0
     first: int | None = None
     every: int = 1
     probability: float = 1.0
 
     @property
     def does_something(self) -> bool:
-        return bool(self.status or self.retry_after is not None or self.body or self.latency_seconds) or self.silent
+        return bool(self.status or self.retry_after is not None or self.body or self.latency_seconds) or (
+            self.silent or self.stretched
+        )
 
     @property
     def silent(self) -> bool:
         return self.hang or self.drop
+
+    @property
+    def stretched(self) -> bool:
+        return bool(self.pad_bytes or self.trickle_seconds)
 
 
 def _number(low: float, high: float) -> Callable[[object], bool]:
@@ -69,6 +80,8 @@ CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
     "hang": (_boolean, "true or false"),
     "drop": (_boolean, "true or false"),
     "body": (lambda value: value in BODIES, f"one of {', '.join(BODIES)}"),
+    "pad_bytes": (_whole(0, MAX_PAD_BYTES), f"a whole number from 0 to {MAX_PAD_BYTES}"),
+    "trickle_seconds": (_number(0, 3600), "a number from 0 to 3600"),
     "first": (_whole(1, 10**9), "a whole number from 1"),
     "every": (_whole(1, 10**9), "a whole number from 1"),
     "probability": (_number(0, 1), "a number from 0 to 1"),
@@ -101,8 +114,14 @@ def _read(posted: object, endpoints: Mapping[str, Endpoint]) -> FaultRule:
 
 def _check_whole(rule: FaultRule, endpoint: Endpoint) -> None:
     if not rule.does_something:
-        raise BadRequestError("A fault rule needs a status, retry_after, latency_seconds, hang, drop or body.")
+        raise BadRequestError(
+            "A fault rule needs a status, retry_after, latency_seconds, hang, drop, body, pad_bytes or trickle_seconds."
+        )
     if rule.silent and (rule.status or rule.body or rule.retry_after is not None or (rule.hang and rule.drop)):
         raise BadRequestError("A fault rule cannot both answer and not answer: hang and drop stand alone.")
+    if rule.stretched and (rule.silent or rule.body in BROKEN_OFF):
+        raise BadRequestError("A fault rule cannot both break off an answer and stretch it.")
+    if rule.pad_bytes and endpoint.speaks_json:
+        raise BadRequestError(f"Zeros are for sound, and {rule.route} answers with JSON: no 'pad_bytes' there.")
     if rule.body in JSON_BODIES and not endpoint.speaks_json:
         raise BadRequestError(f"The body {rule.body!r} is for JSON, and {rule.route} does not answer with JSON.")

@@ -4,15 +4,16 @@ import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from automation_pipeline.simulator.endpoint import Endpoint
-from automation_pipeline.simulator.fault_rules import FaultRule
+from automation_pipeline.simulator.fault_rules import BROKEN_OFF, FaultRule
 from automation_pipeline.simulator.faults import Faults
 from automation_pipeline.simulator.ledger import Call, Ledger
 from automation_pipeline.simulator.spoiling import replacement, spoiled
+from automation_pipeline.simulator.streaming import send_stretched
 from automation_pipeline.simulator.transport import close_connection, disconnected
 
 
@@ -35,13 +36,20 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         endpoint, conditions = self._endpoint, self._conditions
         request = Request(scope, receive, send)
-        item = endpoint.item(request)
-        with conditions.ledger.call(endpoint.name, item) as call:
-            rule = conditions.faults.striking(endpoint.name, item, call.number)
+        with conditions.ledger.call(endpoint.name) as call:
+            response = endpoint.refuse(request)
+            if endpoint.take_in:
+                try:
+                    await endpoint.take_in(request)
+                except ClientDisconnect:
+                    return
+            item = endpoint.item(request)
+            call.name(item)
+            rule = None if response else conditions.faults.striking(endpoint.name, item, call.number)
             if latency := conditions.latency_seconds + (rule.latency_seconds if rule else 0):
                 await asyncio.sleep(latency)
             if rule is None:
-                response = await endpoint.handler(request)
+                response = response or await endpoint.handler(request)
                 call.status = response.status_code
                 await response(scope, receive, send)
             else:
@@ -49,28 +57,40 @@ class Gate:
 
     async def _misbehave(self, request: Request, send: Send, rule: FaultRule, call: Call) -> None:
         if rule.hang:
-            await _first_of(disconnected(request.receive), self._conditions.faults.cleared.wait())
+            await self._given_up_on(request)
         if rule.silent:
             await close_connection(request)
             return
-        response = replacement(rule) or spoiled(await self._endpoint.handler(request), rule)
+        error = replacement(rule, self._endpoint.error)
+        response = error or spoiled(await self._endpoint.handler(request), rule)
         call.status = response.status_code
-        if rule.body == "cut_short":
-            await _send_half(response, request, send)
+        if rule.body in BROKEN_OFF:
+            await _send_half(response, send)
+            if rule.body == "stalled":
+                await self._given_up_on(request)
+            await close_connection(request)
+        elif rule.stretched:
+            sending = send_stretched(response, send, pad_bytes=rule.pad_bytes, trickle_seconds=rule.trickle_seconds)
+            if not await _first_of(sending, self._given_up_on(request)):
+                await close_connection(request)
         else:
             await response(request.scope, request.receive, send)
 
+    async def _given_up_on(self, request: Request) -> None:
+        await _first_of(disconnected(request.receive), self._conditions.faults.cleared.wait())
 
-async def _send_half(response: Response, request: Request, send: Send) -> None:
-    """Declares the whole length, sends half of it and closes."""
+
+async def _send_half(response: Response, send: Send) -> None:
+    """Declares the whole length and sends half of it."""
     await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
     body = bytes(response.body)
     await send({"type": "http.response.body", "body": body[: len(body) // 2], "more_body": True})
-    await close_connection(request)
 
 
-async def _first_of(*waits: Coroutine[object, object, object]) -> None:
+async def _first_of(*waits: Coroutine[object, object, object]) -> bool:
+    """Ends with the first that ends; whether that was the first one given."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:
         task.cancel()
+    return tasks[0] in done

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter, deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -11,13 +11,19 @@ MAX_ARRIVALS = 200_000
 NO_ANSWER = "none"
 
 
-@dataclass
+@dataclass(slots=True)
 class Call:
-    """One call under way; `number` counts the calls of its item on its route, from 1. `status` stays None without an
-    answer: hung up on, or dropped."""
+    """One call, from its arrival. `item` and its `number`, the calls of that item on that route from 1, are known when
+    it is named. `status` stays None without an answer: hung up on, or dropped."""
 
-    number: int
+    arrived_at: float
+    _names: Callable[[str], int]
+    item: str | None = None
+    number: int = 0
     status: int | None = None
+
+    def name(self, item: str) -> None:
+        self.item, self.number = item, self._names(item)
 
 
 @dataclass
@@ -27,20 +33,24 @@ class RouteLedger:
     in_flight_max: int = 0
     statuses: Counter[str] = field(default_factory=Counter[str])
     items: Counter[str] = field(default_factory=Counter[str])
-    arrivals: deque[tuple[float, str]] = field(default_factory=lambda: deque[tuple[float, str]](maxlen=MAX_ARRIVALS))
+    arrivals: deque[Call] = field(default_factory=lambda: deque[Call](maxlen=MAX_ARRIVALS))
 
-    def arrive(self, item: str, at: float) -> Call:
+    def arrive(self, at: float) -> Call:
         self.calls += 1
         self.in_flight += 1
         self.in_flight_max = max(self.in_flight_max, self.in_flight)
-        self.arrivals.append((at, item))
-        if item in self.items or len(self.items) < MAX_ITEMS:
-            self.items[item] += 1
-        return Call(number=self.items[item])
+        call = Call(at, self._count)
+        self.arrivals.append(call)
+        return call
 
     def leave(self, call: Call) -> None:
         self.in_flight -= 1
         self.statuses[NO_ANSWER if call.status is None else str(call.status)] += 1
+
+    def _count(self, item: str) -> int:
+        if item in self.items or len(self.items) < MAX_ITEMS:
+            self.items[item] += 1
+        return self.items[item]
 
     def shown(self, item: str | None, *, times: bool) -> dict[str, object]:
         items = dict(self.items) if item is None else {item: self.items.get(item, 0)}
@@ -52,7 +62,7 @@ class RouteLedger:
             "items": items,
         }
         if times:
-            shown["times"] = [round(at, 6) for at, about in self.arrivals if item in {None, about}]
+            shown["times"] = [round(call.arrived_at, 6) for call in self.arrivals if item in {None, call.item}]
         return shown
 
 
@@ -65,9 +75,12 @@ class Ledger:
         self._started_at = time.monotonic()
 
     @contextmanager
-    def call(self, route: str, item: str) -> Generator[Call]:
+    def call(self, route: str, item: str | None = None) -> Generator[Call]:
+        """A call of unknown item, as when it is told by the body, is counted at once and named later."""
         ledger = self.routes[route]
-        call = ledger.arrive(item, time.monotonic() - self._started_at)
+        call = ledger.arrive(time.monotonic() - self._started_at)
+        if item is not None:
+            call.name(item)
         try:
             yield call
         finally:

@@ -15,6 +15,7 @@ from automation_pipeline.simulator.transport import OpenProtocol
 from automation_pipeline.simulator.world.world import World
 
 DEFAULT_TOKEN = "sim-token"  # noqa: S105 - opens nothing but the simulator
+DEFAULT_SPEECH_KEY = "sim-speech-key"
 BACKLOG = 2048
 
 
@@ -31,12 +32,20 @@ def serve(  # noqa: PLR0913 - one keyword a start option
     latency: float = 0.0,
     token: str = DEFAULT_TOKEN,
     vary: bool = True,
+    speech_key: str = DEFAULT_SPEECH_KEY,
+    speech_per_minute: int = 0,
 ) -> None:
     """Serves until SIGTERM or SIGINT. Port 0 takes a free one; the printed line says which.
 
     Raises SimulatorStartError when the address cannot be taken, ValueError for an impossible number of fiches.
     """
-    app = create_app(World(seed, fiches_per_day, vary), token=token, latency=latency)
+    app = create_app(
+        World(seed, fiches_per_day, vary),
+        token=token,
+        latency=latency,
+        speech_key=speech_key,
+        speech_per_minute=speech_per_minute,
+    )
     config = uvicorn.Config(
         app,
         http=OpenProtocol,

@@ -1,6 +1,7 @@
 """How a fault rule changes an answer: pure, from a good response to a bad one."""
 
 import json
+from collections.abc import Callable
 from typing import cast
 
 from starlette.responses import JSONResponse, Response
@@ -10,15 +11,15 @@ from automation_pipeline.simulator.fault_rules import FaultRule
 ERROR_PAGE = b"<html><body><h1>The gateway is having a bad day</h1></body></html>"
 
 
-def replacement(rule: FaultRule) -> Response | None:
+def replacement(rule: FaultRule, error: Callable[[int], object]) -> Response | None:
     """The answer that needs no real one, if the rule asks for such."""
     if rule.status is None or rule.body:
         return None
-    return JSONResponse({"detail": f"Simulated answer {rule.status}."}, rule.status, _headers(rule))
+    return JSONResponse({"detail": error(rule.status)}, rule.status, _headers(rule))
 
 
 def spoiled(response: Response, rule: FaultRule) -> Response:
-    """The response with the rule's status, header and body. `cut_short` is left whole: the gate stops sending it."""
+    """The response with the rule's status, header and body. The gate breaks answers off, not this."""
     body, media_type = _body(bytes(response.body), response.headers.get("content-type"), rule)
     return Response(body, rule.status or response.status_code, _headers(rule), media_type)
 

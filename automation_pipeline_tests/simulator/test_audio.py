@@ -2,7 +2,7 @@
 
 import pytest
 
-from automation_pipeline.simulator.audio import MAX_SECONDS, mp3
+from automation_pipeline.simulator.audio import MAX_SECONDS, mp3, title_of
 
 BIT_RATES = {1: 32_000}  # MPEG-1 Layer III, by index; what the simulator uses
 SAMPLE_RATES = {0: 44_100, 1: 48_000, 2: 32_000}
@@ -35,3 +35,9 @@ def test_a_recording_carries_its_call_id_as_title() -> None:
     sound = mp3("95300000301", 1)
     assert sound[10:14] == b"TIT2"
     assert sound[20 : 21 + int.from_bytes(sound[14:18], "big") - 1] == b"\x0095300000301"
+
+
+@pytest.mark.parametrize("head", [b"", b"ID3", b"ID3\x03\0\0", bytes(64), mp3("x", 1).replace(b"TIT2", b"TPE1")])
+def test_the_title_is_read_back_and_other_bytes_have_none(head: bytes) -> None:
+    assert title_of(mp3("95300000301", 1)) == "95300000301"
+    assert title_of(head) is None

@@ -132,6 +132,52 @@ def test_audio_can_be_faulted_too(simulator: httpx.Client) -> None:
     assert simulator.get(recording["recording_url"]).content == whole[: len(whole) // 2]
 
 
+def audio_url(simulator: httpx.Client) -> str:
+    return details(simulator).json()["recordings"][0]["recording_url"]
+
+
+def test_padded_audio_is_the_recording_and_then_zeros_of_the_declared_length(simulator: httpx.Client) -> None:
+    address = audio_url(simulator)
+    whole = simulator.get(address).content
+    fault(simulator, {"route": "audio", "pad_bytes": 200_001})
+    padded = simulator.get(address)
+    assert padded.content == whole + bytes(200_001)
+    assert padded.headers["content-length"] == str(len(whole) + 200_001)
+
+
+def test_a_trickling_answer_is_whole_after_its_time_and_never_pauses_for_long(simulator: httpx.Client) -> None:
+    address = audio_url(simulator)
+    whole = simulator.get(address).content
+    fault(simulator, {"route": "audio", "trickle_seconds": 0.5})
+    answer = simulator.get(address, timeout=0.4)  # of silence, so this does not strike
+    assert answer.content == whole
+    assert answer.elapsed.total_seconds() > 0.49
+    assert simulator.get("/health").status_code == 200
+
+
+def test_a_trickle_stops_when_the_client_gives_up_and_when_the_faults_are_cleared(simulator: httpx.Client) -> None:
+    address = audio_url(simulator)
+    fault(simulator, {"route": "audio", "trickle_seconds": 3600})
+    with simulator.stream("GET", address):
+        assert ledger(simulator, "audio")["in_flight"] == 1
+    while ledger(simulator, "audio")["in_flight"]:
+        pass
+    with simulator.stream("GET", address) as answer:
+        simulator.delete("/_sim/faults")
+        with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
+            answer.read()
+
+
+def test_a_stalled_answer_begins_well_and_then_says_nothing_more(simulator: httpx.Client) -> None:
+    fault(simulator, {"route": "crm.details", "body": "stalled"})
+    with simulator.stream("GET", f"/api/fiches/by-id/{FICHE}", timeout=0.2) as answer:
+        assert answer.status_code == 200
+        with pytest.raises(httpx.ReadTimeout):
+            answer.read()
+    while ledger(simulator)["in_flight"]:
+        pass
+
+
 def test_a_sales_list_is_faulted_by_its_day_or_its_range(simulator: httpx.Client) -> None:
     fault(
         simulator,
@@ -200,7 +246,7 @@ def test_the_ledger_counts_by_route_item_and_status(simulator: httpx.Client) -> 
     simulator.get("/health")
     whole = simulator.get("/_sim/calls").json()
     assert whole["total"] == 5
-    assert set(whole["routes"]) == {"crm.sales_list", "crm.details", "crm.health", "audio"}
+    assert set(whole["routes"]) == {"crm.sales_list", "crm.details", "crm.health", "audio", "speech.transcribe"}
     assert whole["routes"]["crm.details"] == {
         "calls": 4,
         "statuses": {"200": 3, "404": 1},
@@ -247,6 +293,11 @@ def test_base_latency_is_set_for_every_call(simulator: httpx.Client) -> None:
         ('{"route": "audio", "status": 429, "retry_after": "a\\nb"}', "'retry_after' must be"),
         ('{"route": "audio", "drop": "yes"}', "'drop' must be true or false"),
         ('{"route": "audio", "body": "rotten"}', "'body' must be one of truncated"),
+        ('{"route": "audio", "pad_bytes": 1073741825}', "'pad_bytes' must be a whole number from 0 to 1073741824"),
+        ('{"route": "audio", "pad_bytes": 0}', "pad_bytes or trickle_seconds"),
+        ('{"route": "crm.details", "pad_bytes": 1}', "crm.details answers with JSON: no 'pad_bytes' there"),
+        ('{"route": "audio", "trickle_seconds": 1, "body": "stalled"}', "cannot both break off an answer and stretch"),
+        ('{"route": "audio", "trickle_seconds": 1, "hang": true}', "cannot both break off an answer and stretch"),
         ('{"route": "audio", "body": "wrong_types"}', "does not answer with JSON"),
         ('{"route": "audio", "status": 500, "first": 0}', "'first' must be a whole number from 1"),
         ('{"route": "audio", "status": 500, "probability": 1.5}', "'probability' must be a number from 0 to 1"),

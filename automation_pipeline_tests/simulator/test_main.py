@@ -36,6 +36,10 @@ def test_it_says_where_it_listens_and_stops_cleanly_even_with_a_call_hanging(sto
         (["--port", "70000"], "argument --port: must be a whole number from 0 to 65535, not '70000'"),
         (["--seed", "x"], "argument --seed: invalid int value: 'x'"),
         (["--latency", "nan"], "argument --latency: must be a number from 0 to 600, not 'nan'"),
+        (
+            ["--speech-per-minute", "-1"],
+            "argument --speech-per-minute: must be a whole number from 0 to 1000000, not '-1'",
+        ),
         (["--fiches-per-day", "-3"], "argument --fiches-per-day: must be a whole number from 0 to 50000, not '-3'"),
     ],
 )

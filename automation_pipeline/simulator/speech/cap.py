@@ -1,0 +1,35 @@
+"""The provider's cap: so many calls in any minute, whoever makes them."""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+
+WINDOW_SECONDS = 60.0
+
+
+class Cap:
+    """A sliding minute. Only admitted calls take a place; without a cap (0) nothing is counted, so a cap set later
+    starts with an empty minute, while a changed one keeps the calls already counted."""
+
+    def __init__(self, per_minute: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+        self.per_minute = per_minute
+        self._clock = clock
+        self._admitted: deque[float] = deque()
+
+    def forget(self) -> None:
+        """Empties the minute; the setting stays."""
+        self._admitted.clear()
+
+    def seconds_to_wait(self) -> int:
+        """0 takes a place; anything else is the whole seconds after which the next place is free."""
+        now = self._clock()
+        while self._admitted and now - self._admitted[0] >= WINDOW_SECONDS:
+            self._admitted.popleft()
+        if not self.per_minute:
+            self._admitted.clear()
+            return 0
+        if len(self._admitted) < self.per_minute:
+            self._admitted.append(now)
+            return 0
+        return max(1, math.ceil(self._admitted[-self.per_minute] + WINDOW_SECONDS - now))

@@ -1,0 +1,50 @@
+"""The sliding minute, on a clock that stands."""
+
+from automation_pipeline.simulator.speech.cap import Cap
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_only_so_many_calls_are_admitted_in_any_minute_and_the_wait_is_for_the_next_place() -> None:
+    clock = Clock()
+    cap = Cap(2, clock)
+    answers: list[tuple[float, int]] = []
+    for later in (0, 10, 20, 59.2, 60, 60.5, 69.9, 70):
+        clock.now = 1000 + later
+        answers.append((later, cap.seconds_to_wait()))
+    assert answers == [(0, 0), (10, 0), (20, 40), (59.2, 1), (60, 0), (60.5, 10), (69.9, 1), (70, 0)]
+
+
+def test_who_waits_as_told_is_admitted() -> None:
+    clock = Clock()
+    cap = Cap(1, clock)
+    assert cap.seconds_to_wait() == 0
+    clock.now += 0.3
+    clock.now += cap.seconds_to_wait()
+    assert cap.seconds_to_wait() == 0
+
+
+def test_a_lowered_cap_waits_until_enough_places_are_free() -> None:
+    clock = Clock()
+    cap = Cap(3, clock)
+    for _ in range(3):
+        cap.seconds_to_wait()
+        clock.now += 10
+    cap.per_minute = 1
+    assert cap.seconds_to_wait() == 50
+    cap.per_minute = 4
+    assert cap.seconds_to_wait() == 0
+
+
+def test_without_a_cap_nothing_is_counted_and_forgetting_keeps_the_setting() -> None:
+    cap = Cap(0, Clock())
+    assert [cap.seconds_to_wait() for _ in range(5)] == [0] * 5
+    cap.per_minute = 1
+    assert (cap.seconds_to_wait(), cap.seconds_to_wait()) == (0, 60)
+    cap.forget()
+    assert (cap.seconds_to_wait(), cap.seconds_to_wait()) == (0, 60)

@@ -1,0 +1,153 @@
+"""What is said: the same every time, different by fiche, within the call's length, true to the fiche."""
+
+import re
+from collections import Counter
+from datetime import date
+from itertools import pairwise
+
+import pytest
+
+from automation_pipeline.simulator import (
+    CallKind,
+    Fiche,
+    Phase,
+    Recording,
+    Transcript,
+    World,
+    conversation,
+    phases_said,
+)
+from automation_pipeline.simulator.crm.details import details_json
+from automation_pipeline.simulator.speech.conversation import generic_conversation
+from automation_pipeline.simulator.speech.phrases import PHRASES
+from automation_pipeline.simulator.speech.questions import QUESTIONS
+
+FICHES = World(7, 200, vary=False).day(date(2026, 2, 3))
+CALLS = [(fiche, call) for fiche in FICHES for call in fiche.recordings]
+HEARD = [(fiche, call, conversation(fiche, call)) for fiche, call in CALLS]
+
+# What an audit would look for, and the one phase that says it.
+KEYWORDS = {
+    r"ORIAS|courtier|courtage inscrite": Phase.PRESENTATION,
+    r"enregistr": Phase.RECORDING_NOTICE,
+    r"vos besoins": Phase.DISCOVERY,
+    r"contrat actuel": Phase.CURRENT_CONTRACT,
+    r"Les garanties": Phase.PRODUCT,
+    r"cotisation": Phase.PRICE,
+    r"dernière chance|perdu": Phase.PRESSURE,
+    r"rétractation|14 jours|renoncer": Phase.WITHDRAWAL_RIGHT,
+    r"signature|signer|signé\b": Phase.CONSENT,
+    r"IBAN|prélèvement": Phase.PAYMENT,
+    r"récapitule|En résumé": Phase.RECAP,
+}
+
+
+@pytest.mark.parametrize(("keyword", "phase"), KEYWORDS.items())
+def test_a_keyword_is_said_in_every_version_of_its_phase_and_nowhere_else(keyword: str, phase: Phase) -> None:
+    said_in = {
+        spoken for spoken, versions in PHRASES.items() for lines in versions if re.search(keyword, " ".join(lines))
+    }
+    assert said_in == {phase}
+    assert all(re.search(keyword, " ".join(lines)) for lines in PHRASES[phase])
+    assert not any(re.search(keyword, " ".join(lines)) for lines in QUESTIONS)
+
+
+def test_a_transcript_has_the_keywords_of_the_phases_said_and_of_no_other() -> None:
+    for _, _, heard in HEARD:
+        for keyword, phase in KEYWORDS.items():
+            assert bool(re.search(keyword, heard.text)) == (phase in heard.phases), (keyword, heard.text)
+
+
+def test_a_call_is_the_same_every_time_and_another_under_another_seed() -> None:
+    assert [conversation(fiche, call) for fiche, call in CALLS[:40]] == [heard for *_, heard in HEARD[:40]]
+    other = World(8, 200, vary=False).fiche(FICHES[3].id)
+    assert other
+    assert phases_said(other) != phases_said(FICHES[3])
+
+
+@pytest.mark.parametrize(
+    ("phase", "low", "high"),
+    [
+        (Phase.RECORDING_NOTICE, 0.6, 0.9),
+        (Phase.WITHDRAWAL_RIGHT, 0.5, 0.85),
+        (Phase.PRESSURE, 0.05, 0.25),
+        (Phase.CONSENT, 0.8, 0.99),
+        (Phase.PAYMENT, 0.75, 0.99),
+    ],
+)
+def test_agents_forget_some_things_in_some_sales(phase: Phase, low: float, high: float) -> None:
+    sales = [heard for *_, heard in HEARD if heard.kind is CallKind.SALES]
+    assert low < sum(phase in heard.phases for heard in sales) / len(sales) < high
+
+
+def test_most_fiches_have_one_sale_and_every_kind_of_mishap_occurs() -> None:
+    kinds = Counter(heard.kind for *_, heard in HEARD)
+    assert all(kinds[kind] >= 5 for kind in CallKind)
+    sales = Counter(fiche.id for fiche, _, heard in HEARD if heard.kind is CallKind.SALES)
+    assert set(sales.values()) == {1}
+    assert len(sales) > 0.75 * len([fiche for fiche in FICHES if fiche.recordings])
+    assert len({phases_said(fiche) for fiche in FICHES}) > 50
+
+
+def test_an_empty_transcript_has_neither_text_nor_words() -> None:
+    silent = [heard for *_, heard in HEARD if heard.kind is CallKind.SILENT]
+    assert {(heard.text, heard.words, heard.phases) for heard in silent} == {("", (), ())}
+
+
+def check_times(heard: Transcript, seconds: float) -> None:
+    assert all(0 <= word.start <= word.end <= seconds for word in heard.words)
+    assert all(before.end == after.start for before, after in pairwise(heard.words)), "spacings fill every gap"
+    assert all((word.kind == "spacing") == bool(at % 2) for at, word in enumerate(heard.words))
+    assert all(word.end > word.start for word in heard.words)
+
+
+def test_words_follow_one_another_within_the_recording() -> None:
+    for _, call, heard in HEARD:
+        check_times(heard, call.duration_seconds)
+
+
+def test_two_speakers_take_turns_and_someone_laughs() -> None:
+    kinds: Counter[str] = Counter()
+    for _, _, heard in HEARD:
+        kinds.update(word.text for word in heard.words if word.kind == "audio_event")
+        if heard.kind is CallKind.SALES:
+            assert {word.speaker for word in heard.words} == {"speaker_0", "speaker_1"}
+            turns = sum(before.speaker != after.speaker for before, after in pairwise(heard.words))
+            assert turns >= 6
+    assert kinds["(rire)"] > 20
+    assert set(kinds) == {"(rire)", "(bip)"}
+
+
+def test_names_product_and_price_are_those_of_the_fiche() -> None:
+    for fiche, _, heard in HEARD:
+        bought: object = details_json(fiche, [], with_mail_devis=False)["elements_souscription"]
+        if Phase.PRESENTATION in heard.phases:
+            assert fiche.agent.nom.title() in heard.text
+        if isinstance(bought, dict) and Phase.PRICE in heard.phases:
+            assert bought["produit"]["cotisation"].replace(".", " euros ") in heard.text
+        if isinstance(bought, dict) and Phase.PRODUCT in heard.phases:
+            assert bought["produit"]["formule"].title() in heard.text
+            assert bought["produit"]["groupe_nom"].title() in heard.text
+
+
+def test_a_long_call_has_more_questions_and_a_short_one_ends_early() -> None:
+    def of_length(fiche: Fiche, seconds: int) -> Transcript:
+        call: Recording = next(call for call in fiche.recordings if call.answered)
+        only = Fiche(**{name: getattr(fiche, name) for name in Fiche.__slots__} | {"recordings": (call,)})
+        changed = Recording(
+            **{name: getattr(call, name) for name in Recording.__slots__} | {"duration_seconds": seconds}
+        )
+        return conversation(only, changed)
+
+    fiche, _, _ = next(heard for heard in HEARD if heard[2].kind is CallKind.SALES and len(heard[0].recordings) == 1)
+    brief, usual, long = (of_length(fiche, seconds) for seconds in (40, 300, 1500))
+    assert len(brief.words) < len(usual.words) < len(long.words)
+    assert usual.phases[: len(brief.phases)] == brief.phases
+    assert Phase.QUESTIONS in long.phases
+
+
+def test_unknown_audio_has_a_conversation_of_its_own_which_stays() -> None:
+    first, second = generic_conversation("ab"), generic_conversation("cd")
+    assert generic_conversation("ab") == first
+    assert first.text != second.text
+    check_times(first, 600)
