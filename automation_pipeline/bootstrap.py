@@ -13,12 +13,16 @@ from typing import TypeVar
 from automation_pipeline.core.clock import Clock, SystemClock
 from automation_pipeline.core.coordination import Leases, RateLimiter
 from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.core.failover import FailoverRateLimiter
+from automation_pipeline.core.retry import Backoff
 from automation_pipeline.core.settings import Settings, load_settings
 from automation_pipeline.core.slots import Slots
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.leases import DatabaseLeases
 from automation_pipeline.storage.rate_limits import DatabaseRateLimiter
+from automation_pipeline.transcription.domain.attempts import Knobs
+from automation_pipeline.transcription.ports import Provider
 
 Result = TypeVar("Result")
 
@@ -74,12 +78,44 @@ class Services:
         )
 
     @cached_property
+    def speech(self) -> Provider:
+        """Speech-to-text under the cap that all processes share. The cap outlives an outage of Redis."""
+        from automation_pipeline.clients.audio import AudioLimits  # noqa: PLC0415  httpx only where it is used
+        from automation_pipeline.clients.elevenlabs import ElevenLabsSpeechToText  # noqa: PLC0415  the same
+
+        settings, key = self.settings, self.settings.elevenlabs_api_key
+        speech = ElevenLabsSpeechToText(
+            key.get_secret_value() if key else None,
+            settings.elevenlabs_base_url,
+            now=self.clock.now,
+            at_once=settings.transcription_recording_worker_concurrency,
+            audio_limits=AudioLimits(max_megabytes=settings.transcription_audio_max_megabytes),
+        )
+        in_database = DatabaseRateLimiter(self.database)
+        limiter = FailoverRateLimiter(self.rate_limiter, in_database) if settings.redis_url else in_database
+        return Provider(speech, limiter, speech_knobs(settings))
+
+    @cached_property
     def _loop(self) -> asyncio.Runner:
         return asyncio.Runner()
 
     def run(self, work: Coroutine[object, object, Result]) -> Result:
         """Run async work to its end. The loop lives as long as the process, and so do the clients' connections."""
         return self._loop.run(work)
+
+
+def speech_knobs(settings: Settings) -> Knobs:
+    return Knobs(
+        per_minute=settings.transcription_elevenlabs_rate_limit_per_minute,
+        max_attempts=settings.transcription_elevenlabs_max_attempts,
+        backoff=Backoff(
+            base_seconds=settings.transcription_elevenlabs_backoff_base_seconds,
+            cap_seconds=settings.transcription_elevenlabs_backoff_max_seconds,
+        ),
+        lease_seconds=settings.transcription_lease_seconds,
+        per_fiche=settings.transcription_recording_per_fiche_concurrency,
+        progress_every=settings.transcription_progress_webhook_frequency,
+    )
 
 
 @cache

@@ -38,6 +38,9 @@ class StandingClock:
     def pass_time(self, length: timedelta) -> None:
         self._now += length
 
+    def pass_time_a_second(self) -> None:
+        self.pass_time(timedelta(seconds=1))
+
 
 @pytest.fixture
 def clock() -> StandingClock:

@@ -15,13 +15,14 @@ def loaded() -> dg.Definitions:
 
 def test_the_public_names_are_there(loaded: dg.Definitions) -> None:
     jobs = {job.name for job in loaded.resolve_all_job_defs() if not job.name.startswith("__")}
-    assert jobs == {"automation_run", "sales_list_revalidation"}
+    assert jobs == {"automation_run", "sales_list_revalidation", "transcribe_fiche"}
     assets = {key.to_user_string() for key in loaded.resolve_all_asset_keys()}
-    assert assets == {"sales_list", "fiche_details"}
+    assert assets == {"sales_list", "fiche_details", "transcripts"}
     assert {schedule.name for schedule in loaded.schedules or []} == {"yesterdays_sales_list"}
     sensors = {sensor.name: sensor.default_status for sensor in loaded.sensors or []}
     running = dg.DefaultSensorStatus.RUNNING
-    assert sensors == dict.fromkeys(("launch_requests", "run_failures", "reconcile_stale_runs"), running)
+    names = ("launch_requests", "run_failures", "reconcile_stale_runs", "sweep_transcription_runs")
+    assert sensors == dict.fromkeys(names, running)
 
 
 def test_a_retried_run_runs_every_step(loaded: dg.Definitions) -> None:

@@ -24,12 +24,13 @@ class Finding:
 
 
 def doctor(*, as_json: AsJson = False) -> None:
-    """Check the database, Redis, the CRM and Dagster. Exit 1 if a required one fails."""
+    """Check the database, Redis, the CRM, speech-to-text and Dagster. Exit 1 if a required one fails."""
     services = bootstrap.services()
     checks: dict[str, Callable[[Services], str | None]] = {
         "database": _database,
         "redis": _redis,
         "crm": _crm,
+        "speech": _speech,
         "dagster": _dagster,
     }
     findings = [_examine(name, check, services) for name, check in checks.items()]
@@ -69,6 +70,13 @@ def _redis(services: Services) -> str | None:
 def _crm(services: Services) -> str:
     services.run(services.crm.check())
     return f"{services.settings.fiche_api_base_url} answers and accepts the token"
+
+
+def _speech(services: Services) -> str | None:
+    if services.settings.elevenlabs_api_key is None:
+        return None
+    services.run(services.speech.speech.check())
+    return f"{services.settings.elevenlabs_base_url} answers and accepts the key"
 
 
 def _dagster(services: Services) -> str:

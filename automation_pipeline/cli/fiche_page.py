@@ -23,11 +23,18 @@ def print_fiche(document: Part) -> None:
             "telephone": document["prospect_tel"],
             "mail": document["prospect_email"],
             "town": prospect.get("ville"),
-            "recordings": f"{len(known)}, {sum(bool(recording['recording_url']) for recording in known)} with audio",
+            "recordings": f"{len(known)}, {_count(known, 'recording_url')} with audio, "
+            f"{_count(known, 'has_transcription')} transcribed",
         }
     )
     if recordings:
-        print_table(("call", "day", "time", "seconds", "direction", "audio"), [_call(each) for each in recordings])
+        print_table(
+            ("call", "day", "time", "seconds", "direction", "audio", "transcript"), [_call(each) for each in recordings]
+        )
+
+
+def _count(recordings: Sequence[Part], what: str) -> int:
+    return sum(bool(recording[what]) for recording in recordings)
 
 
 def _part(document: Part, name: str) -> Part:
@@ -42,4 +49,5 @@ def _state(document: Part) -> str:
 def _call(recording: Part) -> tuple[object, ...]:
     audio = "vanished" if recording["vanished_at"] else "yes" if recording["recording_url"] else "no"
     columns = ("call_id", "recording_date", "recording_time", "duration_seconds", "direction")
-    return (*(recording[column] for column in columns), audio)
+    transcript = "yes" if recording["has_transcription"] else "no"
+    return (*(recording[column] for column in columns), audio, transcript)

@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import Abort, Exit, TyperException
 
-from automation_pipeline.cli import db, doctor, fiches, runs, schedules, simulator
+from automation_pipeline.cli import db, doctor, fiches, runs, schedules, simulator, transcribe
 from automation_pipeline.cli.output import one_line, sentence_of
 from automation_pipeline.core.errors import AutomationError, InvalidInputError
 
@@ -25,6 +25,7 @@ app.add_typer(db.app, name="db")
 app.add_typer(schedules.app, name="schedules")
 app.add_typer(runs.app, name="runs")
 app.add_typer(fiches.app, name="fiches")
+app.command(name="transcribe")(transcribe.transcribe)
 app.command(name="doctor")(doctor.doctor)
 app.command(name="simulator")(simulator.simulator)
 

@@ -103,6 +103,42 @@ class Settings(BaseSettings):
     fiche_sales_search_concurrency: int = Field(
         default=3, ge=1, le=50, description="Sales lists asked of the CRM at the same time by all processes together."
     )
+    elevenlabs_api_key: Token | None = Field(
+        default=None, description="Key for ElevenLabs' speech-to-text; transcription needs it."
+    )
+    elevenlabs_base_url: HttpAddress = Field(
+        default="https://api.elevenlabs.io", description="Address of ElevenLabs' API, without `/v1`."
+    )
+    transcription_elevenlabs_rate_limit_per_minute: int = Field(
+        default=10, ge=1, le=100_000, description="Calls of ElevenLabs in any minute by all processes together."
+    )
+    transcription_elevenlabs_max_attempts: int = Field(
+        default=6, ge=1, le=20, description="Calls of ElevenLabs for one recording before it counts as failed."
+    )
+    transcription_elevenlabs_backoff_base_seconds: float = Field(
+        default=2, ge=0, le=3600, description="The wait before the second attempt; it doubles with each one after."
+    )
+    transcription_elevenlabs_backoff_max_seconds: float = Field(
+        default=60, ge=0, le=86_400, description="The longest wait between two attempts that we choose ourselves."
+    )
+    transcription_recording_worker_concurrency: int = Field(
+        default=10, ge=1, le=500, description="Recordings transcribed at the same time by one process."
+    )
+    transcription_recording_per_fiche_concurrency: int = Field(
+        default=10, ge=1, le=500, description="Recordings of one fiche transcribed at the same time."
+    )
+    transcription_max_wait_seconds: float = Field(
+        default=900, ge=30, le=86_400, description="How long a caller that waits for a transcription waits at most."
+    )
+    transcription_lease_seconds: float = Field(
+        default=60, ge=5, le=3600, description="How long a claim on a fiche or recording outlives its last heartbeat."
+    )
+    transcription_audio_max_megabytes: int = Field(
+        default=500, ge=1, le=3000, description="The biggest recording that is downloaded, in millions of bytes."
+    )
+    transcription_progress_webhook_frequency: int = Field(
+        default=3, ge=1, le=10_000, description="A progress event after every so many recordings of a fiche."
+    )
     automation_first_day: date = Field(
         default=date(2026, 1, 1), description="The first day that has a partition, as YYYY-MM-DD."
     )

@@ -2,8 +2,19 @@
 
 from automation_pipeline.automation import tables as automation
 from automation_pipeline.fiches import tables as fiches
-from automation_pipeline.storage import leases, outbox, rate_limits, run_requests, transitions
+from automation_pipeline.storage import leases, outbox, rate_limits, run_requests, transitions, workflow_logs
 from automation_pipeline.storage.metadata import Table
+from automation_pipeline.transcription import tables as transcription
 
-TABLE_MODULES = (automation, fiches, leases, outbox, rate_limits, run_requests, transitions)
+TABLE_MODULES = (
+    automation,
+    fiches,
+    leases,
+    outbox,
+    rate_limits,
+    run_requests,
+    transcription,
+    transitions,
+    workflow_logs,
+)
 METADATA = Table.metadata

@@ -1,6 +1,7 @@
 """Days as partitions, and what people read about them in Dagster."""
 
 import warnings
+from collections.abc import Mapping
 from datetime import date, timedelta
 
 import dagster as dg
@@ -45,16 +46,21 @@ def sales_day_metadata(day: SalesDay) -> dict[str, dg.MetadataValue]:
     }
 
 
-def coverage_metadata(coverage: Coverage, errors: dict[str, int]) -> dict[str, dg.MetadataValue]:
-    causes = "\n".join(f"| {error} | {count} |" for error, count in sorted(errors.items(), key=lambda pair: -pair[1]))
+def coverage_metadata(coverage: Coverage, errors: Mapping[str, int]) -> dict[str, dg.MetadataValue]:
     return {
         "fiches": dg.MetadataValue.int(coverage.fiches),
         "with_details": dg.MetadataValue.int(coverage.with_details),
         "not_found": dg.MetadataValue.int(coverage.not_found),
         "without_details": dg.MetadataValue.int(coverage.without_details),
         "coverage": dg.MetadataValue.float(coverage.share),
-        **({"failures": dg.MetadataValue.md(f"| cause | fiches |\n|---|---|\n{causes}")} if errors else {}),
+        **({"failures": dg.MetadataValue.md(counts_table("cause", errors))} if errors else {}),
     }
+
+
+def counts_table(of: str, counts: Mapping[str, int]) -> str:
+    """The most frequent first."""
+    rows = "\n".join(f"| {name} | {count} |" for name, count in sorted(counts.items(), key=lambda pair: -pair[1]))
+    return f"| {of} | how many |\n|---|---|\n{rows}"
 
 
 def check_result(asset: str, finding: Finding) -> dg.AssetCheckResult:

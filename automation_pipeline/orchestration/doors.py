@@ -2,9 +2,10 @@
 
 import dagster as dg
 
+from automation_pipeline.orchestration.requests import REQUEST_TAG
 from automation_pipeline.storage.run_requests import RunWish
 
-DOORS = {"automation_run": "open_run"}
+DOORS = {"automation_run": "open_run", "transcribe_fiche": "transcribe"}
 
 
 def run_request(wish: RunWish) -> dg.RunRequest:
@@ -12,5 +13,5 @@ def run_request(wish: RunWish) -> dg.RunRequest:
         run_key=wish.key,
         job_name=wish.job,
         run_config={"ops": {DOORS[wish.job]: {"config": dict(wish.config)}}},
-        tags={**wish.tags, "automation/request_key": wish.key},
+        tags={**wish.tags, REQUEST_TAG: wish.key},
     )

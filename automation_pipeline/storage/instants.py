@@ -1,10 +1,11 @@
 """The database's own clock, as an SQL expression, so that every process agrees on when a lease ends."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Float
+from sqlalchemy import ColumnElement, Float, select
 from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import Session
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
@@ -19,6 +20,11 @@ class database_now(GenericFunction[datetime]):  # noqa: N801  an SQL function's 
 
     def __init__(self, plus_seconds: float | ColumnElement[float] = 0.0) -> None:
         super().__init__(plus_seconds)
+
+
+def database_time(session: Session) -> datetime:
+    """The present of the database as a value."""
+    return datetime.fromtimestamp(session.execute(select(database_epoch())).scalar_one(), UTC)
 
 
 class database_epoch(GenericFunction[float]):  # noqa: N801  an SQL function's name

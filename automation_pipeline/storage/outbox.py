@@ -7,23 +7,11 @@ from datetime import datetime
 from sqlalchemy import Index, UniqueConstraint, or_, select, text, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
+from automation_pipeline.core.events import Event
 from automation_pipeline.storage.bulk import upsert
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.metadata import Table
 from automation_pipeline.storage.types import BigId, Json, JsonObject, UtcDateTime
-
-
-@dataclass(frozen=True)
-class Event:
-    """`key` makes the event unique for its tenant: writing it twice is writing it once."""
-
-    tenant_id: str
-    key: str
-    name: str
-    producer: str
-    correlation_id: str
-    occurred_at: datetime
-    payload: JsonObject
 
 
 @dataclass(frozen=True)

@@ -87,18 +87,27 @@ def offer_waiting(session: Session, *, limit: int) -> list[RunWish]:
     return [RunWish(row.request_key, row.job, row.config, row.tags) for row in sorted(offered, key=lambda row: row.id)]
 
 
+def refusals(session: Session, keys: Sequence[str]) -> dict[str, str]:
+    """Those of the requests that came to nothing, with the reason."""
+    refused = select(RunRequestRow.request_key, RunRequestRow.reason).where(
+        RunRequestRow.request_key.in_(keys), RunRequestRow.state == "refused"
+    )
+    return {key: reason or "" for key, reason in session.execute(refused).tuples()}
+
+
 def mark_taken(session: Session, key: str, dagster_run_id: str) -> None:
-    _close(session, key, state="taken", dagster_run_id=dagster_run_id)
+    _close(session, key, ("waiting",), state="taken", dagster_run_id=dagster_run_id)
 
 
 def mark_refused(session: Session, key: str, reason: str) -> None:
-    _close(session, key, state="refused", reason=reason)
+    """It came to nothing, whether or not a run had taken it."""
+    _close(session, key, ("waiting", "taken"), state="refused", reason=reason)
 
 
-def _close(session: Session, key: str, **values: str) -> None:
+def _close(session: Session, key: str, before: Sequence[str], **values: str) -> None:
     session.execute(
         update(RunRequestRow)
-        .where(RunRequestRow.request_key == key, RunRequestRow.state == "waiting")
+        .where(RunRequestRow.request_key == key, RunRequestRow.state.in_(before))
         .values(**values)
         .execution_options(synchronize_session=False)
     )

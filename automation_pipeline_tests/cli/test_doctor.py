@@ -33,7 +33,7 @@ def test_a_healthy_system_is_one_line_a_thing_and_exit_0(healthy: Terminal, simu
     ended = healthy.run("doctor")
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
-    assert [line.split()[0] for line in lines] == ["ok", "not", "ok", "ok"]
+    assert [line.split()[0] for line in lines] == ["ok", "not", "ok", "not", "ok"]
     assert lines[0].startswith("ok       database  sqlite at 0")
     assert lines[1] == "not set  redis     optional, not configured"
     assert lines[2] == f"ok       crm       {simulated} answers and accepts the token"
@@ -41,8 +41,8 @@ def test_a_healthy_system_is_one_line_a_thing_and_exit_0(healthy: Terminal, simu
 
 def test_the_same_as_json(healthy: Terminal) -> None:
     found = findings(healthy)
-    assert list(found) == ["database", "redis", "crm", "dagster"]
-    assert [state for state, _ in found.values()] == ["ok", "not set", "ok", "ok"]
+    assert list(found) == ["database", "redis", "crm", "speech", "dagster"]
+    assert [state for state, _ in found.values()] == ["ok", "not set", "ok", "not set", "ok"]
 
 
 def test_a_wrong_token_fails_and_is_not_shown(healthy: Terminal) -> None:
@@ -87,7 +87,7 @@ def test_nobody_at_the_address_of_the_crm_fails(terminal: Terminal) -> None:
 def test_an_unreachable_database_fails_and_the_others_are_still_looked_at(healthy: Terminal) -> None:
     healthy.export(DATABASE_URL="postgresql://anna:s3cret@127.0.0.1:9/work")
     found = findings(healthy, code=1)
-    assert [state for state, _ in found.values()] == ["failed", "not set", "ok", "ok"]
+    assert [state for state, _ in found.values()] == ["failed", "not set", "ok", "not set", "ok"]
     assert found["database"][1].startswith("The database does not answer: ")
     assert "s3cret" not in str(found)
 
@@ -113,3 +113,17 @@ def test_a_redis_that_is_set_and_does_not_answer_fails(healthy: Terminal) -> Non
 
 def test_the_definitions_are_really_loaded(healthy: Terminal) -> None:
     assert findings(healthy)["dagster"] == ("ok", "definitions load; steps run in_process")
+
+
+@pytest.mark.parametrize(
+    ("key", "code", "state", "says"),
+    [("sim-speech-key", 0, "ok", "answers and accepts the key"), ("wr0ng", 1, "failed", "check ELEVENLABS_API_KEY")],
+)
+def test_the_key_of_speech_to_text_is_tried(
+    healthy: Terminal, simulated: str, key: str, code: int, state: str, says: str
+) -> None:
+    healthy.export(ELEVENLABS_BASE_URL=simulated, ELEVENLABS_API_KEY=key)
+    found = findings(healthy, code)["speech"]
+    assert found[0] == state
+    assert says in found[1]
+    assert "wr0ng" not in found[1]

@@ -61,7 +61,7 @@ def test_one_terminal_runs_everything_and_one_ctrl_c_ends_it(dev: tuple[subproce
         results = answer["data"]["sensorsOrError"].get("results", [])
         return {sensor["name"]: sensor["sensorState"]["status"] for sensor in results}
 
-    names = ("launch_requests", "run_failures", "reconcile_stale_runs")
+    names = ("launch_requests", "run_failures", "reconcile_stale_runs", "sweep_transcription_runs")
     wait_until(lambda: sensors() == dict.fromkeys(names, "RUNNING"), 60)
 
     family = psutil.Process(process.pid).children(recursive=True)

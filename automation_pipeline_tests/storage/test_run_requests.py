@@ -14,6 +14,7 @@ from automation_pipeline.storage.run_requests import (
     mark_refused,
     mark_taken,
     offer_waiting,
+    refusals,
 )
 from automation_pipeline_tests.processes import CREW, at_once
 from automation_pipeline_tests.storage.processes import LONG_AGO, file_wishes, offer_all, wish
@@ -84,14 +85,19 @@ def test_a_wish_that_was_refused_is_offered_no_more_and_says_why(database: Datab
     assert states(database) == [("refused", None, "no such job")]
 
 
-def test_a_wish_that_was_settled_stays_as_it_was_settled_first(database: Database) -> None:
+def test_a_wish_is_taken_once_and_may_still_come_to_nothing(database: Database) -> None:
     file(database, wish("a"))
     with database.transaction() as session:
         mark_taken(session, "a", "run 1")
         mark_taken(session, "a", "run 2")
-        mark_refused(session, "a", "too late")
     file(database, wish("a"))
     assert states(database) == [("taken", "run 1", None)]
+    with database.transaction() as session:
+        mark_refused(session, "a", "the key is missing")
+        mark_refused(session, "a", "too late")
+        mark_taken(session, "a", "run 3")
+        assert refusals(session, ["a", "b"]) == {"a": "the key is missing"}
+    assert states(database) == [("refused", "run 1", "the key is missing")]
 
 
 def test_a_key_filed_by_several_processes_is_one_row(database_url: str, database: Database) -> None:

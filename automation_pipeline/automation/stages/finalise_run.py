@@ -59,8 +59,8 @@ def _end(session: Session, row: RunRow, standing: Tally, breakdown: str | None, 
     transition = Transition(RUN_MACHINE.name, str(row.id), before, status, "finalise_run", now, breakdown)
     record_transitions(session, [transition])
     count_ended_run(session, row.schedule_id, status)
-    if row.request_key:
-        mark_refused(session, row.request_key, breakdown or "The run ended before it was taken")
+    if row.request_key and breakdown is not None:
+        mark_refused(session, row.request_key, breakdown)
     if breakdown is None:
         write_log(session, row.id, now, "info", "Automation run completed", {"status": status})
     else:

@@ -7,7 +7,9 @@ import dagster as dg
 from automation_pipeline.automation.stages.finalise_run import finalise_run
 from automation_pipeline.automation.store.runs import runs_at_work, unended_run_of_dagster
 from automation_pipeline.defs.automation.job import automation_run
+from automation_pipeline.defs.transcription.job import transcribe_fiche
 from automation_pipeline.orchestration.aftermath import failure_reason, will_retry
+from automation_pipeline.orchestration.requests import refuse_request
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.orchestration.watchdog import look_after
 
@@ -15,19 +17,22 @@ RUN_ID_TAG = "automation/run_id"
 
 
 @dg.run_failure_sensor(
-    monitored_jobs=[automation_run], minimum_interval_seconds=5, default_status=dg.DefaultSensorStatus.RUNNING
+    monitored_jobs=[automation_run, transcribe_fiche],
+    minimum_interval_seconds=5,
+    default_status=dg.DefaultSensorStatus.RUNNING,
 )
 def run_failures(context: dg.RunFailureSensorContext, services: ServicesResource) -> dg.SkipReason | None:
-    """Close the automation run of a Dagster run that failed for good."""
+    """Close the automation run, or refuse the request, of a Dagster run that failed for good."""
     run, our = context.dagster_run, services.get()
     if will_retry(run):
         return dg.SkipReason(f"Dagster tries {run.run_id} again.")
+    reason = failure_reason(context.get_step_failure_events(), context.failure_event.message or "Dagster run failed")
+    refuse_request(run, reason, our)
     tag = run.tags.get(RUN_ID_TAG)
     with our.database.reading() as session:
         run_id = unended_run_of_dagster(session, run.run_id, int(tag) if tag else None)
     if run_id is None:
         return dg.SkipReason(f"No automation run waits for {run.run_id}.")
-    reason = failure_reason(context.get_step_failure_events(), context.failure_event.message or "Dagster run failed")
     finalise_run(run_id, database=our.database, clock=our.clock, breakdown=reason)
     return None
 

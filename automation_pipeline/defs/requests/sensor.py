@@ -3,6 +3,7 @@
 import dagster as dg
 
 from automation_pipeline.defs.automation.job import automation_run
+from automation_pipeline.defs.transcription.job import transcribe_fiche
 from automation_pipeline.orchestration.doors import run_request
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.storage.run_requests import offer_waiting
@@ -10,7 +11,9 @@ from automation_pipeline.storage.run_requests import offer_waiting
 AT_MOST = 100
 
 
-@dg.sensor(jobs=[automation_run], minimum_interval_seconds=5, default_status=dg.DefaultSensorStatus.RUNNING)
+@dg.sensor(
+    jobs=[automation_run, transcribe_fiche], minimum_interval_seconds=5, default_status=dg.DefaultSensorStatus.RUNNING
+)
 def launch_requests(services: ServicesResource) -> dg.SensorResult | dg.SkipReason:
     with services.get().database.transaction() as session:
         wishes = offer_waiting(session, limit=AT_MOST)

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, UniqueConstraint
+from sqlalchemy import ForeignKey, UniqueConstraint, false
 from sqlalchemy.orm import Mapped, mapped_column
 
 from automation_pipeline.storage.metadata import Table
@@ -57,3 +57,10 @@ class RecordingRow(Table):
     to_number: Mapped[str]
     answered: Mapped[bool]
     vanished_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # Written by transcription alone: what the CRM says of a call never touches what was said in it.
+    has_transcription: Mapped[bool] = mapped_column(server_default=false())
+    transcription_id: Mapped[str | None]
+    transcription_text: Mapped[str | None]
+    transcription_language_code: Mapped[str | None]
+    transcription_language_probability: Mapped[float | None]
+    transcribed_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

@@ -1,0 +1,139 @@
+"""Recordings fetched from wherever the CRM says they are, into a temporary file: memory stays flat whatever their size.
+
+Reads and writes are slices of 64 KiB of a file that the system keeps in memory: too short to leave the event loop for.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from io import FileIO
+from tempfile import TemporaryFile
+
+import httpx
+
+from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.core.retry import retry_after_seconds
+
+MEGABYTE = 1_000_000
+MOST_REDIRECTS = 3
+
+
+class AudioUnavailableError(TransientError):
+    """The audio could not be had this time."""
+
+
+class AudioRefusedError(PermanentError):
+    """The audio is not there, not for us, or nothing that we take."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AudioLimits:
+    """`total_seconds` is for the whole download, redirects included: a host that trickles is given up too."""
+
+    max_megabytes: int = 500
+    connect_seconds: float = 10.0
+    read_seconds: float = 30.0
+    total_seconds: float = 600.0
+
+
+AUDIO_LIMITS = AudioLimits()
+
+
+class AudioHosts:
+    def __init__(
+        self,
+        *,
+        now: Callable[[], datetime],
+        limits: AudioLimits = AUDIO_LIMITS,
+        connections: int,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._now = now
+        self._limits = limits
+        self._http = httpx.AsyncClient(
+            # Recordings do not get smaller by compression, and a small body could become a huge one.
+            headers={"Accept": "audio/*, */*;q=0.5", "Accept-Encoding": "identity"},
+            timeout=httpx.Timeout(limits.read_seconds, connect=limits.connect_seconds, pool=None),
+            transport=transport,
+            limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
+        )
+
+    @asynccontextmanager
+    async def recording(self, url: str) -> AsyncGenerator[FileIO]:
+        """The whole audio in a file without a name: the system forgets it with the block, or with the process."""
+        # Without a buffer: one that cannot be emptied on a full disk would fail again when the file is closed.
+        with TemporaryFile(buffering=0) as file:
+            await self._download(url, file)
+            yield file
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def _download(self, url: str, file: FileIO) -> None:
+        """No error is chained: httpx's own carry the address, with its query and its password."""
+        try:
+            async with asyncio.timeout(self._limits.total_seconds):
+                await self._follow(httpx.URL(url.strip()), file)
+        except httpx.InvalidURL:
+            raise AudioRefusedError("Audio download failed: its address cannot be read.") from None
+        except TimeoutError:
+            wait = f"{self._limits.total_seconds:g}"
+            raise AudioUnavailableError(f"Audio download failed: it was not complete after {wait} s.") from None
+        except httpx.TimeoutException:
+            raise AudioUnavailableError("Audio download failed: its host did not answer in time.") from None
+        except httpx.HTTPError as error:
+            kind = type(error).__name__
+            raise AudioUnavailableError(f"Audio download failed: its host could not be reached ({kind}).") from None
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise AudioUnavailableError(f"Audio download failed: it could not be kept ({reason}).") from None
+
+    async def _follow(self, url: httpx.URL, file: FileIO) -> None:
+        # By hand: httpx would read the body of a redirect whole, and follow it to any scheme.
+        request = self._http.build_request("GET", url)
+        for _ in range(MOST_REDIRECTS + 1):
+            if request.url.scheme not in {"http", "https"}:
+                raise AudioRefusedError("Audio download failed: only http and https addresses are taken.")
+            answer = await self._http.send(request, stream=True)
+            try:
+                if answer.next_request is None:
+                    await self._keep(answer, file)
+                    return
+                request = answer.next_request
+            finally:
+                await answer.aclose()
+        raise AudioRefusedError(f"Audio download failed: more than {MOST_REDIRECTS} redirects.")
+
+    async def _keep(self, answer: httpx.Response, file: FileIO) -> None:
+        if not answer.is_success:
+            raise self._refusal(answer)
+        most = self._limits.max_megabytes * MEGABYTE
+        announced = answer.headers.get("Content-Length", "")
+        size = int(announced) if announced.isdecimal() and len(announced) < 20 else 0
+        if size <= most:
+            size = 0
+            async for piece in answer.aiter_bytes():
+                size += len(piece)
+                if size > most:
+                    break
+                _write(piece, file)
+        if size > most:
+            raise AudioRefusedError(f"Audio download failed: it is bigger than {self._limits.max_megabytes} MB.")
+        if size == 0:
+            raise AudioRefusedError("Audio download failed: the audio is empty.")
+
+    def _refusal(self, answer: httpx.Response) -> Exception:
+        status = answer.status_code
+        said = f"Audio download failed status={status}"
+        if status in {408, 429} or status >= 500:
+            wait = retry_after_seconds(answer.headers.get("Retry-After"), self._now())
+            return AudioUnavailableError(said, retry_after_seconds=wait)
+        return AudioRefusedError(said)
+
+
+def _write(piece: bytes, file: FileIO) -> None:
+    rest = memoryview(piece)
+    while rest:
+        rest = rest[file.write(rest) :]

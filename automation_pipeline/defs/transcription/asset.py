@@ -1,0 +1,35 @@
+"""The asset `transcripts`: what was said in the calls of a day's fiches."""
+
+import dagster as dg
+
+from automation_pipeline.defs.fiches.assets import fiche_details
+from automation_pipeline.orchestration.days import DAYS, check_specs, day_of
+from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
+from automation_pipeline.orchestration.heartbeat import worker_name
+from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.transcripts import day_metadata
+from automation_pipeline.transcription.domain.day import CHECK
+from automation_pipeline.transcription.stages.transcribe_day import transcribe_day
+from automation_pipeline.transcription.store.days import transcripts_of
+
+
+@dg.asset(partitions_def=DAYS, group_name="speech", kinds={"http"}, deps=[fiche_details], retry_policy=CRASH_RETRIES)
+def transcripts(context: dg.AssetExecutionContext, services: ServicesResource) -> dg.MaterializeResult:
+    """The transcripts of the day's recordings; only those that are missing are asked for, after everything urgent."""
+    our, owner = services.get(), f"{worker_name()}/{context.run.run_id}"
+    with verdicts():
+        work = transcribe_day(
+            day_of(context), database=our.database, source=our.crm, provider=our.speech, clock=our.clock, owner=owner
+        )
+        day = our.run(work)
+    return dg.MaterializeResult(metadata=day_metadata(day))
+
+
+@dg.multi_asset_check(specs=check_specs(transcripts, (CHECK,)))
+def transcripts_checks(context: dg.AssetCheckExecutionContext, services: ServicesResource) -> dg.AssetCheckResult:
+    """Nearly every recording of the day has its transcript."""
+    with services.get().database.reading() as session:
+        day = transcripts_of(session, day_of(context))
+    return dg.AssetCheckResult(
+        check_name=CHECK, passed=day.is_enough, severity=dg.AssetCheckSeverity.WARN, description=day.says
+    )

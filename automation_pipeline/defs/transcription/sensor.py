@@ -1,0 +1,13 @@
+"""Sensor `sweep_transcription_runs`: a run that nobody works on any more is ended with the reason."""
+
+import dagster as dg
+
+from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.transcription.stages.sweep_transcriptions import sweep_transcriptions
+
+
+@dg.sensor(target=None, minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING)
+def sweep_transcription_runs(services: ServicesResource) -> dg.SkipReason:
+    our = services.get()
+    ended = sweep_transcriptions(our.settings.transcription_max_wait_seconds, database=our.database)
+    return dg.SkipReason(f"Ended {', '.join(ended)}." if ended else "No transcription run is abandoned.")

@@ -1,0 +1,32 @@
+"""What every workflow writes down as it goes, correlated by the thing it is about and by its run."""
+
+from datetime import datetime
+
+from sqlalchemy import Index
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from automation_pipeline.core.notes import Note
+from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.metadata import Table
+from automation_pipeline.storage.types import BigId, Json, JsonObject, UtcDateTime
+
+
+class WorkflowLogRow(Table):
+    __tablename__ = "workflow_logs"
+    __table_args__ = (Index(None, "entity_type", "entity_id"), Index(None, "workflow", "created_at"))
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    workflow: Mapped[str]
+    level: Mapped[str]
+    entity_type: Mapped[str]
+    entity_id: Mapped[str]
+    trace_id: Mapped[str] = mapped_column(index=True)
+    dagster_run_id: Mapped[str | None]
+    step_name: Mapped[str | None]
+    message: Mapped[str]
+    data: Mapped[JsonObject] = mapped_column(Json)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=database_now())
+
+
+def write_notes(session: Session, *notes: Note) -> None:
+    session.add_all(WorkflowLogRow(**vars(note)) for note in notes)

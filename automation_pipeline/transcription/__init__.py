@@ -1,0 +1,1 @@
+"""Transcription: the recordings of a fiche become text, word by word, and chunks that audits can cite."""

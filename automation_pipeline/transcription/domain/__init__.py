@@ -1,0 +1,1 @@
+"""What a transcript is and how it is cut into chunks."""

@@ -1,0 +1,40 @@
+"""What becomes of a recording after one provider call."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from random import Random
+
+from automation_pipeline.core.errors import AutomationError, TransientError
+from automation_pipeline.core.retry import Backoff
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """How hard to try, and how many at once. Leases are kept by a heartbeat, a quarter of their length apart."""
+
+    per_minute: int
+    max_attempts: int
+    backoff: Backoff
+    lease_seconds: float
+    per_fiche: int
+    progress_every: int
+
+
+@dataclass(frozen=True)
+class AgainLater:
+    after: timedelta
+    error: str
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    error: str
+
+
+def after_error(error: AutomationError, attempts: int, knobs: Knobs, random: Random) -> AgainLater | GiveUp:
+    """`attempts` counts the provider calls so far, the failed one included. The provider's Retry-After wins."""
+    if not isinstance(error, TransientError) or attempts >= knobs.max_attempts:
+        return GiveUp(str(error))
+    asked = error.retry_after_seconds
+    wait = asked if asked is not None else knobs.backoff.delay(attempts, random)
+    return AgainLater(timedelta(seconds=wait), str(error))

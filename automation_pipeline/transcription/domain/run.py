@@ -1,0 +1,94 @@
+"""A run over one fiche's recordings: its plan, its standing, and how people read it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from automation_pipeline.core.state_machine import StateMachine
+
+
+class Priority(StrEnum):
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+
+
+# Among waiting recordings the lowest urgency goes first.
+URGENCY: Mapping[Priority, int] = {Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 2}
+
+
+class RunStatus(StrEnum):
+    """`completed`: everything was attempted, some may have failed. `failed`: it could not be attempted."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class TaskState(StrEnum):
+    WAITING = "waiting"
+    WORKING = "working"
+    DONE = "done"
+    CACHED = "cached"
+    FAILED = "failed"
+
+
+ENDED = (TaskState.DONE, TaskState.CACHED, TaskState.FAILED)
+
+TASK_MACHINE = StateMachine(
+    "transcription task",
+    {
+        TaskState.WAITING: frozenset({TaskState.WORKING, TaskState.FAILED}),
+        TaskState.WORKING: frozenset({TaskState.WAITING, TaskState.DONE, TaskState.CACHED, TaskState.FAILED}),
+        TaskState.DONE: frozenset(),
+        TaskState.CACHED: frozenset(),
+        TaskState.FAILED: frozenset(),
+    },
+)
+
+
+@dataclass(frozen=True)
+class PlannedRecording:
+    recording_id: int
+    call_id: str
+    url: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a fiche needs: `targets` in the order of the calls, the blank URLs among them to fail one by one."""
+
+    total: int
+    already_transcribed: int
+    targets: tuple[PlannedRecording, ...]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Counters of a run. They are about this run; what the fiche has by now is asked of its recordings."""
+
+    run_id: str
+    fiche_id: str
+    status: RunStatus
+    total: int
+    already_transcribed: int
+    target_total: int
+    processed: int = 0
+    cached: int = 0
+    failed: int = 0
+
+    @property
+    def transcribed(self) -> int:
+        return min(self.total, self.already_transcribed + self.processed - self.failed)
+
+    @property
+    def new(self) -> int:
+        return self.processed - self.cached - self.failed
+
+    @property
+    def percentage(self) -> int:
+        return round(100 * self.transcribed / self.total) if self.total else 100
+
+    @property
+    def is_over(self) -> bool:
+        return self.processed >= self.target_total

@@ -1,0 +1,106 @@
+"""Begin a run for a fiche: its details fetched anew, its recordings planned; or join the run that is under way."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.fiches.domain.fiche import FetchFailed, FetchOutcome, FicheNotFound
+from automation_pipeline.fiches.ports import FicheSource
+from automation_pipeline.fiches.stages.fetch_fiches import fetch_fiches
+from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.instants import database_time
+from automation_pipeline.storage.outbox import enqueue
+from automation_pipeline.storage.workflow_logs import write_notes
+from automation_pipeline.transcription.domain import events
+from automation_pipeline.transcription.domain.notes import fiche_note
+from automation_pipeline.transcription.domain.run import Plan, Priority, RunStatus, Standing
+from automation_pipeline.transcription.stages.settle_recordings import settle_recordings
+from automation_pipeline.transcription.store import runs
+from automation_pipeline.transcription.store.tasks import fail_waiting_tasks
+
+NO_URL = "No recording URL available"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A run asked for. Repeating a wish joins the run that it made."""
+
+    run_id: str
+    fiche_id: str
+    priority: Priority
+    dagster_run_id: str | None = None
+
+
+async def begin_transcription(wish: Wish, *, database: Database, source: FicheSource, clock: Clock) -> Standing:
+    """How the run stands that now works on the fiche: the wish's own, or the one under way. A fiche that the CRM does
+    not know ends its run at once, and blocks nobody."""
+    with database.reading() as session:
+        under_way = _under_way(session, wish)
+    if under_way is not None:
+        return under_way
+    outcome = await _fetch_anew(wish.fiche_id, database, source, clock)
+    if isinstance(outcome, FetchFailed):
+        raise (TransientError if outcome.transient else PermanentError)(outcome.error)
+    with database.transaction() as session:
+        return _not_found(session, wish) if isinstance(outcome, FicheNotFound) else _start(session, wish)
+
+
+def _under_way(session: Session, wish: Wish) -> Standing | None:
+    mine = runs.get_standing(session, wish.run_id)
+    if mine is not None:
+        return mine
+    live = runs.live_run_of(session, wish.fiche_id)
+    return None if live is None else runs.get_standing(session, live)
+
+
+async def _fetch_anew(fiche_id: str, database: Database, source: FicheSource, clock: Clock) -> FetchOutcome:
+    outcomes: list[FetchOutcome] = []
+
+    def settle(_session: Session, told: Sequence[FetchOutcome]) -> None:
+        outcomes.extend(told)
+
+    await fetch_fiches([fiche_id], since=clock.now(), settle=settle, database=database, source=source, clock=clock)
+    return outcomes[-1]
+
+
+def _start(session: Session, wish: Wish) -> Standing:
+    plan = runs.plan_for(session, wish.fiche_id)
+    if plan is None:
+        raise PermanentError(f"Fiche {wish.fiche_id} is not mirrored.")
+    if not runs.start_run(session, wish.run_id, wish.fiche_id, plan, wish.priority, wish.dagster_run_id):
+        # Somebody began while we asked the CRM.
+        joined = _under_way(session, wish)
+        assert joined is not None  # noqa: S101  the unique index has just said that there is one
+        return joined
+    now = database_time(session)
+    runs.add_tasks(session, wish.run_id, wish.fiche_id, plan, wish.priority, now)
+    enqueue(session, [
+        events.status_check(wish.run_id, wish.fiche_id, plan, now),
+        events.started(wish.run_id, wish.fiche_id, plan, wish.priority, now),
+    ])  # fmt: skip
+    counts = {"total": plan.total, "already": plan.already_transcribed, "targets": len(plan.targets)}
+    write_notes(session, fiche_note(wish.run_id, wish.fiche_id, f"START: {wish.priority} priority", data=counts))
+    return _fail_blanks(session, wish, plan)
+
+
+def _fail_blanks(session: Session, wish: Wish, plan: Plan) -> Standing:
+    """A recording without audio ends at once; a run without targets too."""
+    now = database_time(session)
+    places = {target.call_id: place for place, target in enumerate(plan.targets, start=1) if not target.url.strip()}
+    failed = fail_waiting_tasks(session, wish.run_id, list(places), NO_URL)
+    enqueue(session, [
+        events.recording("failed", wish.run_id, wish.fiche_id, call, (place, len(plan.targets)), now, error=NO_URL)
+        for call, place in places.items()
+    ])  # fmt: skip
+    return settle_recordings(session, wish.run_id, processed=failed, failed=failed)
+
+
+def _not_found(session: Session, wish: Wish) -> Standing:
+    nothing = Plan(total=0, already_transcribed=0, targets=())
+    runs.start_run(session, wish.run_id, wish.fiche_id, nothing, wish.priority, wish.dagster_run_id)
+    standing = Standing(wish.run_id, wish.fiche_id, RunStatus.FAILED, 0, 0, 0)
+    runs.end_run(session, wish.run_id, RunStatus.FAILED, events.NOT_FOUND)
+    enqueue(session, events.failed(standing, events.NOT_FOUND, database_time(session)))
+    write_notes(session, fiche_note(wish.run_id, wish.fiche_id, f"END: {events.NOT_FOUND}", level="warning"))
+    return standing

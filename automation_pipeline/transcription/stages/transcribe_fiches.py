@@ -1,0 +1,30 @@
+"""Transcribe fiches to their end: begin or join a run for each, then work until the last of them is over."""
+
+from collections.abc import Sequence
+
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.pool import work_through
+from automation_pipeline.fiches.ports import FicheSource
+from automation_pipeline.storage.database import Database
+from automation_pipeline.transcription.domain.run import RunStatus, Standing
+from automation_pipeline.transcription.ports import Provider
+from automation_pipeline.transcription.stages.begin_transcription import Wish, begin_transcription
+from automation_pipeline.transcription.stages.transcribe_waiting import transcribe_waiting
+from automation_pipeline.transcription.store.runs import standings
+
+
+async def transcribe_fiches(
+    wishes: Sequence[Wish], *, database: Database, source: FicheSource, provider: Provider, clock: Clock, owner: str
+) -> list[Standing]:
+    """How the runs of the fiches ended. `owner` names this caller alone."""
+    begun: list[Standing] = []
+
+    async def begin(wish: Wish) -> Standing:
+        return await begin_transcription(wish, database=database, source=source, clock=clock)
+
+    await work_through(wishes, begin, begun.extend, width=source.at_once)
+    running = [standing.run_id for standing in begun if standing.status is RunStatus.RUNNING]
+    if running:
+        await transcribe_waiting(running, database=database, provider=provider, owner=owner)
+    with database.reading() as session:
+        return standings(session, [standing.run_id for standing in begun])

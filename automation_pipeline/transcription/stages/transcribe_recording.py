@@ -1,0 +1,94 @@
+"""Transcribe one claimed recording: at most one provider call, and its outcome in the database."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from random import Random
+
+from automation_pipeline.core.errors import AutomationError
+from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.instants import database_time
+from automation_pipeline.storage.outbox import enqueue
+from automation_pipeline.storage.workflow_logs import write_notes
+from automation_pipeline.transcription.domain import events
+from automation_pipeline.transcription.domain.attempts import AgainLater, Knobs, after_error
+from automation_pipeline.transcription.domain.chunks import chunks_of, words_or_synthesised
+from automation_pipeline.transcription.domain.notes import fiche_note
+from automation_pipeline.transcription.domain.run import TaskState
+from automation_pipeline.transcription.domain.transcript import Transcript
+from automation_pipeline.transcription.ports import SpeechToText
+from automation_pipeline.transcription.stages.settle_recordings import settle_recordings
+from automation_pipeline.transcription.store.tasks import Claim, begin_attempt, finish_task, put_back
+from automation_pipeline.transcription.store.transcripts import save_transcript
+
+
+async def transcribe_recording(
+    claim: Claim, *, turn: Callable[[], Awaitable[None]], database: Database, speech: SpeechToText, knobs: Knobs
+) -> None:
+    """Ends as done, cached, failed, or waiting for a later attempt. `turn` is awaited when the audio is here and the
+    provider is next. A claim that has passed on writes nothing."""
+    if claim.has_transcription:
+        await asyncio.to_thread(_end, claim, TaskState.CACHED, None, database, knobs)
+        return
+    if not await asyncio.to_thread(_begin, claim, database):
+        return
+    try:
+        transcript = await speech.transcribe(claim.url, turn=turn)
+    except AutomationError as error:
+        await asyncio.to_thread(_after_error, claim, error, database, knobs)
+    else:
+        await asyncio.to_thread(_save, claim, transcript, database, knobs)
+
+
+def _begin(claim: Claim, database: Database) -> bool:
+    with database.transaction() as session:
+        if not begin_attempt(session, claim):
+            return False
+        attempt = claim.attempts + 1
+        enqueue(session, [_event("started", claim, session, attempt=attempt)])
+        write_notes(session, fiche_note(claim.run_id, claim.fiche_id, f"Recording {claim.call_id}: attempt {attempt}"))
+        return True
+
+
+def _after_error(claim: Claim, error: AutomationError, database: Database, knobs: Knobs) -> None:
+    verdict = after_error(error, claim.attempts + 1, knobs, Random())
+    if isinstance(verdict, AgainLater):
+        _wait(claim, verdict.after, verdict.error, database)
+    else:
+        _end(claim, TaskState.FAILED, verdict.error, database, knobs)
+
+
+def _wait(claim: Claim, after: timedelta, error: str, database: Database) -> None:
+    message = f"Recording {claim.call_id}: again in {after.total_seconds():.0f} s. {error}"
+    with database.transaction() as session:
+        if put_back(session, claim, after, error):
+            write_notes(session, fiche_note(claim.run_id, claim.fiche_id, message, level="warning"))
+
+
+def _save(claim: Claim, transcript: Transcript, database: Database, knobs: Knobs) -> None:
+    chunks = chunks_of(words_or_synthesised(transcript, claim.duration_seconds))
+    with database.transaction() as session:
+        if not finish_task(session, claim, TaskState.DONE):
+            return
+        save_transcript(session, claim.recording_id, transcript, chunks)
+        enqueue(session, [_event("completed", claim, session, transcription_id=transcript.transcription_id)])
+        settle_recordings(session, claim.run_id, processed=1, progress_every=knobs.progress_every)
+
+
+def _end(claim: Claim, state: TaskState, error: str | None, database: Database, knobs: Knobs) -> None:
+    with database.transaction() as session:
+        if not finish_task(session, claim, state, error):
+            return
+        if error is not None:
+            enqueue(session, [_event("failed", claim, session, error=error)])
+            message = f"Recording {claim.call_id} failed: {error}"
+            write_notes(session, fiche_note(claim.run_id, claim.fiche_id, message, level="error"))
+        cached, failed = int(state is TaskState.CACHED), int(state is TaskState.FAILED)
+        settle_recordings(
+            session, claim.run_id, processed=1, cached=cached, failed=failed, progress_every=knobs.progress_every
+        )
+
+
+def _event(what: str, claim: Claim, session: Session, **more: object) -> events.Event:
+    at = database_time(session)
+    return events.recording(what, claim.run_id, claim.fiche_id, claim.call_id, claim.place, at, **more)

@@ -1,0 +1,1 @@
+"""Queries of transcription: runs, tasks, transcripts, and what people ask."""

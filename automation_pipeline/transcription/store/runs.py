@@ -1,0 +1,150 @@
+"""Runs: one live run a fiche, and its counters."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import func, insert, select, text, update
+from sqlalchemy.orm import Session
+
+from automation_pipeline.fiches.tables import FicheCache, RecordingRow
+from automation_pipeline.storage.bulk import insert_into
+from automation_pipeline.storage.instants import database_now
+from automation_pipeline.transcription.domain.run import (
+    URGENCY,
+    Plan,
+    PlannedRecording,
+    Priority,
+    RunStatus,
+    Standing,
+    TaskState,
+)
+from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
+
+
+def plan_for(session: Session, fiche_id: str) -> Plan | None:
+    """What the fiche needs, in the order of its calls; None when the fiche is not mirrored."""
+    fiche = session.scalar(select(FicheCache.id).where(FicheCache.fiche_id == fiche_id))
+    if fiche is None:
+        return None
+    rows = session.execute(
+        select(RecordingRow.id, RecordingRow.call_id, RecordingRow.recording_url, RecordingRow.has_transcription)
+        .where(RecordingRow.fiche_cache_id == fiche, RecordingRow.vanished_at.is_(None))
+        .order_by(RecordingRow.start_time, RecordingRow.call_id)
+    ).tuples()
+    recordings = [(PlannedRecording(row_id, call_id, url), done) for row_id, call_id, url, done in rows]
+    targets = tuple(recording for recording, done in recordings if not done)
+    return Plan(total=len(recordings), already_transcribed=len(recordings) - len(targets), targets=targets)
+
+
+def start_run(
+    session: Session, run_id: str, fiche_id: str, plan: Plan, priority: Priority, dagster_run_id: str | None
+) -> bool:
+    """False, and nothing written, while another run of the fiche is live, or when this run is there already."""
+    row = {
+        "id": run_id,
+        "fiche_id": fiche_id,
+        "priority": priority,
+        "status": RunStatus.RUNNING,
+        "dagster_run_id": dagster_run_id,
+        "total_recordings": plan.total,
+        "already_transcribed": plan.already_transcribed,
+        "target_total": len(plan.targets),
+        "processed": 0,
+        "cached": 0,
+        "failed": 0,
+        "started_at": database_now(),
+        "touched_at": database_now(),
+    }
+    started = session.scalar(
+        insert_into(session, TranscriptionRunRow)
+        .values(row)
+        .on_conflict_do_nothing(index_elements=["fiche_id"], index_where=text("status = 'running'"))
+        .returning(TranscriptionRunRow.id)
+    )
+    return started is not None
+
+
+def add_tasks(session: Session, run_id: str, fiche_id: str, plan: Plan, priority: Priority, now: datetime) -> None:
+    rows = [
+        {
+            "run_id": run_id,
+            "recording_id": target.recording_id,
+            "fiche_id": fiche_id,
+            "call_id": target.call_id,
+            "recording_index": place,
+            "urgency": URGENCY[priority],
+            "state": TaskState.WAITING,
+            "attempts": 0,
+            "available_at": now,
+            "token": 0,
+        }
+        for place, target in enumerate(plan.targets, start=1)
+    ]
+    if rows:
+        session.execute(insert(TranscriptionTaskRow), rows)
+
+
+def live_run_of(session: Session, fiche_id: str) -> str | None:
+    live = TranscriptionRunRow.status == RunStatus.RUNNING
+    return session.scalar(select(TranscriptionRunRow.id).where(TranscriptionRunRow.fiche_id == fiche_id, live))
+
+
+def get_standing(session: Session, run_id: str) -> Standing | None:
+    row = session.get(TranscriptionRunRow, run_id)
+    return None if row is None else standing_of(row)
+
+
+def standings(session: Session, run_ids: Sequence[str]) -> list[Standing]:
+    rows = session.scalars(select(TranscriptionRunRow).where(TranscriptionRunRow.id.in_(run_ids)))
+    return [standing_of(row) for row in rows]
+
+
+def hold_run(session: Session, run_id: str) -> TranscriptionRunRow:
+    """The run's row, held until the transaction ends: counters and the end of a run are one worker's at a time."""
+    return session.scalars(select(TranscriptionRunRow).where(TranscriptionRunRow.id == run_id).with_for_update()).one()
+
+
+def still_running(session: Session, run_ids: Sequence[str]) -> bool:
+    live = TranscriptionRunRow.status == RunStatus.RUNNING
+    query = select(func.count()).select_from(TranscriptionRunRow).where(TranscriptionRunRow.id.in_(run_ids), live)
+    return bool(session.scalar(query))
+
+
+def touch_runs(session: Session, run_ids: Sequence[str]) -> None:
+    """Somebody works for these runs, or waits for their turn."""
+    session.execute(
+        update(TranscriptionRunRow)
+        .where(TranscriptionRunRow.id.in_(run_ids), TranscriptionRunRow.status == RunStatus.RUNNING)
+        .values(touched_at=database_now())
+        .execution_options(synchronize_session=False)
+    )
+
+
+def end_run(session: Session, run_id: str, status: RunStatus, error: str | None = None) -> None:
+    session.execute(
+        update(TranscriptionRunRow)
+        .where(TranscriptionRunRow.id == run_id)
+        .values(status=status, error=error, finished_at=database_now(), touched_at=database_now())
+        .execution_options(synchronize_session=False)
+    )
+
+
+def standing_of(row: TranscriptionRunRow) -> Standing:
+    return Standing(
+        run_id=row.id,
+        fiche_id=row.fiche_id,
+        status=RunStatus(row.status),
+        total=row.total_recordings,
+        already_transcribed=row.already_transcribed,
+        target_total=row.target_total,
+        processed=row.processed,
+        cached=row.cached,
+        failed=row.failed,
+    )
+
+
+def abandoned_runs(session: Session, silent_for_seconds: float) -> list[tuple[str, str]]:
+    """Running runs (and their fiches) without a sign of life for that long."""
+    silent = TranscriptionRunRow.touched_at <= database_now(-silent_for_seconds)
+    query = select(TranscriptionRunRow.id, TranscriptionRunRow.fiche_id)
+    return list(session.execute(query.where(TranscriptionRunRow.status == RunStatus.RUNNING, silent)).tuples())

@@ -1,0 +1,151 @@
+"""Tasks: claiming the most urgent recording of all, keeping the claim, settling it. Instants are the database's."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy import ColumnElement, and_, func, or_, select, update
+from sqlalchemy.orm import Session, aliased
+
+from automation_pipeline.fiches.tables import RecordingRow
+from automation_pipeline.storage.instants import database_now
+from automation_pipeline.transcription.domain.run import TaskState
+from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
+
+Task = TranscriptionTaskRow
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right to work on one recording, for as long as nobody holds a higher token."""
+
+    task_id: int
+    token: int
+    owner: str
+    run_id: str
+    fiche_id: str
+    call_id: str
+    place: tuple[int, int]
+    attempts: int
+    recording_id: int
+    url: str
+    duration_seconds: int
+    has_transcription: bool
+
+
+def claim_next(session: Session, owner: str, *, lease_seconds: float, per_fiche: int) -> Claim | None:
+    """The most urgent recording that may be worked on, whoever's fiche it is; the oldest among equals."""
+    best = (
+        select(Task.id)
+        .where(_is_free(), _working_on_same_fiche() < per_fiche)
+        .order_by(Task.urgency, Task.id)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+        .cte("best")
+    )
+    task_id = session.scalar(
+        update(Task)
+        .where(Task.id.in_(select(best.c.id)))
+        .values(state=TaskState.WORKING, owner=owner, token=Task.token + 1, leased_until=database_now(lease_seconds))
+        .returning(Task.id)
+        .execution_options(synchronize_session=False)
+    )
+    return None if task_id is None else _claim(session, task_id)
+
+
+def extend_claims(session: Session, owner: str, lease_seconds: float) -> None:
+    """Keep all that this owner still holds."""
+    session.execute(
+        update(Task)
+        .where(Task.owner == owner, Task.state == TaskState.WORKING, Task.leased_until > database_now())
+        .values(leased_until=database_now(lease_seconds))
+        .execution_options(synchronize_session=False)
+    )
+
+
+def begin_attempt(session: Session, claim: Claim) -> bool:
+    """Count one provider call, before it is made. False: the claim has passed on."""
+    return _settle(session, claim, attempts=Task.attempts + 1)
+
+
+def put_back(session: Session, claim: Claim, after: timedelta, error: str) -> bool:
+    """Free for anybody, after the wait."""
+    available_at = database_now(after.total_seconds())
+    values = {"state": TaskState.WAITING, "available_at": available_at, "error": error}
+    return _settle(session, claim, **values, owner=None, leased_until=None)
+
+
+def finish_task(session: Session, claim: Claim, state: TaskState, error: str | None = None) -> bool:
+    return _settle(session, claim, state=state, error=error, finished_at=database_now(), leased_until=None)
+
+
+def fail_waiting_tasks(session: Session, run_id: str, call_ids: Sequence[str] | None, error: str) -> int:
+    """Those of the run that have not ended (of these calls, when given) fail; how many they were."""
+    unended = Task.state.in_((TaskState.WAITING, TaskState.WORKING))
+    chosen = [] if call_ids is None else [Task.call_id.in_(call_ids)]
+    failed = session.scalars(
+        update(Task)
+        .where(Task.run_id == run_id, unended, *chosen)
+        .values(state=TaskState.FAILED, error=error, finished_at=database_now(), owner=None, leased_until=None)
+        .returning(Task.id)
+        .execution_options(synchronize_session=False)
+    )
+    return len(failed.all())
+
+
+def _settle(session: Session, claim: Claim, **values: object) -> bool:
+    settled = session.scalar(
+        update(Task)
+        .where(Task.id == claim.task_id, Task.token == claim.token, Task.state == TaskState.WORKING)
+        .values(**values)
+        .returning(Task.id)
+        .execution_options(synchronize_session=False)
+    )
+    return settled is not None
+
+
+def _is_free() -> ColumnElement[bool]:
+    waiting = and_(Task.state == TaskState.WAITING, Task.available_at <= database_now())
+    abandoned = and_(Task.state == TaskState.WORKING, Task.leased_until <= database_now())
+    return or_(waiting, abandoned)
+
+
+def _working_on_same_fiche() -> ColumnElement[int]:
+    other = aliased(Task)
+    return (
+        select(func.count())
+        .where(
+            other.fiche_id == Task.fiche_id,
+            other.state == TaskState.WORKING,
+            other.leased_until > database_now(),
+        )
+        .correlate(Task)
+        .scalar_subquery()
+    )
+
+
+def _claim(session: Session, task_id: int) -> Claim:
+    task, target_total, recording = (
+        session.execute(
+            select(Task, TranscriptionRunRow.target_total, RecordingRow)
+            .join(TranscriptionRunRow, TranscriptionRunRow.id == Task.run_id)
+            .join(RecordingRow, RecordingRow.id == Task.recording_id)
+            .where(Task.id == task_id)
+        )
+        .tuples()
+        .one()
+    )
+    return Claim(
+        task_id=task.id,
+        token=task.token,
+        owner=task.owner or "",
+        run_id=task.run_id,
+        fiche_id=task.fiche_id,
+        call_id=task.call_id,
+        place=(task.recording_index, target_total),
+        attempts=task.attempts,
+        recording_id=recording.id,
+        url=recording.recording_url,
+        duration_seconds=recording.duration_seconds,
+        has_transcription=recording.has_transcription,
+    )

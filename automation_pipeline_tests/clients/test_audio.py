@@ -1,0 +1,294 @@
+"""The download of a recording: what each failure means and says, its limits, and what is left behind: nothing."""
+
+import asyncio
+import gzip
+import io
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from automation_pipeline.clients import audio
+from automation_pipeline.clients.audio import AudioLimits, AudioRefusedError, AudioUnavailableError
+from automation_pipeline.core.errors import AutomationError
+from automation_pipeline_tests.clients.studio import (
+    AUDIO,
+    KEY,
+    SOUND,
+    Page,
+    Studio,
+    answer,
+    cut_short,
+    drop,
+    redirect,
+    running,
+    silent,
+    streaming,
+    trickle,
+)
+from automation_pipeline_tests.fakes.speech import at_will
+
+HASTE = AudioLimits(max_megabytes=1, connect_seconds=5, read_seconds=5, total_seconds=5)
+OTHER = "/rec/other.mp3"
+PROGRAM = """
+import asyncio, re, sys
+from pathlib import Path
+from automation_pipeline_tests.clients.studio import Studio
+
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
+
+studio = Studio(sys.argv[1])
+studio.transcript()
+before = peak()
+studio.transcript(sys.argv[1] + "/rec/big.mp3")
+print(peak() - before)
+"""
+
+
+@pytest.fixture
+def studio() -> Iterator[Studio]:
+    with running() as studio:
+        yield studio
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary files are made in this test."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def left_in(folder: Path) -> list[str]:
+    """Files in the folder, and open ones that were there."""
+    opened = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            opened.append(str(descriptor.readlink()))
+    return [*map(str, folder.iterdir()), *(name for name in opened if name.startswith(f"{folder}/"))]
+
+
+@pytest.mark.parametrize(
+    ("page", "error", "says"),
+    [
+        (answer(400), AudioRefusedError, "Audio download failed status=400"),
+        (answer(401), AudioRefusedError, "Audio download failed status=401"),
+        (answer(403), AudioRefusedError, "Audio download failed status=403"),
+        (answer(404), AudioRefusedError, "Audio download failed status=404"),
+        (answer(410), AudioRefusedError, "Audio download failed status=410"),
+        (answer(304), AudioRefusedError, "Audio download failed status=304"),
+        (answer(302), AudioRefusedError, "Audio download failed status=302"),
+        (answer(408), AudioUnavailableError, "Audio download failed status=408"),
+        (answer(429), AudioUnavailableError, "Audio download failed status=429"),
+        (answer(500), AudioUnavailableError, "Audio download failed status=500"),
+        (answer(502), AudioUnavailableError, "Audio download failed status=502"),
+        (answer(503), AudioUnavailableError, "Audio download failed status=503"),
+        (answer(504), AudioUnavailableError, "Audio download failed status=504"),
+        (answer(200), AudioRefusedError, "Audio download failed: the audio is empty."),
+        (answer(204), AudioRefusedError, "Audio download failed: the audio is empty."),
+        (streaming(16), AudioRefusedError, "Audio download failed: it is bigger than 1 MB."),
+        (streaming(16, announced=False), AudioRefusedError, "Audio download failed: it is bigger than 1 MB."),
+        (
+            answer(200, gzip.compress(bytes(1_000_001)), Content_Encoding="gzip"),
+            AudioRefusedError,
+            "Audio download failed: it is bigger than 1 MB.",
+        ),
+        (
+            cut_short,
+            AudioUnavailableError,
+            "Audio download failed: its host could not be reached (RemoteProtocolError).",
+        ),
+        (drop, AudioUnavailableError, "Audio download failed: its host could not be reached (RemoteProtocolError)."),
+        (redirect(AUDIO), AudioRefusedError, "Audio download failed: more than 3 redirects."),
+        (
+            redirect("ftp://records.test/1.mp3"),
+            AudioRefusedError,
+            "Audio download failed: only http and https addresses are taken.",
+        ),
+        (
+            redirect("file:///etc/passwd"),
+            AudioRefusedError,
+            "Audio download failed: only http and https addresses are taken.",
+        ),
+    ],
+)
+def test_every_failure_has_its_meaning_and_its_sentence(
+    studio: Studio, page: Page, error: type[AutomationError], says: str
+) -> None:
+    studio.pages[AUDIO] = page
+    met = studio.error(audio_limits=HASTE)
+    assert (type(met), str(met)) == (error, says)
+    assert studio.uploads == []
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("", "only http and https addresses are taken."),
+        ("/rec/1.mp3", "only http and https addresses are taken."),
+        ("ftp://records.test/1.mp3", "only http and https addresses are taken."),
+        ("file:///etc/passwd", "only http and https addresses are taken."),
+        ("data:audio/mpeg;base64,SUQz", "only http and https addresses are taken."),
+        ("http://", "only http and https addresses are taken."),
+        ("https:///1.mp3", "only http and https addresses are taken."),
+        ("http://records.test:many/1.mp3", "its address cannot be read."),
+        ("http://records.test/\x00.mp3", "its address cannot be read."),
+        ("http://records.test/" + "a" * 70_000, "its address cannot be read."),
+        ("http://é..test/1.mp3", "its address cannot be read."),
+    ],
+)
+def test_an_address_that_is_none_is_refused(studio: Studio, url: str, says: str) -> None:
+    met = studio.error(url)
+    assert (type(met), str(met)) == (AudioRefusedError, f"Audio download failed: {says}")
+    assert studio.fetched == []
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "a" * 70 + ".test"])
+def test_a_host_that_is_not_there_is_transient(studio: Studio, host: str) -> None:
+    met = studio.error(f"http://{host}/1.mp3")
+    assert type(met) is AudioUnavailableError
+    assert str(met) == "Audio download failed: its host could not be reached (ConnectError)."
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(
+    ("header", "wait"), [("7", 7), ("Mon, 04 May 2026 10:01:30 GMT", 90), ("soon", None), ("0", 1)]
+)
+def test_the_wait_that_the_host_asks_for_is_kept(studio: Studio, status: int, header: str, wait: float | None) -> None:
+    studio.pages[AUDIO] = answer(status, Retry_After=header)
+    met = studio.error()
+    assert isinstance(met, AudioUnavailableError)
+    assert met.retry_after_seconds == wait
+
+
+@pytest.mark.parametrize(
+    ("page", "limits", "says"),
+    [
+        (silent, AudioLimits(read_seconds=0.1), "its host did not answer in time."),
+        # Every read is quick, the whole is not.
+        (trickle, AudioLimits(read_seconds=5, total_seconds=0.3), "it was not complete after 0.3 s."),
+    ],
+)
+def test_a_slow_host_is_given_up_in_time_and_is_transient(
+    studio: Studio, page: Page, limits: AudioLimits, says: str
+) -> None:
+    studio.pages[AUDIO] = page
+    began = perf_counter()
+    met = studio.error(audio_limits=limits)
+    assert perf_counter() - began < 4
+    assert (type(met), str(met)) == (AudioUnavailableError, f"Audio download failed: {says}")
+
+
+def test_a_disk_that_is_full_is_told_and_is_transient(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audio, "TemporaryFile", lambda **_: io.FileIO("/dev/full", "r+"))
+    met = studio.error()
+    assert type(met) is AudioUnavailableError
+    assert str(met) == "Audio download failed: it could not be kept (No space left on device)."
+
+
+def test_what_a_short_write_leaves_over_is_written_too(tmp_path: Path) -> None:
+    class Hasty(io.FileIO):
+        def write(self, rest: Any) -> int:
+            return super().write(bytes(rest)[:7])
+
+    with Hasty(tmp_path / "kept", "w") as file:
+        audio._write(SOUND, file)
+    assert (tmp_path / "kept").read_bytes() == SOUND
+
+
+def test_the_biggest_audio_that_is_taken_arrives_whole(studio: Studio) -> None:
+    studio.pages[AUDIO] = answer(200, bytes(1_000_000))
+    studio.transcript(audio_limits=HASTE)
+    assert studio.uploads[0].size > 1_000_000
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_followed(studio: Studio, status: int) -> None:
+    studio.pages |= {AUDIO: redirect(OTHER, status), OTHER: answer(200, SOUND)}
+    studio.transcript()
+    assert [fetched.path for fetched in studio.fetched] == [AUDIO, OTHER]
+    assert studio.uploads[0].file == ("audio.mp3", "audio/mpeg", SOUND)
+
+
+def test_three_redirects_are_followed(studio: Studio) -> None:
+    steps = [AUDIO, "/1", "/2", OTHER]
+    studio.pages |= {start: redirect(to) for start, to in pairwise(steps)}
+    studio.pages[OTHER] = answer(200, SOUND)
+    studio.transcript()
+    assert [fetched.path for fetched in studio.fetched] == steps
+
+
+def test_the_body_of_a_redirect_is_not_read(studio: Studio) -> None:
+    studio.pages |= {AUDIO: answer(302, b"x", Location=OTHER, Content_Length="1000000000"), OTHER: answer(200, SOUND)}
+    studio.transcript(audio_limits=HASTE)
+    assert len(studio.uploads) == 1
+
+
+def test_the_password_of_an_address_is_for_its_host_alone(studio: Studio) -> None:
+    with running() as elsewhere:
+        studio.pages[AUDIO] = redirect(elsewhere.audio_url)
+        studio.transcript(studio.audio_url.replace("http://", "http://anna:s3cret@"))
+        assert studio.fetched[0].headers["Authorization"].startswith("Basic ")
+        assert "Authorization" not in elsewhere.fetched[0].headers
+
+
+def test_the_key_of_the_provider_is_not_shown_to_the_host(studio: Studio) -> None:
+    studio.transcript()
+    assert KEY not in str(studio.fetched)
+
+
+@pytest.mark.parametrize(
+    "page", [answer(404), answer(503), drop, cut_short, streaming(16), redirect(AUDIO), redirect("ftp://anna:s3cret@x")]
+)
+def test_no_error_shows_any_part_of_the_address(studio: Studio, page: Page) -> None:
+    studio.pages[AUDIO] = page
+    url = studio.audio_url.replace("http://", "http://anna:s3cret@") + "?signature=s3cret"
+    met = studio.error(url, audio_limits=HASTE)
+    assert met.__cause__ is None
+    assert met.__suppress_context__ or met.__context__ is None
+    for piece in ("s3cret", "anna", "signature", "127.0.0.1", "1.mp3"):
+        assert piece not in str(met)
+
+
+@pytest.mark.parametrize("page", [answer(200, SOUND), answer(404), cut_short, drop, streaming(16)])
+def test_no_file_is_left_behind(studio: Studio, scratch: Path, page: Page) -> None:
+    studio.pages[AUDIO] = page
+    with suppress(AutomationError):
+        studio.transcript(audio_limits=HASTE)
+    assert left_in(scratch) == []
+
+
+@pytest.mark.parametrize("slow", [AUDIO, "/v1/speech-to-text"])
+def test_no_file_is_left_behind_when_it_is_cancelled(studio: Studio, scratch: Path, slow: str) -> None:
+    studio.pages[slow] = trickle
+
+    async def cancelled() -> bool:
+        speech = studio.client()
+        task = asyncio.create_task(speech.transcribe(studio.audio_url, turn=at_will))
+        await asyncio.sleep(0.2)
+        was_open = bool(left_in(scratch))
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await speech.aclose()
+        return was_open
+
+    assert asyncio.run(cancelled())
+    assert left_in(scratch) == []
+
+
+def test_memory_stays_flat_for_two_hundred_megabytes(studio: Studio) -> None:
+    studio.pages["/rec/big.mp3"] = streaming(200 * 16)
+    grown = subprocess.run(
+        [sys.executable, "-c", PROGRAM, studio.url], capture_output=True, text=True, check=True, env=os.environ
+    )
+    assert studio.uploads[-1].size > 200 * 1024 * 1024
+    assert int(grown.stdout) < 40

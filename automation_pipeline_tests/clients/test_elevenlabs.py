@@ -1,0 +1,289 @@
+"""ElevenLabs' client: what it sends, what each answer means and says, and what it makes of a transcript."""
+
+import json
+from collections.abc import Iterator
+from time import perf_counter
+
+import pytest
+
+from automation_pipeline.clients.elevenlabs import (
+    ElevenLabsSpeechToText,
+    SpeechAccessError,
+    SpeechAnswerError,
+    SpeechLimits,
+    SpeechRefusedError,
+    SpeechUnavailableError,
+    _understood,
+    usable_key,
+)
+from automation_pipeline.clients.elevenlabs_payloads import Refusal
+from automation_pipeline.core.errors import AutomationError, PermanentError
+from automation_pipeline.transcription.domain.chunks import chunks_of
+from automation_pipeline.transcription.domain.transcript import Word
+from automation_pipeline_tests.clients.studio import (
+    HEARD,
+    KEY,
+    NOW,
+    SOUND,
+    SPEECH,
+    Page,
+    Studio,
+    answer,
+    cut_short,
+    drop,
+    running,
+    saying,
+    silent,
+    trickle,
+)
+
+FAILED = "ElevenLabs speech-to-text failed"
+WORD = {"text": "oui", "start": 0.1, "end": 0.5, "type": "word", "speaker_id": "speaker_0"}
+YES = Word("oui", 0.1, 0.5, "word", "speaker_0")
+RAW = '{"transcription_id": "tr_1", "text": "oui", "words": [%s]}'
+
+
+@pytest.fixture
+def studio() -> Iterator[Studio]:
+    with running() as studio:
+        yield studio
+
+
+def without(document: dict[str, object], name: str) -> dict[str, object]:
+    return {key: value for key, value in document.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    ("key", "sent"),
+    [
+        ("sk_1", "sk_1"),
+        (" sk_1\n", "sk_1"),
+        ('"sk_1"', "sk_1"),
+        ("'sk_1'", "sk_1"),
+        (' "sk_1" ', "sk_1"),
+        ('" sk_1 "', "sk_1"),
+        ("\"'sk_1'\"", "'sk_1'"),
+        ("\"sk_1'", "\"sk_1'"),
+        ('"', '"'),
+    ],
+)
+def test_a_key_is_what_is_left_without_blanks_and_one_pair_of_quotes(key: str, sent: str) -> None:
+    assert usable_key(key) == sent
+
+
+@pytest.mark.parametrize("key", [None, "", "  ", '""', "' '"])
+def test_without_a_key_nothing_is_made(key: str | None) -> None:
+    with pytest.raises(PermanentError) as caught:
+        ElevenLabsSpeechToText(key, now=lambda: NOW)
+    assert str(caught.value) == "ElevenLabs API key not configured (set ELEVENLABS_API_KEY)"
+
+
+@pytest.mark.parametrize("key", ["sk_é", "sk_1\nX-Admin: 1"])
+def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(key: str) -> None:
+    with pytest.raises(PermanentError, match="holds characters that cannot be sent") as caught:
+        usable_key(key)
+    assert "sk_" not in str(caught.value)
+
+
+def test_the_form_is_the_one_that_the_provider_documents(studio: Studio) -> None:
+    studio.transcript(key=f'"{KEY}"')
+    (upload,) = studio.uploads
+    assert (upload.path, upload.key) == (SPEECH, KEY)
+    assert upload.fields == {
+        "model_id": "scribe_v1",
+        "language_code": "fra",
+        "timestamps_granularity": "word",
+        "diarize": "true",
+    }
+    assert upload.file == ("audio.mp3", "audio/mpeg", SOUND)
+
+
+def test_the_answer_becomes_a_transcript(studio: Studio) -> None:
+    heard = studio.transcript()
+    assert (heard.transcription_id, heard.text) == ("tr_9Fz0", "Bonjour madame (rire)")
+    assert (heard.language_code, heard.language_probability) == ("fra", 0.98)
+    assert heard.words == (
+        Word("Bonjour", 0.12, 0.58, "word", "speaker_0"),
+        Word(" ", 0.58, 0.6, "spacing", "speaker_0"),
+        Word("madame", 0.6, 1.1, "word", "speaker_0"),
+        Word("(rire)", 3.1, 3.6, "audio_event", "speaker_1"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("page", "error", "says"),
+    [
+        (
+            saying({"detail": {"status": "invalid_api_key", "message": "Invalid API key"}}, 401),
+            SpeechAccessError,
+            f"{FAILED} status=401 code=invalid_api_key provider_message=Invalid API key (check ELEVENLABS_API_KEY)",
+        ),
+        (answer(403), SpeechAccessError, f"{FAILED} status=403 (check ELEVENLABS_API_KEY)"),
+        (
+            saying({"detail": "Too many requests"}, 429),
+            SpeechUnavailableError,
+            f"{FAILED} status=429 provider_message=Too many requests",
+        ),
+        (
+            saying({"detail": {"code": "system_busy", "status": "busy", "message": "Try later"}}, 429),
+            SpeechUnavailableError,
+            f"{FAILED} status=429 code=system_busy provider_message=Try later",
+        ),
+        (answer(408), SpeechUnavailableError, f"{FAILED} status=408"),
+        (saying({"error": "down"}, 500), SpeechUnavailableError, f"{FAILED} status=500 provider_message=down"),
+        (answer(502, b"<html>Bad gateway</html>"), SpeechUnavailableError, f"{FAILED} status=502"),
+        (saying("down", 503), SpeechUnavailableError, f"{FAILED} status=503"),
+        (answer(504), SpeechUnavailableError, f"{FAILED} status=504"),
+        (
+            saying({"error": {"code": "bad_audio", "message": "Not audio"}}, 400),
+            SpeechRefusedError,
+            f"{FAILED} status=400 code=bad_audio provider_message=Not audio",
+        ),
+        (
+            saying({"detail": [{"type": "missing", "loc": ["body", "file"], "msg": "Field required"}]}, 422),
+            SpeechRefusedError,
+            f"{FAILED} status=422 code=missing provider_message=Field required",
+        ),
+        (saying({"message": "a\n b\u0000"}, 413), SpeechRefusedError, f"{FAILED} status=413 provider_message=a b"),
+        (saying({"error_message": "no"}, 402), SpeechRefusedError, f"{FAILED} status=402 provider_message=no"),
+        (saying({"reason": "no", "message": " "}, 404), SpeechRefusedError, f"{FAILED} status=404 provider_message=no"),
+        (saying({"detail": [], "message": 7}, 409), SpeechRefusedError, f"{FAILED} status=409"),
+        (answer(302, Location="/elsewhere"), SpeechRefusedError, f"{FAILED} status=302"),
+        (answer(200, b"<html>"), SpeechAnswerError, "ElevenLabs response invalid (expected JSON object)"),
+        (answer(200), SpeechAnswerError, "ElevenLabs response invalid (expected JSON object)"),
+        (answer(204), SpeechAnswerError, "ElevenLabs response invalid (expected JSON object)"),
+        (saying([HEARD]), SpeechAnswerError, "ElevenLabs response invalid (expected JSON object)"),
+        (saying(None), SpeechAnswerError, "ElevenLabs response invalid (expected JSON object)"),
+        (saying("text"), SpeechAnswerError, "ElevenLabs response invalid (expected JSON object)"),
+        (saying(HEARD | {"words": {}}), SpeechAnswerError, "ElevenLabs response invalid (unexpected value at words)"),
+        (saying(HEARD | {"text": 5}), SpeechAnswerError, "ElevenLabs response invalid (unexpected value at text)"),
+        (saying(without(HEARD, "transcription_id")), SpeechAnswerError, "Missing transcription_id from provider"),
+        (saying(HEARD | {"transcription_id": " "}), SpeechAnswerError, "Missing transcription_id from provider"),
+        (saying(HEARD | {"transcription_id": 7}), SpeechAnswerError, "Missing transcription_id from provider"),
+        (drop, SpeechUnavailableError, f"{FAILED}: it could not be reached (RemoteProtocolError)."),
+        (cut_short, SpeechUnavailableError, f"{FAILED}: it could not be reached (RemoteProtocolError)."),
+    ],
+)
+def test_every_answer_has_its_meaning_and_its_sentence(
+    studio: Studio, page: Page, error: type[AutomationError], says: str
+) -> None:
+    studio.pages[SPEECH] = page
+    met = studio.error()
+    assert (type(met), str(met)) == (error, says)
+    assert len(studio.uploads) == 1
+
+
+@pytest.mark.parametrize(
+    ("page", "limits"),
+    [(silent, SpeechLimits(read_seconds=0.1)), (trickle, SpeechLimits(read_seconds=5, total_seconds=0.3))],
+)
+def test_a_provider_that_does_not_come_to_an_end_is_given_up_in_time(
+    studio: Studio, page: Page, limits: SpeechLimits
+) -> None:
+    studio.pages[SPEECH] = page
+    began = perf_counter()
+    met = studio.error(limits=limits)
+    assert perf_counter() - began < 4
+    assert type(met) is SpeechUnavailableError
+    assert str(met) == f"{FAILED}: it did not answer in time."
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+@pytest.mark.parametrize(
+    ("header", "wait"), [("7", 7), ("Mon, 04 May 2026 10:01:30 GMT", 90), ("soon", None), ("0", 1)]
+)
+def test_the_wait_that_the_provider_asks_for_is_kept(
+    studio: Studio, status: int, header: str, wait: float | None
+) -> None:
+    studio.pages[SPEECH] = answer(status, Retry_After=header)
+    met = studio.error()
+    assert isinstance(met, SpeechUnavailableError)
+    assert met.retry_after_seconds == wait
+
+
+def test_status_code_and_message_are_kept_one_by_one(studio: Studio) -> None:
+    studio.pages[SPEECH] = saying({"detail": {"code": "system_busy", "message": "Try later"}}, 503)
+    met = studio.error()
+    assert isinstance(met, SpeechUnavailableError)
+    assert met.refusal == Refusal(503, "system_busy", "Try later")
+
+
+@pytest.mark.parametrize("status", [400, 401, 503])
+def test_a_key_that_the_provider_repeats_is_not_repeated_by_us(studio: Studio, status: int) -> None:
+    studio.pages[SPEECH] = saying({"message": f"{'x' * 490} {KEY} is wrong", "code": KEY}, status)
+    met = studio.error()
+    assert isinstance(met, SpeechUnavailableError | SpeechRefusedError)
+    for piece in (KEY, KEY[:6]):
+        assert piece not in f"{met} {met.refusal!r}"
+    assert "*** is" in str(met)
+
+
+def test_a_long_message_is_cut(studio: Studio) -> None:
+    studio.pages[SPEECH] = saying({"message": "x" * 9000, "code": "y" * 9000}, 400)
+    assert str(studio.error()) == f"{FAILED} status=400 code={'y' * 100} provider_message={'x' * 500}"
+
+
+@pytest.mark.parametrize(
+    ("document", "text", "words"),
+    [
+        ({"text": "", "words": []}, "", ()),
+        ({"text": None, "words": None}, "", ()),
+        ({}, "", ()),
+        ({"text": "oui"}, "oui", ()),
+        ({"words": [without(WORD, "text")]}, "", ()),
+        ({"words": [without(WORD, "start")]}, "", ()),
+        ({"words": [without(WORD, "end")]}, "", ()),
+        ({"words": [without(WORD, "type")]}, "", ()),
+        ({"words": [WORD | {"text": ""}]}, "", ()),
+        ({"words": [WORD | {"start": None}]}, "", ()),
+        ({"words": [WORD | {"start": "0.1"}]}, "", ()),
+        ({"words": [WORD | {"end": True}]}, "", ()),
+        ({"words": [None, 7, "oui", [], WORD]}, "", (YES,)),
+        ({"words": [without(WORD, "speaker_id")]}, "", (Word("oui", 0.1, 0.5, "word", None),)),
+        ({"words": [WORD | {"speaker_id": ""}]}, "", (Word("oui", 0.1, 0.5, "word", None),)),
+        ({"words": [WORD | {"speaker_id": 1}]}, "", (Word("oui", 0.1, 0.5, "word", None),)),
+        ({"words": [WORD | {"start": 0, "end": 1}]}, "", (Word("oui", 0.0, 1.0, "word", "speaker_0"),)),
+        ({"text": "o\u0000ui", "words": [WORD | {"text": "o\u0000ui"}]}, "oui", (YES,)),
+    ],
+)
+def test_words_that_lack_something_are_left_out(
+    studio: Studio, document: dict[str, object], text: str, words: tuple[Word, ...]
+) -> None:
+    studio.pages[SPEECH] = saying({"transcription_id": "tr_1"} | document)
+    heard = studio.transcript()
+    assert (heard.text, heard.words) == (text, words)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "1" + "0" * 400])
+def test_a_word_whose_time_is_no_number_is_left_out(number: str) -> None:
+    strange = json.dumps(WORD).replace("0.5", number)
+    assert _understood((RAW % f"{json.dumps(WORD)}, {strange}").encode()).words == (YES,)
+
+
+@pytest.mark.parametrize(
+    ("said", "probability"),
+    [
+        ("0.5", 0.5),
+        ("1", 1.0),
+        ("null", None),
+        ("NaN", None),
+        ("1e999", None),
+        ("1" + "0" * 400, None),
+        ('"high"', None),
+        ("true", None),
+    ],
+)
+def test_a_probability_that_is_no_number_is_none(said: str, probability: float | None) -> None:
+    body = RAW.replace("{", f'{{"language_code": 5, "language_probability": {said}, ', 1) % ""
+    heard = _understood(body.encode())
+    assert (heard.language_code, heard.language_probability) == (None, probability)
+
+
+def test_fifty_thousand_words_are_read_and_cut_in_well_under_a_second() -> None:
+    words = [WORD | {"text": f"mot{at}", "start": at / 3, "end": at / 3 + 0.2} for at in range(50_000)]
+    body = json.dumps({"transcription_id": "tr_1", "text": "mot " * 50_000, "words": words}).encode()
+    began = perf_counter()
+    heard = _understood(body)
+    chunks_of(heard.words)
+    assert perf_counter() - began < 1
+    assert len(heard.words) == 50_000

@@ -1,0 +1,32 @@
+"""Failover of the rate limiter: the second is asked while the first is out, and the first again after a while."""
+
+from automation_pipeline.core.coordination import Rate
+from automation_pipeline.core.errors import TransientError
+from automation_pipeline.core.failover import FailoverRateLimiter
+
+RATE = Rate(60, 60)
+
+
+class Limiter:
+    def __init__(self, wait: float) -> None:
+        self.wait, self.asked, self.out = wait, 0, False
+
+    def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
+        self.asked += 1
+        if self.out:
+            raise TransientError("Redis does not answer.")
+        return self.wait
+
+
+def test_the_second_is_asked_only_while_the_first_is_out() -> None:
+    now = [100.0]
+    first, second = Limiter(1.0), Limiter(2.0)
+    limiter = FailoverRateLimiter(first, second, look_again_seconds=15, monotonic=lambda: now[0])
+    assert limiter.reserve("k", RATE) == 1.0
+    first.out = True
+    assert [limiter.reserve("k", RATE) for _ in range(3)] == [2.0, 2.0, 2.0]
+    assert first.asked == 2, "an outage is not asked about again and again"
+    first.out = False
+    now[0] += 15
+    assert limiter.reserve("k", RATE) == 1.0
+    assert second.asked == 3

@@ -1,0 +1,71 @@
+"""The asset of a day's transcripts: what is missing is transcribed, what failed is named, coverage is checked."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import dagster as dg
+import pytest
+
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.defs.fiches.assets import fiche_details, sales_list
+from automation_pipeline.defs.transcription.asset import transcripts, transcripts_checks
+from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.outside import fault
+
+DAY = "2026-02-03"
+
+
+@pytest.fixture
+def services(database_url: str, simulated: str) -> Iterator[Services]:
+    settings = Settings(
+        database_url=database_url,
+        fiche_api_base_url=simulated,
+        fiche_api_auth_token="sim-token",
+        elevenlabs_base_url=simulated,
+        elevenlabs_api_key="sim-speech-key",
+        transcription_elevenlabs_rate_limit_per_minute=60_000,
+    )
+    our = Services(settings, StandingClock(datetime(2026, 2, 4, 3, 0, tzinfo=UTC)))
+    yield our
+    our.database.dispose()
+
+
+def materialize(services: Services) -> dg.ExecuteInProcessResult:
+    class Given(ServicesResource):
+        def get(self) -> Services:
+            return services
+
+    return dg.materialize(
+        [sales_list, fiche_details, transcripts, transcripts_checks],  # type: ignore[list-item]  checks are taken too
+        partition_key=DAY,
+        resources={"services": Given()},
+        instance=dg.DagsterInstance.ephemeral(),
+        raise_on_error=False,
+    )
+
+
+def told(result: dg.ExecuteInProcessResult) -> dict[str, object]:
+    [event] = result.asset_materializations_for_node("transcripts")
+    return {name: value.value for name, value in event.metadata.items()}
+
+
+def test_the_days_recordings_are_transcribed_as_far_as_there_is_audio(services: Services) -> None:
+    result = materialize(services)
+    assert result.success
+    day = told(result)
+    assert isinstance(day["recordings"], int)
+    assert isinstance(day["transcribed"], int)
+    assert 0 < day["transcribed"] <= day["recordings"]
+    assert float(str(day["minutes_of_audio"])) > 10
+    [check] = result.get_asset_check_evaluations()
+    assert check.passed == (day["transcribed"] / day["recordings"] >= 0.95)
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+def test_failures_are_counted_by_cause(services: Services, simulated: str) -> None:
+    fault(simulated, {"route": "speech.transcribe", "status": 400, "first": 2})
+    day = told(materialize(services))
+    assert "ElevenLabs speech-to-text failed status=400" in str(day["failures"])
+    assert "| 2 |" in str(day["failures"])

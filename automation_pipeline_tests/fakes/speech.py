@@ -1,0 +1,104 @@
+"""A speech-to-text in memory: `transcription.ports.SpeechToText`, run through the same contract as the real client."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+from automation_pipeline.core.errors import AutomationError, PermanentError
+from automation_pipeline.transcription.domain.transcript import Transcript, Word
+
+WORDS = (
+    Word("Bonjour", 0.12, 0.58, "word", "speaker_0"),
+    Word(" ", 0.58, 0.6, "spacing", "speaker_0"),
+    Word("madame", 0.6, 1.1, "word", "speaker_0"),
+    Word("(rire)", 3.1, 3.6, "audio_event", "speaker_1"),
+)
+
+
+def transcript(
+    transcription_id: str = "tr_1", *, text: str = "Bonjour madame (rire)", words: tuple[Word, ...] = WORDS
+) -> Transcript:
+    return Transcript(transcription_id, text, "fra", 0.98, words)
+
+
+async def at_will() -> None:
+    """A turn for which nobody waits."""
+
+
+class FakeSpeechToText:
+    """Knows the audios it was given; of any other address it says what `otherwise` says, or that nothing is there.
+
+    `asked` lists the addresses in the order of the questions, `called` those that reached the provider: an error whose
+    text starts with "Audio" is the host's, so it comes before the turn. `most_at_once` is how many calls were ever
+    open together; `meanwhile` is awaited in the middle of each.
+    """
+
+    def __init__(
+        self,
+        known: Mapping[str, Transcript] | None = None,
+        *,
+        at_once: int = 10,
+        otherwise: Callable[[str], Transcript] | None = None,
+        meanwhile: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        self.at_once = at_once
+        self.asked: list[str] = []
+        self.called: list[str] = []
+        self.most_at_once = 0
+        self._open = 0
+        self._known = dict(known or {})
+        self._says_something_of_all = otherwise is not None
+        self._otherwise = otherwise or (lambda _: transcript())
+        self._meanwhile = meanwhile
+        self._once: dict[str, list[AutomationError]] = {}
+        self._always: dict[str, AutomationError] = {}
+        self._refusal: AutomationError | None = None
+
+    def add(self, url: str, heard: Transcript) -> None:
+        self._known[url] = heard
+
+    def fail_once(self, url: str, *errors: AutomationError) -> None:
+        """The next calls for this audio raise these, one each."""
+        self._once.setdefault(url, []).extend(errors)
+
+    def fail_always(self, url: str, error: AutomationError) -> None:
+        self._always[url] = error
+
+    def refuse_everything(self, error: AutomationError | None) -> None:
+        """Until it is called again with None."""
+        self._refusal = error
+
+    def times(self, url: str) -> int:
+        """How often the provider was called about this audio."""
+        return self.called.count(url)
+
+    async def check(self) -> None:
+        if self._refusal:
+            raise self._refusal
+
+    async def transcribe(self, audio_url: str, *, turn: Callable[[], Awaitable[None]]) -> Transcript:
+        self.asked.append(audio_url)
+        error = self._error_for(audio_url) or self._missing(audio_url)
+        if error and str(error).startswith("Audio"):
+            raise error
+        await turn()
+        self.called.append(audio_url)
+        self._open += 1
+        self.most_at_once = max(self.most_at_once, self._open)
+        try:
+            await (self._meanwhile(audio_url) if self._meanwhile else asyncio.sleep(0))
+        finally:
+            self._open -= 1
+        if error:
+            raise error
+        return self._known[audio_url] if audio_url in self._known else self._otherwise(audio_url)
+
+    def _error_for(self, url: str) -> AutomationError | None:
+        once = self._once.get(url)
+        return self._refusal or (once.pop(0) if once else self._always.get(url))
+
+    def _missing(self, url: str) -> AutomationError | None:
+        if url in self._known:
+            return None
+        if not url.startswith(("http://", "https://")):
+            return PermanentError("Audio download failed: only http and https addresses are taken.")
+        return None if self._says_something_of_all else PermanentError("Audio download failed status=404")

@@ -1,0 +1,94 @@
+"""A room with everything that transcription needs, the providers in memory, the database real."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from sqlalchemy import select
+
+from automation_pipeline.core.coordination import Rate
+from automation_pipeline.core.retry import Backoff
+from automation_pipeline.fiches.domain.fiche import Recording
+from automation_pipeline.fiches.tables import RecordingRow
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.outbox import OutboxRow
+from automation_pipeline.transcription.domain.attempts import Knobs
+from automation_pipeline.transcription.domain.run import Priority, Standing
+from automation_pipeline.transcription.domain.transcript import Transcript
+from automation_pipeline.transcription.ports import Provider
+from automation_pipeline.transcription.stages.begin_transcription import Wish, begin_transcription
+from automation_pipeline.transcription.stages.transcribe_waiting import transcribe_waiting
+from automation_pipeline.transcription.store.runs import standings
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording
+from automation_pipeline_tests.fakes.speech import FakeSpeechToText, transcript
+
+KNOBS = Knobs(
+    per_minute=60_000,
+    max_attempts=3,
+    backoff=Backoff(base_seconds=0, cap_seconds=0),
+    lease_seconds=30,
+    per_fiche=10,
+    progress_every=3,
+)
+
+
+class NoLimit:
+    """Everybody goes at once; `reserved` counts the turns."""
+
+    def __init__(self) -> None:
+        self.reserved = 0
+
+    def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
+        self.reserved += 1
+        return 0.0
+
+
+def heard(url: str) -> Transcript:
+    return transcript(f"tr_{url.rsplit('/', 1)[-1]}")
+
+
+def call(call_id: str, *, url: str | None = None) -> Recording:
+    return recording(call_id, url=f"https://records.example.test/{call_id}" if url is None else url)
+
+
+@dataclass
+class Bench:
+    database: Database
+    clock: StandingClock
+    knobs: Knobs = KNOBS
+    crm: FakeFicheSource = field(default_factory=FakeFicheSource)
+    speech: FakeSpeechToText = field(default_factory=lambda: FakeSpeechToText(otherwise=heard))
+    limiter: NoLimit = field(default_factory=NoLimit)
+
+    def sell(self, fiche_id: str, *calls: Recording) -> None:
+        self.crm.add(fiche(fiche_id, *calls))
+
+    def begin(self, fiche_id: str, run_id: str | None = None, priority: Priority = Priority.NORMAL) -> Standing:
+        wish = Wish(run_id or f"run-{fiche_id}-{Random().random()}", fiche_id, priority)
+        return asyncio.run(begin_transcription(wish, database=self.database, source=self.crm, clock=self.clock))
+
+    def work(self, *run_ids: str, owner: str = "me") -> None:
+        provider = Provider(self.speech, self.limiter, self.knobs)
+        asyncio.run(transcribe_waiting(run_ids, database=self.database, provider=provider, owner=owner))
+
+    def standing(self, run_id: str) -> Standing:
+        with self.database.reading() as session:
+            return standings(session, [run_id])[0]
+
+    def events(self, name: str | None = None) -> list[dict[str, object]]:
+        with self.database.reading() as session:
+            rows = session.scalars(select(OutboxRow).order_by(OutboxRow.id)).all()
+        return [{"name": row.event_name, **row.payload} for row in rows if name in {None, row.event_name}]
+
+    def names(self) -> list[str]:
+        return [str(event["name"]) for event in self.events()]
+
+    def transcribed(self) -> set[str]:
+        with self.database.reading() as session:
+            return set(session.scalars(select(RecordingRow.call_id).where(RecordingRow.has_transcription)))
+
+
+def urls(call_ids: Sequence[str], of: Callable[[str], Recording] = call) -> list[str]:
+    return [of(call_id).url for call_id in call_ids]

@@ -1,0 +1,173 @@
+"""Words into messages, messages into chunks; and the words that are made up where there are none."""
+
+from itertools import pairwise
+from time import perf_counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automation_pipeline.transcription.domain.chunks import MESSAGES_A_CHUNK, chunks_of, words_or_synthesised
+from automation_pipeline.transcription.domain.transcript import Chunk, Transcript, Word
+
+
+def words(*said: tuple[str, str | None] | tuple[str, str | None, str], first: float = 0.5) -> tuple[Word, ...]:
+    """One a second, each lasting half of it."""
+    return tuple(
+        Word(text, first + at, first + at + 0.5, kind[0] if kind else "word", speaker)
+        for at, (text, speaker, *kind) in enumerate(said)
+    )
+
+
+def turns(count: int) -> tuple[Word, ...]:
+    return words(*((f"mot{at}", f"speaker_{at % 2}") for at in range(count)))
+
+
+def transcript(text: str, *heard: Word) -> Transcript:
+    return Transcript("tr_1", text, "fra", 0.9, heard)
+
+
+A, B = "speaker_0", "speaker_1"
+
+
+@pytest.mark.parametrize(
+    ("said", "chunks"),
+    [
+        ((), ()),
+        ([(" ", A, "spacing"), (" ", None, "spacing")], ()),
+        ([("", A)], ()),
+        ([("oui", A)], (Chunk(0, 0.5, 1.0, 1, (A,), "speaker_0: oui"),)),
+        ([("oui", None)], (Chunk(0, 0.5, 1.0, 1, ("unknown",), "unknown: oui"),)),
+        ([("oui", "")], (Chunk(0, 0.5, 1.0, 1, ("unknown",), "unknown: oui"),)),
+        ([("(rire)", A, "audio_event")], (Chunk(0, 0.5, 1.0, 1, (A,), "speaker_0: (rire)"),)),
+        (
+            [("oui", A), (" ", A, "spacing"), ("madame", A)],
+            (Chunk(0, 0.5, 3.0, 1, (A,), "speaker_0: oui madame"),),
+        ),
+        (
+            # A spacing of the other speaker is no turn of theirs.
+            [("oui", A), (" ", B, "spacing"), ("madame", A)],
+            (Chunk(0, 0.5, 3.0, 1, (A,), "speaker_0: oui madame"),),
+        ),
+        (
+            [("allo", None), ("oui", B), ("bonjour", A), ("allo", B)],
+            (
+                Chunk(
+                    0,
+                    0.5,
+                    4.0,
+                    4,
+                    ("unknown", B, A),
+                    "unknown: allo\nspeaker_1: oui\nspeaker_0: bonjour\nspeaker_1: allo",
+                ),
+            ),
+        ),
+    ],
+)
+def test_words_become_chunks(said: list[tuple[str, str]], chunks: tuple[Chunk, ...]) -> None:
+    assert chunks_of(words(*said)) == chunks
+
+
+@pytest.mark.parametrize(
+    ("messages", "counts"),
+    [(1, [1]), (9, [9]), (10, [10]), (11, [10, 1]), (20, [10, 10]), (23, [10, 10, 3])],
+)
+def test_a_chunk_is_ten_messages_and_the_last_one_the_rest(messages: int, counts: list[int]) -> None:
+    chunks = chunks_of(turns(messages))
+    assert [chunk.message_count for chunk in chunks] == counts
+    assert [chunk.index for chunk in chunks] == list(range(len(counts)))
+    assert [chunk.start for chunk in chunks] == [10 * at + 0.5 for at in range(len(counts))]
+    assert chunks[-1].end == messages
+
+
+@pytest.mark.parametrize("speaker", [None, "", A])
+def test_the_first_message_starts_with_its_first_word_whoever_says_it(speaker: str | None) -> None:
+    assert chunks_of(words(("oui", speaker), first=12.5))[0].start == 12.5
+
+
+_heard = st.lists(
+    st.tuples(
+        st.sampled_from(["word", "spacing", "audio_event", "autre"]),
+        st.sampled_from([None, "", "speaker_0", "speaker_1", "speaker_2"]),
+        st.floats(0, 3),
+        st.floats(0, 3),
+    ),
+    max_size=120,
+)
+
+
+@given(_heard)
+def test_every_word_is_said_once_in_order_and_the_counts_and_times_agree(
+    heard: list[tuple[str, str | None, float, float]],
+) -> None:
+    at, given_words = 0.0, list[Word]()
+    for number, (kind, speaker, silence, length) in enumerate(heard):
+        start = at + silence
+        at = start + length
+        given_words.append(Word(f"w{number}", start, at, kind, speaker))
+    chunks = chunks_of(given_words)
+    said = [word for word in given_words if word.kind != "spacing"]
+
+    lines = [line.partition(": ") for chunk in chunks for line in chunk.full_text.split("\n")]
+    assert [(speaker, text) for speaker, _, line in lines for text in line.split(" ")] == [
+        (word.speaker or "unknown", word.text) for word in said
+    ]
+    assert sum(chunk.message_count for chunk in chunks) == len(lines)
+    assert all(before[0] != after[0] for before, after in pairwise(lines))
+    assert all(chunk.message_count == MESSAGES_A_CHUNK for chunk in chunks[:-1])
+    assert [chunk.index for chunk in chunks] == list(range(len(chunks)))
+    times = [time for chunk in chunks for time in (chunk.start, chunk.end)]
+    assert times == sorted(times)
+    assert (times[:1], times[-1:]) == ([said[0].start], [said[-1].end]) if said else times == []
+    assert all(len(set(chunk.speakers)) == len(chunk.speakers) for chunk in chunks)
+
+
+def test_fifty_thousand_words_take_no_time() -> None:
+    spoken = tuple(Word(f"mot{at}", at / 3, at / 3 + 0.2, "word", f"speaker_{at // 7 % 2}") for at in range(50_000))
+    began = perf_counter()
+    chunks = chunks_of(spoken)
+    assert perf_counter() - began < 0.5
+    assert sum(chunk.message_count for chunk in chunks) == 7143
+
+
+def test_the_words_of_the_provider_are_taken_as_they_are() -> None:
+    heard = words(("oui", A), (" ", A, "spacing"))
+    assert words_or_synthesised(transcript("non non", *heard), 60) == heard
+
+
+@pytest.mark.parametrize("text", ["", "  \n "])
+def test_an_empty_transcript_has_neither_words_nor_chunks(text: str) -> None:
+    made_up = words_or_synthesised(transcript(text), 60)
+    assert made_up == ()
+    assert chunks_of(made_up) == ()
+
+
+@pytest.mark.parametrize(
+    ("count", "duration", "each"),
+    [
+        (4, 10, 2.5),
+        (4, None, 0.5),
+        (4, 0, 0.5),
+        (4, -1, 0.5),
+        (1, None, 1.0),
+        (3, None, 2 / 3),
+        (5, None, 3 / 5),
+        (1000, 10, 0.05),
+    ],
+)
+def test_made_up_words_are_spread_over_the_recording(count: int, duration: float | None, each: float) -> None:
+    made_up = words_or_synthesised(transcript("  mot\n" * count), duration)
+    assert [(word.text, word.kind) for word in made_up] == [("mot", "word")] * count
+    assert [word.start for word in made_up] == pytest.approx([at * each for at in range(count)])
+    assert [word.end for word in made_up] == pytest.approx([(at + 1) * each for at in range(count)])
+
+
+def test_made_up_speakers_take_turns_of_ten_words() -> None:
+    made_up = words_or_synthesised(transcript("mot " * 25), 25)
+    assert [word.speaker for word in made_up] == [A] * 10 + [B] * 10 + [A] * 5
+    assert chunks_of(made_up)[0].message_count == 3
+
+
+def test_a_text_whose_words_are_all_spacings_is_not_lost() -> None:
+    made_up = words_or_synthesised(transcript("oui madame", *words((" ", A, "spacing"))), 4)
+    assert [word.text for word in made_up] == ["oui", "madame"]

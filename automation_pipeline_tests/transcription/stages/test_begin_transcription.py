@@ -1,0 +1,109 @@
+"""Beginning: the fiche fetched anew, the plan in the order of the calls, one run a fiche, endings that need no work."""
+
+import pytest
+from sqlalchemy import select
+
+from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.storage.database import Database
+from automation_pipeline.transcription.domain.run import Priority, RunStatus
+from automation_pipeline.transcription.tables import TranscriptionTaskRow
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.transcription.bench import Bench, call
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock)
+
+
+def test_the_plan_has_every_recording_that_lacks_a_transcript(bench: Bench) -> None:
+    bench.sell("7", call("b"), call("a"))
+    standing = bench.begin("7", "r1", Priority.HIGH)
+    assert (standing.status, standing.total, standing.target_total, standing.processed) == ("running", 2, 2, 0)
+    with bench.database.reading() as session:
+        tasks = session.scalars(select(TranscriptionTaskRow).order_by(TranscriptionTaskRow.recording_index)).all()
+    assert [(task.call_id, task.state, task.urgency) for task in tasks] == [("a", "waiting", 0), ("b", "waiting", 0)]
+    check, started = bench.events()
+    assert check == {
+        "name": "transcription.status_check", "fiche_id": "7", "total_recordings": 2, "already_transcribed": 0,
+        "needs_transcription": 2, "is_complete": False, "status": "checked", "run_id": "r1",
+    }  # fmt: skip
+    assert (started["name"], started["priority"], started["run_id"]) == ("transcription.started", "high", "r1")
+
+
+def test_a_second_wish_joins_the_run_under_way(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    bench.begin("7", "r1")
+    assert bench.begin("7", "r2").run_id == "r1"
+    assert bench.begin("7", "r1").run_id == "r1"
+    assert bench.crm.asked == ["7"]
+    assert bench.names().count("transcription.started") == 1
+
+
+def test_the_details_are_fetched_anew_each_time(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    bench.work(bench.begin("7").run_id)
+    bench.sell("7", call("a"), call("b"))
+    bench.clock.pass_time_a_second()
+    standing = bench.begin("7")
+    assert (standing.total, standing.already_transcribed, standing.target_total) == (2, 1, 1)
+
+
+def test_a_fiche_with_nothing_to_do_is_completed_and_says_so(bench: Bench) -> None:
+    bench.sell("7")
+    standing = bench.begin("7", "r1")
+    assert (standing.total, standing.target_total) == (0, 0)
+    assert bench.standing("r1").status is RunStatus.COMPLETED
+    assert bench.names() == [
+        "transcription.status_check",
+        "transcription.started",
+        "transcription.completed",
+        "fiche/transcribed",
+    ]
+
+
+def test_an_already_complete_fiche_tells_completed_too(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    bench.work(bench.begin("7", "r1").run_id)
+    bench.clock.pass_time_a_second()
+    bench.begin("7", "r2")
+    last = bench.events("transcription.completed")[-1]
+    assert (last["run_id"], last["transcribed"], last["failed"]) == ("r2", 1, 0)
+
+
+def test_a_blank_address_fails_its_recording_alone(bench: Bench) -> None:
+    bench.sell("7", call("a", url=""), call("b"))
+    standing = bench.begin("7", "r1")
+    assert (standing.processed, standing.failed, standing.status) == (1, 1, "running")
+    [failed] = bench.events("transcription.recording_failed")
+    assert (failed["call_id"], failed["error"]) == ("a", "No recording URL available")
+    bench.work("r1")
+    assert bench.standing("r1").status is RunStatus.COMPLETED
+    assert bench.transcribed() == {"b"}
+
+
+def test_a_fiche_with_blank_addresses_only_is_over_at_once(bench: Bench) -> None:
+    bench.sell("7", call("a", url=" "))
+    bench.begin("7", "r1")
+    standing = bench.standing("r1")
+    assert (standing.status, standing.failed, standing.transcribed) == (RunStatus.COMPLETED, 1, 0)
+
+
+def test_a_fiche_that_is_not_found_ends_its_run_and_blocks_nobody(bench: Bench) -> None:
+    standing = bench.begin("404", "r1")
+    assert standing.status is RunStatus.FAILED
+    failed, transcribed = bench.events()
+    assert (failed["name"], failed["error"]) == ("transcription.failed", "Fiche not found (404)")
+    assert failed["partial_results"] == {"total": 0, "transcribed": 0, "failed": 0}
+    assert transcribed["name"] == "fiche/transcribed"
+    bench.sell("404", call("a"))
+    bench.clock.pass_time_a_second()
+    assert bench.begin("404", "r2").status is RunStatus.RUNNING
+
+
+@pytest.mark.parametrize("error", [TransientError("later"), PermanentError("never")])
+def test_a_crm_that_fails_leaves_no_run_and_keeps_its_verdict(error: Exception, bench: Bench) -> None:
+    bench.crm.fail_always("7", error)  # type: ignore[arg-type]
+    with pytest.raises(type(error), match=str(error)):
+        bench.begin("7", "r1")
+    assert bench.events() == []

@@ -1,0 +1,194 @@
+"""Working through what waits: urgency, caps, retries, claims that pass on, one end a run."""
+
+import asyncio
+import threading
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import select, update
+
+from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.fiches.tables import RecordingRow
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.workflow_logs import WorkflowLogRow
+from automation_pipeline.transcription.domain.run import Priority, RunStatus, TaskState
+from automation_pipeline.transcription.store.tasks import claim_next, finish_task
+from automation_pipeline.transcription.tables import ChunkRow, TranscriptionTaskRow
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.speech import FakeSpeechToText, transcript
+from automation_pipeline_tests.transcription.bench import KNOBS, Bench, call, heard, urls
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock)
+
+
+def tasks(bench: Bench) -> dict[str, TranscriptionTaskRow]:
+    with bench.database.reading() as session:
+        return {task.call_id: task for task in session.scalars(select(TranscriptionTaskRow))}
+
+
+def test_every_recording_is_sent_once_and_kept_with_its_chunks(bench: Bench) -> None:
+    bench.sell("7", call("a"), call("b"), call("c"))
+    bench.work(bench.begin("7", "r1").run_id)
+    assert sorted(bench.speech.asked) == urls("abc")
+    assert bench.transcribed() == {"a", "b", "c"}
+    standing = bench.standing("r1")
+    assert (standing.status, standing.new, standing.failed, standing.transcribed) == (RunStatus.COMPLETED, 3, 0, 3)
+    with bench.database.reading() as session:
+        recording = session.scalars(select(RecordingRow).where(RecordingRow.call_id == "a")).one()
+        chunk = session.scalars(select(ChunkRow).where(ChunkRow.recording_id == recording.id)).one()
+    assert (recording.transcription_id, recording.transcription_language_code) == ("tr_a", "fra")
+    assert (chunk.chunk_index, chunk.message_count, list(chunk.speakers)) == (0, 2, ["speaker_0", "speaker_1"])
+
+
+def test_the_events_tell_the_story_once_and_leak_no_address(bench: Bench) -> None:
+    bench.sell("7", call("a"), call("b"))
+    bench.work(bench.begin("7", "r1").run_id)
+    names = bench.names()
+    assert names[:2] == ["transcription.status_check", "transcription.started"]
+    assert names.count("transcription.recording_started") == names.count("transcription.recording_completed") == 2
+    assert names[-2:] == ["transcription.completed", "fiche/transcribed"]
+    assert bench.events("transcription.progress")[-1]["progress_percentage"] == 100
+    assert all(event["run_id"] == "r1" for event in bench.events())
+    assert "records.example.test" not in str(bench.events())
+
+
+def test_the_log_is_found_by_run_and_fiche(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    bench.work(bench.begin("7", "r1").run_id)
+    with bench.database.reading() as session:
+        rows = session.scalars(select(WorkflowLogRow).order_by(WorkflowLogRow.id)).all()
+    assert {(row.workflow, row.entity_type, row.entity_id, row.trace_id) for row in rows} == {
+        ("transcription", "fiche", "7", "r1")
+    }
+    assert [row.message for row in rows] == [
+        "START: normal priority",
+        "Recording a: attempt 1",
+        "END: completed, 0 failed",
+    ]
+
+
+def test_high_goes_before_normal_before_low_whoever_asked_first(bench: Bench) -> None:
+    bench.speech = FakeSpeechToText(otherwise=heard, at_once=1)
+    for fiche_id, priority in (("1", Priority.LOW), ("2", Priority.NORMAL), ("3", Priority.HIGH)):
+        bench.sell(fiche_id, call(f"{fiche_id}a"), call(f"{fiche_id}b"))
+        bench.begin(fiche_id, f"r{fiche_id}", priority)
+    bench.work("r1")
+    assert bench.speech.asked == urls(["3a", "3b", "2a", "2b", "1a", "1b"])
+    assert {bench.standing(run_id).status for run_id in ("r1", "r2", "r3")} == {RunStatus.COMPLETED}
+
+
+def test_one_fiche_does_not_take_all_the_places(bench: Bench) -> None:
+    bench.knobs = replace(KNOBS, per_fiche=2)
+    bench.sell("7", *(call(f"c{number}") for number in range(6)))
+    bench.work(bench.begin("7").run_id)
+    assert bench.speech.most_at_once <= 2
+    assert len(bench.transcribed()) == 6
+
+
+def test_an_error_that_may_pass_is_tried_again_and_each_call_counts_once(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    bench.speech.fail_once(call("a").url, TransientError("429"), TransientError("503"))
+    bench.work(bench.begin("7", "r1").run_id)
+    assert bench.speech.times(call("a").url) == 3
+    assert tasks(bench)["a"].attempts == 3
+    assert bench.standing("r1").failed == 0
+
+
+@pytest.mark.parametrize(("error", "calls"), [(TransientError("busy"), 3), (PermanentError("refused"), 1)])
+def test_a_recording_is_given_up_and_its_fiche_ends_all_the_same(error: Exception, calls: int, bench: Bench) -> None:
+    bench.sell("7", call("a"), call("b"))
+    bench.speech.fail_always(call("a").url, error)  # type: ignore[arg-type]
+    bench.work(bench.begin("7", "r1").run_id)
+    assert bench.speech.times(call("a").url) == calls
+    standing = bench.standing("r1")
+    assert (standing.status, standing.failed, standing.transcribed) == (RunStatus.COMPLETED, 1, 1)
+    assert tasks(bench)["a"].error == str(error)
+    assert bench.events("transcription.completed")[0]["failed"] == 1
+
+
+def test_a_wait_that_the_provider_asks_for_is_kept(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    bench.speech.fail_once(call("a").url, TransientError("429", retry_after_seconds=1.2))
+    bench.begin("7", "r1")
+    asked: list[float] = []
+
+    async def note(_url: str) -> None:
+        with bench.database.reading() as session:
+            asked.append(session.connection().exec_driver_sql(_seconds(bench)).scalar_one())
+
+    bench.speech._meanwhile = note
+    bench.work("r1")
+    assert asked[1] - asked[0] >= 1.2
+
+
+def _seconds(bench: Bench) -> str:
+    if bench.database.dialect == "sqlite":
+        return "SELECT (julianday('now') - 2440587.5) * 86400.0"
+    return "SELECT extract(epoch from clock_timestamp())::double precision"
+
+
+def test_what_became_transcribed_meanwhile_is_not_sent(bench: Bench) -> None:
+    bench.sell("7", call("a"), call("b"))
+    bench.begin("7", "r1")
+    with bench.database.transaction() as session:
+        session.execute(update(RecordingRow).where(RecordingRow.call_id == "a").values(has_transcription=True))
+    bench.work("r1")
+    assert bench.speech.asked == urls("b")
+    standing = bench.standing("r1")
+    assert (standing.cached, standing.new) == (1, 1)
+
+
+def test_a_claim_of_the_dead_passes_on_with_a_higher_token_and_is_worth_nothing_to_them(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    bench.begin("7", "r1")
+    with bench.database.transaction() as session:
+        dead = claim_next(session, "dead", lease_seconds=0.0, per_fiche=10)
+    assert dead
+    bench.work("r1", owner="alive")
+    assert tasks(bench)["a"].token == dead.token + 1
+    with bench.database.transaction() as session:
+        assert finish_task(session, dead, TaskState.DONE) is False
+    assert bench.standing("r1").processed == 1
+
+
+def test_a_long_recording_does_not_lose_its_claim(bench: Bench) -> None:
+    bench.knobs = replace(KNOBS, lease_seconds=0.4)
+    bench.sell("7", call("a"))
+    bench.begin("7", "r1")
+    stolen: list[object] = []
+
+    async def take_long(_url: str) -> None:
+        await asyncio.sleep(1.2)
+        with bench.database.transaction() as session:
+            stolen.append(claim_next(session, "thief", lease_seconds=1, per_fiche=10))
+
+    bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=take_long)
+    bench.work("r1")
+    assert stolen == [None]
+    assert bench.standing("r1").new == 1
+
+
+def test_a_call_in_which_nothing_was_said_is_transcribed_without_chunks(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    bench.speech.add(call("a").url, transcript("tr_silent", text="", words=()))
+    bench.work(bench.begin("7", "r1").run_id)
+    assert bench.transcribed() == {"a"}
+    with bench.database.reading() as session:
+        assert session.scalars(select(ChunkRow)).all() == []
+
+
+def test_two_workers_at_once_send_nothing_twice_and_end_the_run_once(bench: Bench) -> None:
+    bench.sell("7", *(call(f"c{number}") for number in range(12)))
+    bench.begin("7", "r1")
+    workers = [threading.Thread(target=bench.work, args=("r1",), kwargs={"owner": name}) for name in ("one", "two")]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert sorted(bench.speech.asked) == sorted(set(bench.speech.asked))
+    assert len(bench.transcribed()) == 12
+    assert bench.names().count("transcription.completed") == 1
+    assert bench.names().count("fiche/transcribed") == 1

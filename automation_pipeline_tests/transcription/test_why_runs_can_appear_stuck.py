@@ -1,0 +1,196 @@
+"""The seed's eleven reasons for which a transcription can look stuck, each with what the operator sees now."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from automation_pipeline.core.coordination import Rate
+from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.core.failover import FailoverRateLimiter
+from automation_pipeline.fiches.domain.fiche import DetailsFetched
+from automation_pipeline.fiches.store.details import save_outcomes
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.run_requests import mark_taken
+from automation_pipeline.transcription.domain.requests import Requested
+from automation_pipeline.transcription.domain.run import Priority, RunStatus
+from automation_pipeline.transcription.stages.request_transcriptions import request_transcriptions
+from automation_pipeline.transcription.stages.sweep_transcriptions import sweep_transcriptions
+from automation_pipeline.transcription.store.status import transcription_status
+from automation_pipeline.transcription.store.tasks import claim_next, put_back
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.crm import fiche
+from automation_pipeline_tests.fakes.speech import FakeSpeechToText
+from automation_pipeline_tests.transcription.bench import KNOBS, Bench, NoLimit, call, heard
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock)
+
+
+def status(bench: Bench, fiche_id: str = "7") -> dict[str, Any]:
+    with bench.database.reading() as session:
+        return dict(transcription_status(session, fiche_id))
+
+
+def request(bench: Bench, *, batch: bool = False) -> Requested:
+    [requested] = request_transcriptions(
+        ["7"], priority=Priority.NORMAL, batch=batch, database=bench.database, clock=bench.clock
+    )
+    return requested
+
+
+def test_1_queued_is_not_done_and_the_answer_names_the_run_to_look_at(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    requested = request(bench)
+    assert requested.run_id
+    bench.begin("7", requested.run_id)
+    assert status(bench)["run"]["state"] == "processing"
+    assert status(bench)["run"]["id"] == requested.run_id
+    bench.work(requested.run_id)
+    assert status(bench)["run"]["state"] == "finished"
+
+
+def test_2_redis_that_is_down_ends_nothing(bench: Bench) -> None:
+    class Down:
+        def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
+            raise TransientError("Redis does not answer: connection refused.")
+
+    second = NoLimit()
+    bench.limiter = FailoverRateLimiter(Down(), second)  # type: ignore[assignment]
+    bench.sell("7", call("a"), call("b"))
+    bench.work(bench.begin("7", "r1").run_id)
+    assert bench.standing("r1").status is RunStatus.COMPLETED
+    assert bench.names()[-2:] == ["transcription.completed", "fiche/transcribed"]
+    assert second.reserved == 2
+
+
+def test_3_without_realtime_the_status_tells_all_that_the_events_do(bench: Bench) -> None:
+    bench.sell("7", call("a"), call("b"))
+    bench.speech.fail_always(call("b").url, PermanentError("No speech in this audio"))
+    bench.work(bench.begin("7", "r1").run_id)
+    told, completed = status(bench), bench.events("transcription.completed")[0]
+    assert (told["total"], told["transcribed"]) == (completed["total_recordings"], completed["transcribed"])
+    assert told["run"]["failed"] == completed["failed"] == 1
+
+
+def test_4_a_provider_that_throttles_is_shown_with_the_next_attempt(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    bench.speech.fail_once(call("a").url, TransientError("status=429 slow down", retry_after_seconds=0.8))
+    bench.begin("7", "r1")
+    seen: list[dict[str, Any]] = []
+
+    class Watch(NoLimit):
+        def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
+            seen.append(status(bench)["run"]["tasks"][0])
+            return super().reserve(key, rate)
+
+    bench.limiter = Watch()
+    bench.work("r1")
+    assert (seen[1]["attempts"], seen[1]["error"]) == (2, "status=429 slow down")
+
+
+def test_4b_while_it_waits_the_status_says_how_long(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    bench.begin("7", "r1")
+    with bench.database.transaction() as session:
+        claim = claim_next(session, "me", lease_seconds=30, per_fiche=10)
+        assert claim
+        assert put_back(session, claim, timedelta(seconds=40), "status=429 slow down")
+    task = status(bench)["run"]["tasks"][0]
+    assert (task["state"], task["error"], task["owner"]) == ("waiting", "status=429 slow down", None)
+    assert 35 < task["againInSeconds"] <= 40
+
+
+def test_5_a_worker_that_fell_silent_is_replaced_or_its_run_is_ended_with_the_reason(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    bench.begin("7", "r1")
+    with bench.database.transaction() as session:
+        assert claim_next(session, "host:1", lease_seconds=30, per_fiche=10)
+    held = status(bench)["run"]["tasks"][0]
+    assert (held["state"], held["owner"]) == ("working", "host:1")
+    assert 25 < held["secondsLeft"] <= 30
+
+    assert sweep_transcriptions(3600, database=bench.database) == []
+    assert sweep_transcriptions(0, database=bench.database) == ["r1"]
+    run = status(bench)["run"]
+    assert (run["state"], run["failed"]) == ("finished with failures", 1)
+    assert run["tasks"][0]["error"].startswith("Nobody has worked on this run")
+    assert bench.names()[-2:] == ["transcription.completed", "fiche/transcribed"]
+    assert bench.begin("7", "r2").run_id == "r2", "the fiche is free again"
+
+
+def test_6_a_second_click_joins_the_run_and_says_which(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    first = request(bench)
+    bench.begin("7", first.run_id)
+    bench.clock.pass_time(timedelta(seconds=1))
+    assert request(bench).run_id == first.run_id
+
+
+def test_7_an_already_complete_fiche_is_told_completed(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    bench.work(bench.begin("7", "r1").run_id)
+    bench.clock.pass_time(timedelta(seconds=1))
+    bench.begin("7", "r2")
+    assert [event["run_id"] for event in bench.events("transcription.completed")] == ["r1", "r2"]
+
+
+def test_8_a_batch_repeated_on_purpose_is_not_swallowed(bench: Bench) -> None:
+    bench.sell("7", call("a"), call("b"))
+    bench.speech.fail_always(call("b").url, PermanentError("No speech in this audio"))
+    first = request(bench, batch=True)
+    assert first.key == "transcribe-7-2026-05-04"
+    assert request(bench, batch=True).key is None, "it is still under way"
+    _carry_out(bench, first)
+    again = request(bench, batch=True)
+    assert again.key == "transcribe-7-2026-05-04-retry-1"
+    bench.speech = FakeSpeechToText(otherwise=heard)
+    _carry_out(bench, again)
+    assert request(bench, batch=True).key is None, "nothing is lacking"
+
+
+def _carry_out(bench: Bench, requested: Requested) -> None:
+    assert requested.key
+    assert requested.run_id
+    with bench.database.transaction() as session:
+        mark_taken(session, requested.key, "dagster-1")
+    bench.clock.pass_time(timedelta(seconds=1))
+    bench.work(bench.begin("7", requested.run_id).run_id)
+
+
+def test_9_a_fiche_that_takes_longer_than_its_lease_keeps_it(bench: Bench) -> None:
+    bench.knobs = replace(KNOBS, lease_seconds=0.3)
+
+    async def slow(_url: str) -> None:
+        await asyncio.sleep(0.5)
+
+    bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=slow, at_once=2)
+    bench.sell("7", *(call(f"c{number}") for number in range(4)))
+    bench.work(bench.begin("7", "r1").run_id)
+    assert {task["token"] for task in status(bench)["run"]["tasks"]} == {1}, "nobody took a claim over"
+    assert len(bench.speech.asked) == 4
+
+
+def test_10_what_is_pending_for_good_is_told_from_what_is_pending(bench: Bench) -> None:
+    bench.sell("7", call("a"), call("b", url=""))
+    bench.work(bench.begin("7", "r1").run_id)
+    told = status(bench)
+    assert (told["pending"], told["percentage"]) == (1, 50)
+    assert told["run"]["state"] == "finished with failures"
+    assert {task["callId"]: task["error"] for task in told["run"]["tasks"]}["b"] == "No recording URL available"
+
+
+def test_11_the_run_and_the_fiche_are_told_apart(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    bench.work(bench.begin("7", "r1").run_id)
+    bench.sell("7", call("a"), call("late"))
+    bench.clock.pass_time(timedelta(seconds=1))
+    with bench.database.transaction() as session:
+        save_outcomes(session, [DetailsFetched("7", fiche("7", call("a"), call("late")))], bench.clock.now())
+    told = status(bench)
+    assert (told["total"], told["pending"]) == (2, 1)
+    assert (told["run"]["state"], told["run"]["targetTotal"], told["run"]["processed"]) == ("finished", 1, 1)
