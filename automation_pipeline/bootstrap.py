@@ -100,8 +100,20 @@ class Services:
         return asyncio.Runner()
 
     def run(self, work: Coroutine[object, object, Result]) -> Result:
-        """Run async work to its end. The loop lives as long as the process, and so do the clients' connections."""
-        return self._loop.run(work)
+        """Run async work to its end; interrupted, it leaves nothing running behind. The loop lives as long as the
+        process, and so do the clients' connections."""
+        try:
+            return self._loop.run(work)
+        except BaseException:  # an interrupt too must not leave tasks in the loop that the next call would wake
+            _end_tasks(self._loop.get_loop())
+            raise
+
+
+def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
 
 
 def speech_knobs(settings: Settings) -> Knobs:

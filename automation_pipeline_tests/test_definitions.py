@@ -15,14 +15,26 @@ def loaded() -> dg.Definitions:
 
 def test_the_public_names_are_there(loaded: dg.Definitions) -> None:
     jobs = {job.name for job in loaded.resolve_all_job_defs() if not job.name.startswith("__")}
-    assert jobs == {"automation_run", "sales_list_revalidation", "transcribe_fiche"}
+    assert jobs == {"automation_run", "sales_list_revalidation", "sales_list_staleness", "transcribe_fiche"}
     assets = {key.to_user_string() for key in loaded.resolve_all_asset_keys()}
     assert assets == {"sales_list", "fiche_details", "transcripts"}
-    assert {schedule.name for schedule in loaded.schedules or []} == {"yesterdays_sales_list"}
     sensors = {sensor.name: sensor.default_status for sensor in loaded.sensors or []}
     running = dg.DefaultSensorStatus.RUNNING
     names = ("launch_requests", "run_failures", "reconcile_stale_runs", "sweep_transcription_runs")
     assert sensors == dict.fromkeys(names, running)
+
+
+def test_the_nights_run_by_themselves_on_the_clock_of_paris(loaded: dg.Definitions) -> None:
+    schedules = {
+        schedule.name: (schedule.job_name, schedule.cron_schedule, schedule.execution_timezone, schedule.default_status)
+        for schedule in loaded.schedules or []
+        if isinstance(schedule, dg.ScheduleDefinition)
+    }
+    running = dg.DefaultScheduleStatus.RUNNING
+    assert schedules == {
+        "yesterdays_sales_list": ("sales_list_revalidation", "15 4 * * *", "Europe/Paris", running),
+        "stale_sales_lists": ("sales_list_staleness", "0 5 * * *", "Europe/Paris", running),
+    }
 
 
 def test_a_retried_run_runs_every_step(loaded: dg.Definitions) -> None:

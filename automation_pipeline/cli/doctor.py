@@ -10,8 +10,8 @@ from rich.text import Text
 
 from automation_pipeline import bootstrap
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.cli.output import AsJson, print_json, screen, sentence_of
-from automation_pipeline.core.errors import AutomationError, PermanentError
+from automation_pipeline.cli.output import AsJson, print_json, screen
+from automation_pipeline.core.errors import AutomationError, PermanentError, sentence_of
 
 COLOURS = {"ok": "green", "not set": "dim", "failed": "red"}
 

@@ -48,14 +48,18 @@ def sync(
     first: Annotated[str | None, typer.Option("--from", help="The first of several days.")] = None,
     last: Annotated[str | None, typer.Option("--to", help="The last of several days; today when left out.")] = None,
     details: Annotated[bool, typer.Option("--details", help="Fetch the full details too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Ask again for lists that are final.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the CRM for the sales lists of some days, and for the details that are missing or too old."""
+    """Ask the CRM for the sales lists of some days, and for the details that are missing or too old.
+
+    A list that was taken after its day was over is final and is not asked for again without --force.
+    """
     services = bootstrap.services()
     days, source = _period(day, first, last, services), services.crm
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=screen, disable=as_json) as progress:
-        lists = _sync_lists(days, source, services, progress)
+        lists = _sync_lists(days, source, services, progress, force=force)
         errors = _sync_details(days, source, services, progress) if details else Counter[str]()
     with services.database.reading() as session:
         coverage = {at: coverage_of(session, at) for at in days}
@@ -68,7 +72,7 @@ def sync(
 
 
 def _sync_lists(
-    days: list[date], source: FicheSource, services: Services, progress: Progress
+    days: list[date], source: FicheSource, services: Services, progress: Progress, *, force: bool
 ) -> list[SalesDay | DayFailed]:
     bar = progress.add_task("sales lists", total=len(days))
     return services.run(
@@ -78,6 +82,7 @@ def _sync_lists(
             source=source,
             clock=services.clock,
             slots=services.sales_list_slots,
+            force=force,
             on_day=lambda _day: progress.advance(bar),
         )
     )

@@ -1,29 +1,40 @@
-"""Follow a run to its end, with a bar for a person to watch."""
+"""Follow runs to their end, with bars for a person to watch. Ctrl-C stops the watching, not the runs."""
 
+import sys
 import threading
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import cast
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from automation_pipeline.automation.domain.run import Run, Tally
+from automation_pipeline.automation.domain.run import Run, RunStatus, Tally
 from automation_pipeline.automation.store.ledger import tally
 from automation_pipeline.automation.store.runs import get_run
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.output import screen
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.storage.run_requests import refusals
+from automation_pipeline.transcription.domain.requests import Requested
+from automation_pipeline.transcription.domain.run import RunStatus as TranscriptionStatus
+from automation_pipeline.transcription.domain.run import Standing
+from automation_pipeline.transcription.store.runs import standings
 
 POLL_SECONDS = 0.5
+# Dagster's daemon looks for requests every few seconds.
+PATIENCE = timedelta(seconds=15)
+NO_DAEMON = "Nothing has begun yet: Dagster's daemon does not seem to run (`dagster dev` starts it)."
 
 
 def follow_run(run_id: int, services: Services, *, pause: threading.Event, quiet: bool) -> Run:
-    """The ended run. Waits as long as it takes; Ctrl-C stops the watching, not the run."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=screen, disable=quiet) as progress:
+    """The ended run, however long it takes."""
+    goes_on = f"Run {run_id} goes on without us: `automation runs show {run_id}` tells how it stands."
+    with _watching(goes_on, quiet=quiet) as progress:
         bar = progress.add_task(f"run {run_id}: waiting for Dagster", total=None)
+        patience = Patience(progress, services.clock, services.clock.now())
         while True:
             run, standing = _look(run_id, services)
             ended = standing.successful + standing.failed + standing.ignored
@@ -31,7 +42,65 @@ def follow_run(run_id: int, services: Services, *, pause: threading.Event, quiet
             progress.update(bar, description=label, completed=ended, total=standing.selected or None)
             if run.completed_at is not None:
                 return run
+            patience.look(begun=run.status != RunStatus.PENDING)
             pause.wait(POLL_SECONDS)
+
+
+def follow_transcriptions(
+    requested: Sequence[Requested], services: Services, *, pause: threading.Event, quiet: bool
+) -> Mapping[str, Standing]:
+    """How the runs ended, by their ids."""
+    run_ids = [cast("str", one.run_id) for one in requested]
+    goes_on = "The transcription goes on without us: `automation fiches show FICHE_ID` tells how its calls stand."
+    with _watching(goes_on, quiet=quiet) as progress:
+        bars = {one.run_id: progress.add_task(f"fiche {one.fiche_id}: waiting", total=None) for one in requested}
+        patience = Patience(progress, services.clock, services.clock.now())
+        while True:
+            with services.database.reading() as session:
+                now = {standing.run_id: standing for standing in standings(session, run_ids)}
+                refused = refusals(session, [one.key for one in requested if one.key])
+            for run_id, standing in now.items():
+                label = f"fiche {standing.fiche_id}: {standing.status}"
+                progress.update(bars[run_id], description=label, completed=standing.transcribed, total=standing.total)
+            if refused:
+                raise PermanentError(next(iter(refused.values())))
+            if len(now) == len(run_ids) and all(one.status != TranscriptionStatus.RUNNING for one in now.values()):
+                return now
+            patience.look(begun=bool(now))
+            pause.wait(POLL_SECONDS)
+
+
+@dataclass
+class Patience:
+    """Says once, to a person, that nothing begins."""
+
+    progress: Progress
+    clock: Clock
+    since: datetime
+    spent: bool = False
+
+    def look(self, *, begun: bool) -> None:
+        if begun or self.spent or self.progress.disable or self.clock.now() - self.since <= PATIENCE:
+            return
+        self.spent = True
+        self.progress.print(NO_DAEMON, highlight=False)
+
+
+@contextmanager
+def _watching(goes_on: str, *, quiet: bool) -> Generator[Progress]:
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    try:
+        with Progress(*columns, console=screen, disable=quiet) as progress:
+            yield progress
+    except KeyboardInterrupt:
+        sys.stderr.write(f"{goes_on}\n")
+        raise
 
 
 def _look(run_id: int, services: Services) -> tuple[Run, Tally]:

@@ -1,5 +1,7 @@
 """Entry of the console script `automation`: exit 0 done, 1 failed, 2 wrong usage; a complaint is one sentence."""
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
 
@@ -8,10 +10,12 @@ from typer.core import TyperGroup
 from typer.exceptions import Abort, Exit, TyperException
 
 from automation_pipeline.cli import db, doctor, fiches, runs, schedules, simulator, transcribe
-from automation_pipeline.cli.output import one_line, sentence_of
-from automation_pipeline.core.errors import AutomationError, InvalidInputError
+from automation_pipeline.cli.output import one_line
+from automation_pipeline.core.errors import AutomationError, InvalidInputError, sentence_of
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
+# What writing to a full, broken or unwritable standard output answers.
+_UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EPIPE}
 
 app = typer.Typer(
     name="automation",
@@ -31,7 +35,24 @@ app.command(name="simulator")(simulator.simulator)
 
 
 def main() -> None:
-    sys.exit(run(sys.argv[1:]))
+    if sys.stdout is None:
+        sys.exit(_complain("Standard output is closed", FAILED))
+    try:
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
+    except OSError as error:
+        if error.filename is not None or error.errno not in _UNWRITABLE:
+            raise
+        code = _output_is_lost(error)
+    sys.exit(code)
+
+
+def _output_is_lost(error: OSError) -> int:
+    """Throws away what is still unwritten, which Python would try to write once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if error.errno == errno.EPIPE:  # whoever read has read enough
+        return FAILED
+    return _complain(f"Standard output cannot be written: {error.strerror}", FAILED)
 
 
 def run(arguments: Sequence[str]) -> int:

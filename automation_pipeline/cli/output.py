@@ -49,14 +49,6 @@ def _cell(value: object) -> Text:
     return value if isinstance(value, Text) else Text("" if value is None else str(value))
 
 
-def sentence_of(error: Exception) -> str:
-    """The error in one line, with each field at fault."""
-    if isinstance(error, InvalidInputError) and error.fields:
-        faults = "; ".join(f"{field}: {problem}" if field else problem for field, problem in error.fields)
-        return one_line(f"{error}: {faults}")
-    return one_line(str(error))
-
-
 def one_line(text: str) -> str:
     return " ".join(text.split())
 

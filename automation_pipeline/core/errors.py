@@ -31,3 +31,13 @@ class InvalidInputError(PermanentError):
     def __init__(self, message: str, fields: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__(message)
         self.fields = fields
+
+
+def sentence_of(error: Exception) -> str:
+    """The error in one line, with each field at fault."""
+    sentence = str(error)
+    if isinstance(error, InvalidInputError) and error.fields:
+        problems = ((field, problem.rstrip(".")) for field, problem in error.fields)
+        faults = "; ".join(f"{field}: {problem}" if field else problem for field, problem in problems)
+        sentence = f"{error}: {faults}"
+    return " ".join(sentence.split())

@@ -1,12 +1,23 @@
 """Every environment variable of the system, with its default and its meaning. A wrong value is one plain sentence."""
 
+import re
 from datetime import date
 from functools import cache
 from os import environ
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, AliasChoices, Field, HttpUrl, SecretStr, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    HttpUrl,
+    SecretStr,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from automation_pipeline.core.errors import InvalidInputError
@@ -27,7 +38,14 @@ def _http_address(value: str) -> str:
 def _database_url(value: str) -> str:
     if not value.startswith(("sqlite:///", "postgresql://", "postgresql+psycopg://")):
         raise ValueError("it must start with sqlite:/// or postgresql://")
-    return value if value.startswith("sqlite:") else _with_readable_port(value)
+    return _with_a_file(value) if value.startswith("sqlite:") else _with_readable_port(value)
+
+
+def _with_a_file(value: str) -> str:
+    path = value.removeprefix("sqlite:///").partition("?")[0]
+    if not path.strip() or ":memory:" in path or "mode=memory" in value:
+        raise ValueError("it must name a file: in memory, every command would see a database of its own")
+    return value
 
 
 def _redis_url(value: str) -> str:
@@ -61,11 +79,19 @@ def _token(value: SecretStr) -> SecretStr:
     return SecretStr(token)
 
 
+def _written_day(value: object) -> object:
+    # pydantic takes numbers for days too, as seconds since 1970
+    if isinstance(value, str) and not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
+        raise ValueError("it must be a day written as YYYY-MM-DD")
+    return value
+
+
 HttpAddress = Annotated[str, AfterValidator(_http_address)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
 DatabaseUrl = Annotated[str, AfterValidator(_database_url)]
 RedisUrl = Annotated[str, AfterValidator(_redis_url)]
 Token = Annotated[SecretStr, AfterValidator(_token)]
+Day = Annotated[date, BeforeValidator(_written_day)]
 
 
 CRM_ADDRESS = ("FICHE_API_BASE_URL", "FICHE_API_URL")
@@ -139,8 +165,11 @@ class Settings(BaseSettings):
     transcription_progress_webhook_frequency: int = Field(
         default=3, ge=1, le=10_000, description="A progress event after every so many recordings of a fiche."
     )
-    automation_first_day: date = Field(
-        default=date(2026, 1, 1), description="The first day that has a partition, as YYYY-MM-DD."
+    automation_first_day: Day = Field(
+        default=date(2026, 1, 1),
+        ge=date(2000, 1, 1),
+        le=date(2100, 12, 31),
+        description="The first day that has a partition, as YYYY-MM-DD.",
     )
     automation_timezone: TimeZone = Field(default="Europe/Paris", description="The zone whose days are the partitions.")
     automation_executor: Literal["in_process", "multiprocess"] = Field(
@@ -151,14 +180,21 @@ class Settings(BaseSettings):
         default=2, ge=1, le=64, description="Step processes at the same time when the executor is `multiprocess`."
     )
     automation_heartbeat_seconds: float = Field(
-        default=10, gt=0, le=600, description="How often a working run says that it is alive."
+        default=10, gt=0, le=600, description="How often a working run says that it is alive; see the next one."
     )
     automation_lost_after_seconds: float = Field(
         default=120,
         gt=0,
         le=86_400,
-        description="A run that was silent for this long is taken for dead and retried or closed.",
+        description="A run that was silent for this long, three heartbeats or more, is taken for dead and retried or "
+        "closed.",
     )
+
+    @model_validator(mode="after")
+    def _lost_after_several_heartbeats(self) -> Self:
+        if 3 * self.automation_heartbeat_seconds > self.automation_lost_after_seconds + 1e-9:
+            raise ValueError("AUTOMATION_HEARTBEAT_SECONDS must be at most a third of AUTOMATION_LOST_AFTER_SECONDS")
+        return self
 
 
 @cache
@@ -168,8 +204,10 @@ def load_settings() -> Settings:
         return Settings()
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
+        reason = first["msg"].removeprefix("Value error, ").replace("Input should", "it should").rstrip(".")
+        if not first["loc"]:  # of several variables together; the sentence names them
+            raise InvalidInputError(f"{reason}.") from None
         name = _variable(str(first["loc"][0]))
-        reason = first["msg"].removeprefix("Value error, ").replace("Input should", "it should")
         raise InvalidInputError(f"{name} cannot be used: {reason[0].lower()}{reason[1:]}.") from None
 
 

@@ -1,12 +1,18 @@
 """A bounded number of places across processes, made of leases: for work that must not crowd a provider."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from random import Random
 
 from automation_pipeline.core.coordination import Lease, Leases
+from automation_pipeline.core.errors import AutomationError, TransientError
+
+LONGEST_PAUSE_SECONDS = 1.0
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -19,28 +25,80 @@ class Slots:
     owner: str
     ttl_seconds: float = 30.0
     poll_seconds: float = 0.1
+    _doors: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = field(
+        default_factory=dict[asyncio.AbstractEventLoop, asyncio.Semaphore], init=False, repr=False, compare=False
+    )
 
     @asynccontextmanager
     async def hold_one(self) -> AsyncGenerator[Lease]:
-        lease = await self._wait()
-        beating = asyncio.create_task(self._beat(lease))
-        try:
-            yield lease
-        finally:
-            beating.cancel()
-            await asyncio.gather(beating, return_exceptions=True)
-            await asyncio.to_thread(self.leases.release, lease)
+        """A place, for as long as it is worked in. Whoever loses it is cancelled, and told by a TransientError."""
+        async with self._door():
+            lease = await self._wait()
+            try:
+                async with self._kept(lease):
+                    yield lease
+            finally:
+                await self._release(lease)
+
+    def _door(self) -> asyncio.Semaphore:
+        """No more of this process ask for a place than there are. A semaphore belongs to one running loop."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._doors:
+            for closed in [known for known in list(self._doors) if known.is_closed()]:
+                self._doors.pop(closed, None)
+            self._doors[loop] = asyncio.Semaphore(self.places)
+        return self._doors[loop]
 
     async def _wait(self) -> Lease:
         random = Random()
+        pause = self.poll_seconds
         while True:
             for place in random.sample(range(self.places), self.places):
                 key, holder = f"{self.name}:{place}", f"{self.owner}/{id(asyncio.current_task())}"
                 lease = await asyncio.to_thread(self.leases.acquire, key, holder, self.ttl_seconds)
                 if lease is not None:
                     return lease
-            await asyncio.sleep(random.uniform(0.5, 1.5) * self.poll_seconds)
+            await asyncio.sleep(random.uniform(0.5, 1.5) * pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
-    async def _beat(self, lease: Lease) -> None:
-        while await asyncio.to_thread(self.leases.extend, lease, self.ttl_seconds):  # noqa: ASYNC110  no event to wait for
-            await asyncio.sleep(self.ttl_seconds / 4)
+    @asynccontextmanager
+    async def _kept(self, lease: Lease) -> AsyncGenerator[None]:
+        body = asyncio.timeout(None)
+        beating = asyncio.create_task(self._beat(lease, body))
+        try:
+            async with body:
+                yield
+        except TimeoutError:
+            if not body.expired():
+                raise
+            raise TransientError(f"The place {lease.key} was lost: its lease ended.") from beating.exception()
+        finally:
+            beating.cancel()
+            await asyncio.gather(beating, return_exceptions=True)
+
+    async def _beat(self, lease: Lease, body: asyncio.Timeout) -> None:
+        try:
+            with suppress(TimeoutError):
+                await self._extend_until_lost(lease)
+        finally:  # a bug ends the body too; a body that has ended takes no new deadline, and needs none
+            body.reschedule(asyncio.get_running_loop().time())
+
+    async def _extend_until_lost(self, lease: Lease) -> None:
+        """Returns when told that the lease is lost; TimeoutError when nothing extended it for a whole TTL."""
+        now = asyncio.get_running_loop().time
+        async with asyncio.timeout(self.ttl_seconds) as held:
+            while True:
+                asked_at = now()
+                try:
+                    if not await asyncio.to_thread(self.leases.extend, lease, self.ttl_seconds):
+                        return
+                    held.reschedule(asked_at + self.ttl_seconds)
+                except AutomationError as error:
+                    log.warning("The place %s could not be extended, which is tried again: %s", lease.key, error)
+                await asyncio.sleep(self.ttl_seconds / 4)
+
+    async def _release(self, lease: Lease) -> None:
+        try:
+            await asyncio.to_thread(self.leases.release, lease)
+        except AutomationError as error:
+            log.warning("The place %s comes free only when its lease ends: %s", lease.key, error)

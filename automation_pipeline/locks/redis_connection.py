@@ -1,5 +1,6 @@
 """The way to Redis: one client, scripts that run there at once or not at all, errors a person can read."""
 
+import re
 from typing import Any, cast
 
 import redis
@@ -7,23 +8,26 @@ from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 5.0
 
 # A wrong password is a ConnectionError to redis-py, yet it does not pass by itself.
 _REFUSALS = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
-# What Redis says while it starts, fails over or is full.
-_PASSING = (
-    exceptions.ConnectionError,
-    exceptions.TimeoutError,
+_SILENCE = (exceptions.ConnectionError, exceptions.TimeoutError)
+# What Redis says while it starts, fails over, is full or busy. What it says of a command inside a script comes after
+# the script's own place, so the code is not always the first word.
+_PASSING = re.compile(r"\b(LOADING|READONLY|MASTERDOWN|OOM|MISCONF|BUSY|NOSCRIPT|CLUSTERDOWN|TRYAGAIN)\b.*")
+_PASSING_KINDS = (
+    exceptions.BusyLoadingError,
     exceptions.ReadOnlyError,
     exceptions.NoScriptError,
     exceptions.OutOfMemoryError,
     exceptions.ClusterDownError,
     exceptions.TryAgainError,
 )
+_NO_SUCH_DATABASE = ("DB index is out of range", "invalid DB index")
 
 
 def connect(url: str) -> redis.Redis:
@@ -53,10 +57,23 @@ class RedisScript:
     def __call__(self, key: str, *arguments: str | float) -> object:
         try:
             return cast(object, cast(Any, self._script)(keys=[key], args=arguments))
-        except _REFUSALS as error:
-            raise PermanentError(f"Redis refuses us: {_sentence(error)}.") from error
-        except _PASSING as error:
-            raise TransientError(f"Redis does not answer: {_sentence(error)}.") from error
+        except (*_SILENCE, exceptions.ResponseError) as error:
+            raise _understood(error) from error
+
+
+def _understood(error: exceptions.RedisError) -> AutomationError:
+    said = _sentence(error)
+    if isinstance(error, _REFUSALS):
+        return PermanentError(f"Redis refuses us: {said}.")
+    if any(words in said for words in _NO_SUCH_DATABASE):
+        return PermanentError(f"REDIS_URL names a database that this Redis does not have: {said}.")
+    if passing := _PASSING.search(said):
+        return TransientError(f"Redis cannot serve us now: {passing[0]}.")
+    if isinstance(error, _PASSING_KINDS):
+        return TransientError(f"Redis cannot serve us now: {said}.")
+    if isinstance(error, _SILENCE):
+        return TransientError(f"Redis does not answer: {said}.")
+    return PermanentError(f"Redis refuses us: {said}.")
 
 
 def _sentence(error: exceptions.RedisError) -> str:

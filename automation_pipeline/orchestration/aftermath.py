@@ -1,11 +1,11 @@
 """What is to be done about an automation run whose Dagster run may be dead. The instance is asked, the rule is pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 
 import dagster as dg
-from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord
+from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, RunsFilter
 
 AUTO_RETRY_TAG = "dagster/auto_retry_run_id"
 WILL_RETRY_TAG = "dagster/will_retry"
@@ -19,10 +19,13 @@ class Aftermath(Enum):
     REPORT_DEAD = "Dagster believes it alive, but it has been silent for too long"
 
 
-def aftermath(status: DagsterRunStatus | None, *, will_retry: bool, silent: bool) -> Aftermath:
-    """`status` is that of the newest Dagster run of the chain; None when Dagster does not know it."""
+def aftermath(status: DagsterRunStatus | None, *, will_retry: bool | None, silent: bool) -> Aftermath:
+    """`status` is that of the newest Dagster run of the chain; None when Dagster does not know it. `will_retry` is None
+    while Dagster has not said: it writes a failure down before it decides about a retry."""
     if status is None:
         return Aftermath.CLOSE if silent else Aftermath.LEAVE
+    if status is DagsterRunStatus.FAILURE and will_retry is None and not silent:
+        return Aftermath.LEAVE
     if status in ENDED:
         return Aftermath.LEAVE if will_retry else Aftermath.CLOSE
     if status is DagsterRunStatus.STARTED and silent:
@@ -41,8 +44,15 @@ def newest_of_chain(instance: DagsterInstance, dagster_run_id: str) -> RunRecord
     return record
 
 
-def will_retry(run: DagsterRun) -> bool:
-    return run.tags.get(WILL_RETRY_TAG) == "true"
+def newest_for(instance: DagsterInstance, tags: Mapping[str, str]) -> RunRecord | None:
+    """The newest Dagster run with these tags."""
+    records = instance.get_run_records(RunsFilter(tags=dict(tags)), limit=1)
+    return records[0] if records else None
+
+
+def will_retry(run: DagsterRun) -> bool | None:
+    said = run.tags.get(WILL_RETRY_TAG)
+    return None if said is None else said == "true"
 
 
 def silent_since(beat_at: datetime, record: RunRecord | None) -> datetime:

@@ -5,13 +5,17 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.core.errors import PermanentError, TransientError, sentence_of
+from automation_pipeline.core.settings import load_settings
 
 STEP_RETRIES = 3
 STEP_RETRY_SECONDS = 5.0
 
-# For a step process that dies: a run is retried by Dagster only when its worker does.
-CRASH_RETRIES = dg.RetryPolicy(max_retries=STEP_RETRIES, delay=1)
+# For a step process that dies: Dagster retries a run only when its worker does. Steps inside the worker must have none:
+# a retry policy also catches the interrupt by which a run is terminated, and goes on.
+CRASH_RETRIES = (
+    None if load_settings().automation_executor == "in_process" else dg.RetryPolicy(max_retries=STEP_RETRIES, delay=1)
+)
 
 
 @contextmanager
@@ -22,4 +26,11 @@ def verdicts() -> Generator[None]:
         wait = error.retry_after_seconds or STEP_RETRY_SECONDS
         raise dg.RetryRequested(max_retries=STEP_RETRIES, seconds_to_wait=wait) from error
     except PermanentError as error:
-        raise dg.Failure(str(error), allow_retries=False) from None
+        raise dg.Failure(sentence_of(error), allow_retries=False) from None
+
+
+def words_of(error: BaseException | None) -> str:
+    """What a step's exception says, for a person."""
+    if isinstance(error, dg.Failure) and error.description:
+        return error.description
+    return f"{type(error).__name__}: {error}" if error else "The step failed"

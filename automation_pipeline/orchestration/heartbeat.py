@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from automation_pipeline.automation.domain.run import RunTicket
 from automation_pipeline.automation.stages.keep_alive import keep_alive
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.core.errors import AutomationError
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +34,6 @@ def _beat(ticket: RunTicket, services: Services, ended: threading.Event) -> None
     while not ended.is_set():
         try:
             keep_alive(ticket, worker_name(), database=services.database)
-        except AutomationError as error:
-            # The step finds out by itself; a beat that is missed shows in the watchdog.
+        except Exception as error:  # noqa: BLE001  a beat must never end the beating: the step itself finds out
             log.warning("No heartbeat for run %s: %s", ticket.run_id, error)
         ended.wait(services.settings.automation_heartbeat_seconds)

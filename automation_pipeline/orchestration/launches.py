@@ -6,9 +6,13 @@ from typing import Any
 
 import dagster as dg
 
+from automation_pipeline.automation.domain.run import RunTicket, Trigger
 from automation_pipeline.automation.domain.schedule import parse_selection
 from automation_pipeline.automation.stages.open_run import Opening
 from automation_pipeline.core.errors import InvalidInputError
+
+# Dagster puts it on runs that it retries by itself.
+RETRY_TAG = "dagster/retry_number"
 
 
 def parse_launch(config: Mapping[str, Any], dagster_run: dg.DagsterRun, worker: str) -> Opening:
@@ -21,6 +25,7 @@ def parse_launch(config: Mapping[str, Any], dagster_run: dg.DagsterRun, worker: 
         dagster_run_id=dagster_run.run_id,
         dagster_root_run_id=dagster_run.root_run_id or dagster_run.run_id,
         worker=worker,
+        is_retry=RETRY_TAG in dagster_run.tags,
     )
 
 
@@ -32,3 +37,12 @@ def _instant(text: str) -> datetime:
     if instant.tzinfo is None:
         raise InvalidInputError(f"due_at needs a time zone: {text!r}.")
     return instant
+
+
+def opening_tags(ticket: RunTicket, schedule_id: int, present: Mapping[str, str]) -> dict[str, str]:
+    """What a run opened from the launchpad lacks, and a requested one has already."""
+    return {
+        "automation/run_id": str(ticket.run_id),
+        "automation/schedule_id": str(schedule_id),
+        "automation/trigger": present.get("automation/trigger", Trigger.LAUNCHPAD.value),
+    }

@@ -1,30 +1,62 @@
-"""Looks after one run at work: applies what `aftermath` says."""
+"""Looks after the runs that nobody may be working on, one by one: does what `aftermath` says."""
 
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import TypeVar
 
-import dagster as dg
-from dagster import DagsterInstance
+from dagster import DagsterEventType, DagsterInstance, DagsterRunStatus, RunRecord
 
+from automation_pipeline.automation.domain.run import RunTicket
 from automation_pipeline.automation.stages.finalise_run import finalise_run
-from automation_pipeline.automation.store.runs import RunAtWork
+from automation_pipeline.automation.store.runs import RunAtWork, runs_at_work, runs_never_opened
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.orchestration.aftermath import (
     Aftermath,
     aftermath,
+    failure_reason,
+    newest_for,
     newest_of_chain,
     silent_since,
     will_retry,
 )
 
+RUN_ID_TAG = "automation/run_id"
 
-def look_after(run: RunAtWork, instance: DagsterInstance, services: Services, patience: timedelta) -> str | None:
-    """What was done about it, if anything."""
+Case = TypeVar("Case")
+
+
+def look_after_all(instance: DagsterInstance, services: Services) -> tuple[int, list[str]]:
+    """How many runs were looked at, and what was done about some of them."""
+    patience = timedelta(seconds=services.settings.automation_lost_after_seconds)
+    with services.database.reading() as session:
+        at_work = runs_at_work(session)
+        unopened = runs_never_opened(session, services.clock.now() - patience)
+    done = [
+        *_each(at_work, lambda run: _look_after(run, instance, services, patience)),
+        *_each(unopened, lambda run_id: _look_for(run_id, instance, services)),
+    ]
+    return len(at_work) + len(unopened), done
+
+
+def _each(cases: Sequence[Case], act: Callable[[Case], str | None]) -> list[str]:
+    said: list[str] = []
+    for case in cases:
+        try:
+            sentence = act(case)
+        except AutomationError as error:
+            sentence = f"{case}: {error}"
+        said += [sentence] if sentence else []
+    return said
+
+
+def _look_after(run: RunAtWork, instance: DagsterInstance, services: Services, patience: timedelta) -> str | None:
     record = newest_of_chain(instance, run.dagster_run_id)
     status = record.dagster_run.status if record else None
     silent = run.now - silent_since(run.beat_at, record) > patience
-    verdict = aftermath(status, will_retry=bool(record and will_retry(record.dagster_run)), silent=silent)
+    verdict = aftermath(status, will_retry=record and will_retry(record.dagster_run), silent=silent)
     if verdict is Aftermath.CLOSE:
-        return _close(run, status, services)
+        return _close(RunTicket(run.run_id, run.attempt), record, instance, services)
     if verdict is Aftermath.REPORT_DEAD and record:
         message = f"No sign of life since {run.beat_at:%Y-%m-%d %H:%M:%S} UTC."
         instance.report_run_failed(record.dagster_run, message)
@@ -32,8 +64,32 @@ def look_after(run: RunAtWork, instance: DagsterInstance, services: Services, pa
     return None
 
 
-def _close(run: RunAtWork, status: dg.DagsterRunStatus | None, services: Services) -> str:
-    ended = f"its Dagster run ended as {status.value}" if status else "its Dagster run is gone"
-    reason = f"Nobody works on the run any more: {ended}"
-    finalise_run(run.run_id, database=services.database, clock=services.clock, breakdown=reason)
-    return f"Closed run {run.run_id}"
+def _look_for(run_id: int, instance: DagsterInstance, services: Services) -> str | None:
+    """A run that was asked for long ago: if its Dagster run has ended without opening it, nobody else will."""
+    record = newest_for(instance, {RUN_ID_TAG: str(run_id)})
+    if record is None:
+        return None
+    verdict = aftermath(record.dagster_run.status, will_retry=will_retry(record.dagster_run), silent=True)
+    return _close(RunTicket(run_id, 0), record, instance, services) if verdict is Aftermath.CLOSE else None
+
+
+def _close(ticket: RunTicket, record: RunRecord | None, instance: DagsterInstance, services: Services) -> str:
+    finalise_run(
+        ticket.run_id,
+        database=services.database,
+        clock=services.clock,
+        attempt=ticket.attempt,
+        breakdown=_reason(record, instance),
+    )
+    return f"Closed run {ticket.run_id}"
+
+
+def _reason(record: RunRecord | None, instance: DagsterInstance) -> str:
+    if record is None:
+        return "Nobody works on the run any more: its Dagster run is gone"
+    run = record.dagster_run
+    if run.status is DagsterRunStatus.CANCELED:
+        return "The run was terminated in Dagster"
+    failures = instance.all_logs(run.run_id, of_type=DagsterEventType.STEP_FAILURE)
+    events = [entry.dagster_event for entry in failures if entry.dagster_event]
+    return failure_reason(events, f"Nobody works on the run any more: its Dagster run ended as {run.status.value}")

@@ -20,7 +20,7 @@ class DatabaseUnreachableError(TransientError):
 
 
 class DatabaseNotReadyError(PermanentError):
-    """The database answers, but its tables are not there."""
+    """The database answers, but its tables are not there, or not those of this version."""
 
 
 class Database:
@@ -135,22 +135,44 @@ def in_plain_words() -> Generator[None]:
         raise understood from error
 
 
+# What SQLite's primary result codes ask of an operator.
+_SQLITE_REFUSALS = {
+    sqlite3.SQLITE_NOTADB: "DATABASE_URL names a file that is not an SQLite database",
+    sqlite3.SQLITE_READONLY: "The database cannot be written: let this user write its file and its folder",
+    sqlite3.SQLITE_FULL: "The database cannot grow: make room on its disk",
+    sqlite3.SQLITE_CORRUPT: "The database's file is damaged: restore it from a backup",
+}
+_CONFLICTS = {"40P01", "40001"}  # deadlock, serialization failure
+
+
 def _understood(error: DatabaseError) -> AutomationError | None:
-    reason = _first_line(error)
-    if "file is not a database" in reason:
-        return PermanentError("DATABASE_URL names a file that is not an SQLite database.")
-    if "no such table" in reason or ("relation" in reason and "does not exist" in reason):
+    """None for a bug: wrong SQL stays what it is.
+
+    A column that is missing is taken for an older schema, without looking at the revision: our queries name mapped
+    columns only, and the suite runs them on the newest schema. The driver's words are kept in case it is a bug.
+    """
+    reason, code = _first_line(error), _code(error)
+    if isinstance(code, int) and code in _SQLITE_REFUSALS:
+        return PermanentError(f"{_SQLITE_REFUSALS[code]} ({reason}).")
+    if code == "42P01" or "no such table" in reason:
         return DatabaseNotReadyError("The database has no tables yet: run `automation db upgrade`.")
-    if isinstance(error, OperationalError) and not _is_wrong_sql(error):
+    if code == "42703" or "no such column" in reason or "has no column named" in reason:
+        return DatabaseNotReadyError(f"The database is of another version ({reason}): run `automation db upgrade`.")
+    if code in _CONFLICTS:
+        return TransientError(f"The database gave way to another transaction: {reason}.")
+    if isinstance(error, OperationalError) and code != sqlite3.SQLITE_ERROR:  # wrong SQL, to SQLite's driver
         return DatabaseUnreachableError(f"The database does not answer: {reason}.")
     return None
 
 
-def _is_wrong_sql(error: DatabaseError) -> bool:
-    # SQLite's driver calls these operational too; they are ours to mend, and no later attempt helps.
-    return isinstance(error.orig, sqlite3.Error) and error.orig.sqlite_errorcode == sqlite3.SQLITE_ERROR
+def _code(error: DatabaseError) -> int | str | None:
+    """SQLite's primary result code, PostgreSQL's SQLSTATE."""
+    if isinstance(error.orig, sqlite3.Error):
+        code = getattr(error.orig, "sqlite_errorcode", None)  # what the driver says by itself has none
+        return None if code is None else code & 0xFF
+    return getattr(error.orig, "sqlstate", None)
 
 
 def _first_line(error: DatabaseError) -> str:
     lines = str(error.orig).strip().splitlines()
-    return lines[0] if lines else type(error.orig).__name__
+    return lines[0].rstrip(".") if lines else type(error.orig).__name__

@@ -45,6 +45,16 @@ def test_a_second_sync_asks_for_no_details_again(terminal: Terminal, simulated: 
     assert calls(simulated, MISSING) == 1
 
 
+def test_a_second_sync_asks_for_no_final_list_again_unless_by_force(terminal: Terminal, simulated: str) -> None:
+    first = terminal.json("fiches", "sync", "--date", DAY)
+    assert terminal.json("fiches", "sync", "--date", DAY) == first
+    assert calls(simulated, DAY, "crm.sales_list") == 1
+    forced = terminal.json("fiches", "sync", "--date", DAY, "--force")
+    assert (forced["days"][0]["fiches"], forced["days"][0]["new"]) == (24, 0)
+    assert calls(simulated, DAY, "crm.sales_list") == 2
+    assert "--force" in terminal.run("fiches", "sync", "--help").out
+
+
 def test_a_day_that_the_crm_refuses_is_named_and_the_exit_is_1(terminal: Terminal) -> None:
     terminal.export(FICHE_API_AUTH_TOKEN="wr0ng")
     ended = terminal.run("fiches", "sync", "--date", DAY)

@@ -1,6 +1,8 @@
 """Wrong usage and bad luck: an exit code and one sentence, never a traceback; and help for every command."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -185,3 +187,30 @@ def test_a_database_without_tables_ends_with_1_and_says_what_to_do(terminal: Ter
 def test_a_wrong_variable_ends_with_2_and_is_named(terminal: Terminal, words: str) -> None:
     terminal.export(FICHE_FETCH_CONCURRENCY="many")
     assert refused(terminal, words, 2).startswith("FICHE_FETCH_CONCURRENCY cannot be used: it should be a valid")
+
+
+def shell(terminal: Terminal, words: str) -> tuple[int, str]:
+    """The exit code and standard error of the real thing; `automation` is its name in there."""
+    python = f'automation() {{ "{sys.executable}" -c "from automation_pipeline.cli.main import main; main()" "$@"; }}; '
+    ended = subprocess.run(
+        ["bash", "-c", python + words], cwd=terminal.room, capture_output=True, text=True, check=False, timeout=60
+    )
+    return ended.returncode, ended.stderr
+
+
+@pytest.mark.parametrize("words", ["schedules list", "schedules show 1 --json", "runs list --json", "--help"])
+@pytest.mark.parametrize(
+    ("output", "sentence"),
+    [
+        ("> /dev/full", "Standard output cannot be written: No space left on device.\n"),
+        ("1< /dev/null", "Standard output cannot be written: Bad file descriptor.\n"),
+        (">&-", "Standard output is closed.\n"),
+        ("> >(exec true)", ""),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_one_sentence(
+    terminal: Terminal, words: str, output: str, sentence: str
+) -> None:
+    terminal.create(description="long " * 5_000)
+    gone = "sleep 0.2; " if not sentence else ""
+    assert shell(terminal, f"{{ {gone}automation {words}; }} {output}") == (1, sentence)

@@ -81,6 +81,8 @@ def test_everything_has_a_default_that_needs_no_service() -> None:
         ("TRANSCRIPTION_LEASE_SECONDS", "5", 5),
         ("TRANSCRIPTION_AUDIO_MAX_MEGABYTES", "3000", 3000),
         ("TRANSCRIPTION_PROGRESS_WEBHOOK_FREQUENCY", "1", 1),
+        ("AUTOMATION_FIRST_DAY", "2000-01-01", date(2000, 1, 1)),
+        ("AUTOMATION_FIRST_DAY", "2100-12-31", date(2100, 12, 31)),
         ("AUTOMATION_EXECUTOR", "multiprocess", "multiprocess"),
         ("AUTOMATION_MAX_PROCESSES", "64", 64),
         ("AUTOMATION_HEARTBEAT_SECONDS", "0.5", 0.5),
@@ -119,6 +121,11 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
         ("DATABASE_URL", "work.db", "it must start with sqlite:/// or postgresql://"),
         ("DATABASE_URL", "postgresql://db:many/work", "its host or port cannot be read; characters such as / in"),
         ("DATABASE_URL", f"postgresql://anna:{PASSWORD}@db/work", "its host or port cannot be read; characters"),
+        ("DATABASE_URL", "sqlite:///", "it must name a file: in memory, every command would see"),
+        ("DATABASE_URL", "sqlite:///?timeout=5", "it must name a file"),
+        ("DATABASE_URL", "sqlite:///:memory:", "it must name a file"),
+        ("DATABASE_URL", "sqlite:///file::memory:?uri=true", "it must name a file"),
+        ("DATABASE_URL", "sqlite:///file:x?mode=memory&uri=true", "it must name a file"),
         ("REDIS_URL", "http://cache", "it must start with redis://, rediss:// or unix://"),
         ("REDIS_URL", "redis://cache:99999", "its host or port cannot be read"),
         ("FICHE_API_BASE_URL", "crm.test", "it must be an http:// or https:// address"),
@@ -149,6 +156,13 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
         ("TRANSCRIPTION_LEASE_SECONDS", "3601", "it should be less than or equal to 3600"),
         ("TRANSCRIPTION_AUDIO_MAX_MEGABYTES", "0", "it should be greater than or equal to 1"),
         ("TRANSCRIPTION_PROGRESS_WEBHOOK_FREQUENCY", "0", "it should be greater than or equal to 1"),
+        ("AUTOMATION_FIRST_DAY", "0", "it must be a day written as YYYY-MM-DD"),
+        ("AUTOMATION_FIRST_DAY", "20260101", "it must be a day written as YYYY-MM-DD"),
+        ("AUTOMATION_FIRST_DAY", "2026-01-01T00:00:00", "it must be a day written as YYYY-MM-DD"),
+        ("AUTOMATION_FIRST_DAY", "2026-02-30", "it should be a valid date"),
+        ("AUTOMATION_FIRST_DAY", "1999-12-31", "it should be greater than or equal to 2000-01-01"),
+        ("AUTOMATION_FIRST_DAY", "2101-01-01", "it should be less than or equal to 2100-12-31"),
+        ("AUTOMATION_TIMEZONE", "Mars/Olympus", "'Mars/Olympus' is not a known time zone."),
         ("AUTOMATION_EXECUTOR", "celery", "it should be 'in_process' or 'multiprocess'"),
         ("AUTOMATION_MAX_PROCESSES", "0", "it should be greater than or equal to 1"),
         ("AUTOMATION_MAX_PROCESSES", "65", "it should be less than or equal to 64"),
@@ -166,8 +180,27 @@ def test_a_wrong_value_is_one_sentence_that_names_the_variable(
     sentence = complaint()
     assert sentence.startswith(f"{variable} cannot be used: {why}")
     assert sentence.endswith(".")
+    assert not sentence.endswith("..")
     assert "\n" not in sentence
     assert "s3cret" not in sentence
+
+
+@pytest.mark.parametrize(("heartbeat", "lost_after"), [("0.5", "4"), ("40", "120"), ("0.1", "0.3")])
+def test_three_heartbeats_fit_into_the_silence_of_a_lost_run(
+    monkeypatch: pytest.MonkeyPatch, heartbeat: str, lost_after: str
+) -> None:
+    monkeypatch.setenv("AUTOMATION_HEARTBEAT_SECONDS", heartbeat)
+    monkeypatch.setenv("AUTOMATION_LOST_AFTER_SECONDS", lost_after)
+    assert load_settings().automation_lost_after_seconds == float(lost_after)
+
+
+@pytest.mark.parametrize(("heartbeat", "lost_after"), [("41", "120"), ("10", "29"), ("4", "4")])
+def test_a_heartbeat_that_is_too_slow_is_one_sentence_that_names_both(
+    monkeypatch: pytest.MonkeyPatch, heartbeat: str, lost_after: str
+) -> None:
+    monkeypatch.setenv("AUTOMATION_HEARTBEAT_SECONDS", heartbeat)
+    monkeypatch.setenv("AUTOMATION_LOST_AFTER_SECONDS", lost_after)
+    assert complaint() == ("AUTOMATION_HEARTBEAT_SECONDS must be at most a third of AUTOMATION_LOST_AFTER_SECONDS.")
 
 
 def test_secrets_are_not_shown_with_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,16 @@
 """Slots: never more holders than places, across processes; a dead holder's place comes free."""
 
 import asyncio
+import shutil
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from automation_pipeline.core.coordination import Lease, Leases
+from automation_pipeline.core.coordination import Holder, Lease, Leases
+from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.slots import Slots
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.leases import DatabaseLeases
@@ -80,3 +84,115 @@ def test_an_error_inside_gives_the_place_back(leases: Leases) -> None:
     with pytest.raises(LookupError):
         asyncio.run(fail())
     assert leases.holder("crm:0") is None
+
+
+class SpoiltLeases:
+    """The leases, of which a method can be made to fail or to answer something else; counts what is asked."""
+
+    def __init__(self, leases: Leases) -> None:
+        self._leases = leases
+        self.asked = Counter[str]()
+        self.troubles: dict[str, list[Exception | bool]] = {}
+
+    def _trouble(self, method: str) -> bool | None:
+        self.asked[method] += 1
+        trouble = self.troubles[method].pop(0) if self.troubles.get(method) else None
+        if isinstance(trouble, Exception):
+            raise trouble
+        return trouble
+
+    def acquire(self, key: str, owner: str, ttl_seconds: float) -> Lease | None:
+        self._trouble("acquire")
+        return self._leases.acquire(key, owner, ttl_seconds)
+
+    def extend(self, lease: Lease, ttl_seconds: float) -> bool:
+        told = self._trouble("extend")
+        return self._leases.extend(lease, ttl_seconds) if told is None else told
+
+    def release(self, lease: Lease) -> bool:
+        self._trouble("release")
+        return self._leases.release(lease)
+
+    def holder(self, key: str) -> Holder | None:
+        return self._leases.holder(key)
+
+
+@pytest.fixture
+def spoilt(tmp_path: Path, sqlite_template: Path) -> Iterator[SpoiltLeases]:
+    database = Database(f"sqlite:///{shutil.copy(sqlite_template, tmp_path / 'spoilt.db')}")
+    yield SpoiltLeases(DatabaseLeases(database))
+    database.dispose()
+
+
+AWAY = TransientError("The database does not answer.")
+
+
+async def work(slots: Slots, seconds: float) -> str:
+    async with slots.hold_one():
+        await asyncio.sleep(seconds)
+        return "result"
+
+
+def test_who_waits_behind_its_own_process_asks_nobody(spoilt: SpoiltLeases) -> None:
+    slots = Slots(spoilt, "crm", 1, "me", poll_seconds=0.01)
+
+    async def crowd() -> list[str]:
+        return await asyncio.gather(*(work(slots, 0.05) for _ in range(5)))
+
+    for _ in range(2):  # each time in a loop of its own
+        assert asyncio.run(crowd()) == ["result"] * 5
+    assert spoilt.asked["acquire"] == 10
+
+
+def test_who_waits_for_another_process_asks_less_and_less_often(spoilt: SpoiltLeases) -> None:
+    spoilt.acquire("crm:0", "another process", 60)
+
+    async def wait_in_vain() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(work(Slots(spoilt, "crm", 1, "me", poll_seconds=0.01), 0), 0.8)
+
+    asyncio.run(wait_in_vain())
+    assert 3 <= spoilt.asked["acquire"] <= 12
+
+
+def test_a_heartbeat_that_failed_is_tried_again_before_the_lease_ends(spoilt: SpoiltLeases) -> None:
+    spoilt.troubles["extend"] = [AWAY, AWAY]
+
+    async def hold_on() -> Lease | None:
+        async with Slots(spoilt, "crm", 1, "me", ttl_seconds=1).hold_one():
+            await asyncio.sleep(1.5)
+            return spoilt.acquire("crm:0", "somebody else", 1)
+
+    assert asyncio.run(hold_on()) is None
+    assert spoilt.asked["extend"] > 3
+
+
+@pytest.mark.parametrize("troubles", [[False], [AWAY] * 100, [LookupError("a bug")]], ids=["lost", "away", "bug"])
+def test_who_loses_the_place_is_cancelled_and_told(spoilt: SpoiltLeases, troubles: list[Exception | bool]) -> None:
+    spoilt.troubles["extend"] = list(troubles)
+    finished: list[str] = []
+
+    async def outlive() -> None:
+        finished.append(await work(Slots(spoilt, "crm", 1, "me", ttl_seconds=0.4), 5))
+
+    with pytest.raises(TransientError, match=r"^The place crm:0 was lost: its lease ended\.$") as caught:
+        asyncio.run(outlive())
+    assert isinstance(caught.value.__cause__, LookupError) == isinstance(troubles[0], LookupError)
+    assert finished == []
+
+
+def test_a_timeout_of_the_work_itself_stays_one(spoilt: SpoiltLeases) -> None:
+    async def time_out() -> None:
+        async with Slots(spoilt, "crm", 1, "me").hold_one():
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(time_out())
+
+
+def test_a_place_that_cannot_be_given_back_does_not_take_the_result_with_it(
+    spoilt: SpoiltLeases, caplog: pytest.LogCaptureFixture
+) -> None:
+    spoilt.troubles["release"] = [AWAY]
+    assert asyncio.run(work(Slots(spoilt, "crm", 1, "me"), 0)) == "result"
+    assert "The place crm:0 comes free only when its lease ends" in caplog.text

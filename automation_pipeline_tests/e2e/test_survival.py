@@ -1,5 +1,7 @@
 """kill -9 in the middle of a run, under Dagster's own daemon: the ledger is finished, nothing finished is repeated."""
 
+import json
+import sys
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
@@ -123,3 +125,38 @@ def test_a_run_whose_schedule_went_away_is_closed_with_the_reason(slow_system: S
         run = slow_system.wait_for_end(run_id)
     assert run["status"] == "failed"
     assert run["errorMessage"] == f"Schedule {schedule_id} is not active"
+
+
+TERMINATE = """
+import sys
+from dagster import DagsterInstance
+with DagsterInstance.get() as instance:
+    run = instance.get_run_by_id(sys.argv[1])
+    instance.report_run_canceling(run)
+    instance.run_launcher.terminate(run.run_id)
+"""
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+def test_a_run_that_is_terminated_in_dagster_stops_and_is_closed(slow_system: System, database: Database) -> None:
+    with slow_system.daemon():
+        run_id = slow_system.run_now(slow_system.create_schedule(IDS))
+        wait_until(lambda: len(ended_fiches(database)) >= 20, 60)
+        terminated = slow_system.run(sys.executable, "-c", TERMINATE, slow_system.show_run(run_id)["dagsterRunId"])
+        assert terminated.returncode == 0, terminated.stderr
+        run = slow_system.wait_for_end(run_id)
+    assert (run["status"], run["errorMessage"]) == ("failed", "The run was terminated in Dagster")
+    assert [fiche["ficheId"] for fiche in run["fiches"]] == IDS
+    assert run["failedFiches"] > 0
+    assert run["selectedFiches"] == run["successfulFiches"] + run["failedFiches"]
+    assert max(slow_system.calls_per_fiche().values()) == 1
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+def test_a_job_that_fails_without_a_daemon_closes_its_run_with_the_reason(slow_system: System) -> None:
+    given = {"name": "by date", "scheduleType": "MANUAL", "ficheSelection": {"mode": "date_range"}}
+    schedule = slow_system.automation("schedules", "create", "--file", "-", given=json.dumps(given))
+    assert slow_system.execute_job(schedule["id"]).returncode == 1
+    run = slow_system.show_run("1")
+    assert run["status"] == "failed"
+    assert run["errorMessage"] == "This version selects fiches by their ids only, not by date_range."

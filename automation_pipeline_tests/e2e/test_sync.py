@@ -30,6 +30,10 @@ def sync(*options: str) -> tuple[str, ...]:
     return ("automation", "fiches", "sync", *options, "--details", "--json")
 
 
+def sales_list_calls(url: str) -> dict[str, int]:
+    return httpx.get(f"{url}/_sim/calls").json()["routes"]["crm.sales_list"]
+
+
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 @pytest.mark.timeout(400)
 def test_a_month_ends_with_every_fiche_in_its_right_state_despite_the_faults(
@@ -47,7 +51,7 @@ def test_a_month_ends_with_every_fiche_in_its_right_state_despite_the_faults(
     for _ in range(3):
         if system.run(*month).returncode == 0:
             break
-    before = system.calls_per_fiche()
+    before, lists_before = system.calls_per_fiche(), sales_list_calls(busy_simulator)["calls"]
 
     fiches = {fiche.id: fiche for day in MONTH for fiche in WORLD.day(day)}
     with database.reading() as session:
@@ -61,6 +65,7 @@ def test_a_month_ends_with_every_fiche_in_its_right_state_despite_the_faults(
     again = system.run(*month)
     assert again.returncode == 0, again.stderr
     assert system.calls_per_fiche() == before, "what was fresh has been asked for again"
+    assert sales_list_calls(busy_simulator)["calls"] == lists_before, "final lists have been asked for again"
 
 
 def test_two_at_once_end_in_the_same_state_as_one(
@@ -86,10 +91,10 @@ def test_all_processes_together_ask_for_three_sales_lists_at_a_time(
 ) -> None:
     system = System(tmp_path, database_url, busy_simulator)
     fault(busy_simulator, {"route": "crm.sales_list", "latency_seconds": 0.2})
-    command = ("automation", "fiches", "sync", "--from", str(MONTH[0]), "--to", str(MONTH[9]), "--json")
+    command = ("automation", "fiches", "sync", "--from", str(MONTH[0]), "--to", str(MONTH[9]), "--force", "--json")
     crowd = [
         subprocess.Popen(command, env=system.environment, cwd=tmp_path, stdout=subprocess.DEVNULL) for _ in range(3)
     ]
     assert [process.wait(120) for process in crowd] == [0, 0, 0]
-    lists = httpx.get(f"{busy_simulator}/_sim/calls").json()["routes"]["crm.sales_list"]
+    lists = sales_list_calls(busy_simulator)
     assert (lists["calls"], lists["in_flight_max"]) == (30, 3)

@@ -4,7 +4,7 @@ import socket
 import socketserver
 import threading
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -14,7 +14,7 @@ from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.locks.redis_connection import connect
 from automation_pipeline.locks.redis_leases import REMEMBER_SECONDS, RedisLeases
 from automation_pipeline.locks.redis_rate_limits import RedisRateLimiter
-from automation_pipeline_tests.services import free_port
+from automation_pipeline_tests.services import free_port, redis_server
 from automation_pipeline_tests.waiting import wait_until
 
 RATE = Rate(1, 0.1)
@@ -101,9 +101,14 @@ def test_a_redis_that_keeps_silent_is_given_up_on(key: str, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("answer", "verdict", "sentence"),
     [
-        (b"-LOADING Redis is loading the dataset in memory\r\n", TransientError, "Redis does not answer: "),
-        (b"-READONLY You can't write against a read only replica.\r\n", TransientError, "Redis does not answer: "),
-        (b"-OOM command not allowed\r\n", TransientError, "Redis does not answer: "),
+        (b"-LOADING Redis is loading the dataset in memory\r\n", TransientError, "Redis cannot serve us now: "),
+        (b"-READONLY You can't write against a read only replica.\r\n", TransientError, "Redis cannot serve us now: "),
+        (b"-OOM command not allowed\r\n", TransientError, "Redis cannot serve us now: "),
+        (b"-MISCONF Redis is configured to save snapshots\r\n", TransientError, "Redis cannot serve us now: MISCONF "),
+        (b"-BUSY Redis is busy running a script.\r\n", TransientError, "Redis cannot serve us now: "),
+        (b"-ERR Error running script: -READONLY no\r\n", TransientError, "Redis cannot serve us now: READONLY no.$"),
+        (b"-ERR unknown command 'EVALSHA'\r\n", PermanentError, "Redis refuses us: "),
+        (b"-WRONGTYPE Operation against a key\r\n", PermanentError, "Redis refuses us: "),
         (b"-NOAUTH Authentication required.\r\n", PermanentError, "Redis refuses us: "),
         (b"-NOPERM this user has no permissions\r\n", PermanentError, "Redis refuses us: "),
     ],
@@ -113,6 +118,33 @@ def test_what_redis_says_decides_whether_another_attempt_can_help(
 ) -> None:
     with mute_redis(answer) as (_, url), connect(url) as client, pytest.raises(verdict, match=f"^{sentence}"):
         RedisLeases(client).acquire(key, "anna", 1.0)
+
+
+@pytest.fixture
+def redis_of_our_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Its settings may be spoilt."""
+    monkeypatch.delenv("TEST_REDIS_URL", raising=False)
+    with redis_server() as url:
+        yield url
+
+
+def test_a_full_redis_is_one_transient_sentence_until_there_is_room(redis_of_our_own: str, key: str) -> None:
+    client = connect(redis_of_our_own)
+    client.config_set("maxmemory", 1)
+    for attempt in (
+        lambda: RedisLeases(client).acquire(key, "anna", 1.0),
+        lambda: RedisRateLimiter(client).reserve(key, RATE),
+    ):
+        with pytest.raises(TransientError, match=r"^Redis cannot serve us now: OOM command not allowed [^\n]+[^.]\.$"):
+            attempt()
+    client.config_set("maxmemory", 0)
+    assert RedisLeases(client).acquire(key, "anna", 1.0) is not None
+
+
+def test_a_database_that_redis_does_not_have_is_one_permanent_sentence(redis_url: str, key: str) -> None:
+    leases = RedisLeases(connect(redis_url.removesuffix("/0") + "/99"))
+    with pytest.raises(PermanentError, match=r"^REDIS_URL names a database that this Redis does not have: "):
+        leases.acquire(key, "anna", 1.0)
 
 
 @pytest.mark.parametrize("url", ["nonsense", "http://127.0.0.1", "redis://127.0.0.1:port/0"])

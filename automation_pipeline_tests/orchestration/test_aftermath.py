@@ -19,6 +19,11 @@ def test_an_ended_dagster_run_closes_ours_unless_it_is_tried_again(status: Dagst
     assert aftermath(status, will_retry=True, silent=silent) is Aftermath.LEAVE
 
 
+@pytest.mark.parametrize(("silent", "verdict"), [(False, Aftermath.LEAVE), (True, Aftermath.CLOSE)])
+def test_a_failure_that_dagster_has_not_decided_about_is_left_for_a_while(silent: bool, verdict: Aftermath) -> None:
+    assert aftermath(DagsterRunStatus.FAILURE, will_retry=None, silent=silent) is verdict
+
+
 @pytest.mark.parametrize(("status", "silent"), list(itertools.product(UNENDED, [True, False])))
 def test_only_a_started_and_silent_run_is_reported_dead(status: DagsterRunStatus, silent: bool) -> None:
     dead = status is DagsterRunStatus.STARTED and silent

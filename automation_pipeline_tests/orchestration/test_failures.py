@@ -3,8 +3,8 @@
 import dagster as dg
 import pytest
 
-from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
-from automation_pipeline.orchestration.failures import STEP_RETRY_SECONDS, verdicts
+from automation_pipeline.core.errors import AutomationError, InvalidInputError, PermanentError, TransientError
+from automation_pipeline.orchestration.failures import CRASH_RETRIES, STEP_RETRY_SECONDS, verdicts
 
 
 def raised_for(error: Exception) -> BaseException:
@@ -25,6 +25,16 @@ def test_a_permanent_error_ends_the_step_in_its_own_words() -> None:
     assert isinstance(failure, dg.Failure)
     assert failure.description == "Schedule 9 not found"
     assert failure.allow_retries is False
+
+
+def test_every_field_at_fault_is_in_the_words() -> None:
+    failure = raised_for(InvalidInputError("Invalid fiche selection data", (("mode", "is required"),)))
+    assert isinstance(failure, dg.Failure)
+    assert failure.description == "Invalid fiche selection data: mode: is required"
+
+
+def test_steps_in_one_process_have_no_policy_that_could_catch_an_interrupt() -> None:
+    assert CRASH_RETRIES is None
 
 
 @pytest.mark.parametrize("bug", [ZeroDivisionError(), AutomationError("no verdict")])

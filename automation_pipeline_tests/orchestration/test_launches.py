@@ -6,9 +6,10 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from automation_pipeline.automation.domain.run import RunTicket
 from automation_pipeline.automation.stages.open_run import Opening
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.orchestration.launches import parse_launch
+from automation_pipeline.orchestration.launches import opening_tags, parse_launch
 
 BARE: dict[str, Any] = {"schedule_id": 3, "override_fiche_selection": None, "due_at": None, "run_id": None}
 
@@ -45,3 +46,10 @@ def test_due_at_is_an_instant() -> None:
 def test_nonsense_is_named(config: dict[str, object], complaint: str) -> None:
     with pytest.raises(InvalidInputError, match=complaint):
         launch(**config)
+
+
+@pytest.mark.parametrize(("present", "trigger"), [({}, "launchpad"), ({"automation/trigger": "manual"}, "manual")])
+def test_a_run_carries_the_tags_by_which_people_find_it(present: dict[str, str], trigger: str) -> None:
+    tags = opening_tags(RunTicket(7, 1), 3, present)
+    assert tags == {"automation/run_id": "7", "automation/schedule_id": "3", "automation/trigger": trigger}
+    assert {type(value) for value in tags.values()} == {str}, "Dagster refuses anything else"

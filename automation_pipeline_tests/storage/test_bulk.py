@@ -1,8 +1,9 @@
 """Many rows in one statement: the same answer on both databases, whoever else is writing."""
 
+import pytest
 from sqlalchemy import select
 
-from automation_pipeline.storage.bulk import upsert
+from automation_pipeline.storage.bulk import among, upsert
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.leases import LeaseRow
 from automation_pipeline.storage.outbox import OutboxRow, enqueue
@@ -59,6 +60,37 @@ def test_a_key_of_several_fields_is_one_key(database: Database) -> None:
         enqueue(session, [event("b"), event("a"), event("b")])
     with database.reading() as session:
         assert sorted(session.scalars(select(OutboxRow.event_key))) == ["a", "b"]
+
+
+MANY = 70_000
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [([], []), (["row 1"], ["row 1"]), (["row 2", "é'\"\\", "absent"], ["row 2", "é'\"\\"])],
+)
+def test_texts_are_found_among_others(database: Database, wanted: list[str], found: list[str]) -> None:
+    write(database, [*lease_rows([1, 2], "first", 1), {**lease_rows([3], "first", 1)[0], "key": "é'\"\\"}])
+    with database.reading() as session:
+        keys = session.scalars(select(LeaseRow.key).where(among(session, LeaseRow.key, wanted)))
+        assert sorted(keys) == sorted(found)
+
+
+@pytest.mark.parametrize(("wanted", "found"), [([], []), ([7, 2**62], [7, 2**62])])
+def test_numbers_are_found_among_others(database: Database, wanted: list[int], found: list[int]) -> None:
+    write(database, [*lease_rows([1], "a", 7), *lease_rows([2], "a", 2**62), *lease_rows([3], "a", 9)])
+    with database.reading() as session:
+        tokens = session.scalars(select(LeaseRow.token).where(among(session, LeaseRow.token, wanted)))
+        assert sorted(tokens) == found
+
+
+@pytest.mark.parametrize("many", [MANY, 260_000])
+def test_no_list_is_too_long(database: Database, many: int) -> None:
+    write(database, lease_rows([1, 2], "first", many - 1))
+    keys = ["row 2", *(f"absent {number}" for number in range(many))]
+    with database.reading() as session:
+        named = among(session, LeaseRow.key, keys) & among(session, LeaseRow.token, range(many))
+        assert list(session.scalars(select(LeaseRow.key).where(named))) == ["row 2"]
 
 
 def test_two_processes_writing_the_same_rows_in_opposite_order_both_succeed(database: Database) -> None:

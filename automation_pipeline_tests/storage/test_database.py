@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.storage.database import Database, DatabaseNotReadyError, DatabaseUnreachableError, parse_url
 
 
@@ -39,6 +39,65 @@ def test_a_file_that_is_no_database_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a database, but long enough to be taken for one " * 30)
     with pytest.raises(PermanentError, match="not an SQLite database"):
         Database(f"sqlite:///{tmp_path}/notes.txt").ping()
+
+
+def statement_fails(database: Database, error: type[Exception], statement: str, *before: str) -> str:
+    def run() -> None:
+        with database.transaction() as session:
+            for each in (*before, statement):
+                session.execute(text(each))
+
+    with pytest.raises(error) as caught:
+        run()
+    return str(caught.value)
+
+
+INSERT = "INSERT INTO rate_limits (key, paid_until) VALUES (hex(zeroblob(100000)), 1)"
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    ("pragma", "sentence"),
+    [
+        ("query_only = ON", "The database cannot be written: let this user write its file and its folder ("),
+        ("max_page_count = 1", "The database cannot grow: make room on its disk (database or disk is full)."),
+    ],
+)
+def test_a_file_that_takes_no_more_is_a_permanent_sentence(database: Database, pragma: str, sentence: str) -> None:
+    assert statement_fails(database, PermanentError, INSERT, f"PRAGMA {pragma}").startswith(sentence)
+
+
+def test_a_damaged_file_is_a_permanent_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "damaged.db"
+    database = Database(f"sqlite:///{path}")
+    with database.transaction() as session:
+        session.execute(text("CREATE TABLE notes (body TEXT)"))
+        session.execute(text("INSERT INTO notes VALUES (hex(zeroblob(100000)))"))
+    database.dispose()
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 4096)
+    assert statement_fails(database, PermanentError, "SELECT * FROM notes") == (
+        "The database's file is damaged: restore it from a backup (database disk image is malformed)."
+    )
+
+
+@pytest.mark.parametrize(
+    "statement", ["SELECT nonsense FROM rate_limits", "INSERT INTO rate_limits (key, nonsense) VALUES ('k', 1)"]
+)
+def test_a_column_that_is_missing_says_so_and_what_to_run(database: Database, statement: str) -> None:
+    sentence = statement_fails(database, DatabaseNotReadyError, statement)
+    assert sentence.startswith("The database is of another version (")
+    assert "nonsense" in sentence
+    assert sentence.endswith("): run `automation db upgrade`.")
+
+
+@pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
+@pytest.mark.parametrize("code", ["40P01", "40001"])
+def test_a_transaction_that_gave_way_is_transient_although_the_database_answers(database: Database, code: str) -> None:
+    raising = f"DO $$ BEGIN RAISE EXCEPTION 'deadlock detected' USING ERRCODE = '{code}'; END $$"
+    sentence = statement_fails(database, TransientError, raising)
+    assert sentence == "The database gave way to another transaction: deadlock detected."
 
 
 def test_a_bug_in_a_query_stays_a_bug(database: Database) -> None:

@@ -54,7 +54,8 @@ def _end(session: Session, row: RunRow, standing: Tally, breakdown: str | None, 
     row.failed_fiches = standing.failed
     row.ignored_fiches = standing.ignored
     row.error_message = breakdown
-    row.result_summary = {} if row.selected_fiches else {"message": "No fiches found", "ficheIds": []}
+    nothing_found = row.selected_at is not None and row.selected_fiches == 0
+    row.result_summary = {"message": "No fiches found", "ficheIds": []} if nothing_found else {}
     session.flush()
     transition = Transition(RUN_MACHINE.name, str(row.id), before, status, "finalise_run", now, breakdown)
     record_transitions(session, [transition])

@@ -6,7 +6,7 @@ from datetime import datetime
 from automation_pipeline.automation.domain.run import RUN_MACHINE, Phase, RunStatus, RunTicket, Trigger
 from automation_pipeline.automation.domain.schedule import Schedule
 from automation_pipeline.automation.domain.selection import FicheSelection
-from automation_pipeline.automation.store.runs import add_run, beat, lock_run, unended_run_of_root, write_log
+from automation_pipeline.automation.store.runs import add_run, beat, last_run_of_root, lock_run, write_log
 from automation_pipeline.automation.store.schedules import get_schedule, mark_running
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock
@@ -18,21 +18,26 @@ from automation_pipeline.storage.transitions import Transition, record_transitio
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
-    """What the launch said. Without a run id the run is found by its root, or made."""
+    """What the launch said. Without a run id the run is found by its root, or made. `is_retry`: Dagster tries by itself
+    again what it believes to have broken off."""
 
     schedule_id: int
     dagster_run_id: str
     dagster_root_run_id: str
     worker: str
+    is_retry: bool = False
     run_id: int | None = None
     due_at: datetime | None = None
     override: FicheSelection | None = None
 
 
 def open_run(opening: Opening, *, database: Database, clock: Clock) -> RunTicket:
+    """The ticket of the new attempt. A retry of a run that has ended after all gets the last one: nothing is left."""
     now = clock.now()
     with database.transaction() as session:
         row = _existing_run(session, opening)
+        if row is not None and row.completed_at is not None:
+            return RunTicket(row.id, row.attempt)
         schedule = _active_schedule(session, opening.schedule_id)
         if row is None:
             row = add_run(session, schedule, Trigger.LAUNCHPAD, now, due_at=opening.due_at, override=opening.override)
@@ -46,11 +51,12 @@ def open_run(opening: Opening, *, database: Database, clock: Clock) -> RunTicket
 
 def _existing_run(session: Session, opening: Opening) -> RunRow | None:
     if opening.run_id is None:
-        return unended_run_of_root(session, opening.dagster_root_run_id)
+        row = last_run_of_root(session, opening.dagster_root_run_id)
+        return None if row is None or (row.completed_at is not None and not opening.is_retry) else row
     row = lock_run(session, opening.run_id)
     if row.schedule_id != opening.schedule_id:
         raise ConflictError(f"Run {row.id} belongs to schedule {row.schedule_id}, not {opening.schedule_id}.")
-    if row.completed_at is not None:
+    if row.completed_at is not None and not opening.is_retry:
         raise ConflictError(f"Run {row.id} has already ended ({row.status}): start a new one.")
     return row
 

@@ -6,7 +6,7 @@ from automation_pipeline.automation.domain.batches import batch_size
 from automation_pipeline.automation.domain.run import RunTicket
 from automation_pipeline.automation.domain.selection import FicheSelection, SelectionMode, manual_ids
 from automation_pipeline.automation.store.ledger import open_ledger, pending_batches
-from automation_pipeline.automation.store.runs import hold_attempt, selection_of, write_log
+from automation_pipeline.automation.store.runs import has_ended, hold_attempt, selection_of, write_log
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import PermanentError
@@ -14,8 +14,11 @@ from automation_pipeline.storage.database import Database, Session
 
 
 def select_fiches(ticket: RunTicket, *, database: Database, clock: Clock, processes: int) -> list[int]:
-    """Numbers of the batches that still have work. A later attempt finds the selection made and adds nothing."""
+    """Numbers of the batches that still have work: none in a run that has ended. A later attempt finds the selection
+    made and adds nothing."""
     with database.transaction() as session:
+        if has_ended(session, ticket):
+            return []
         row = hold_attempt(session, ticket)
         if row.selected_at is None:
             _select(session, row, processes, clock.now())

@@ -25,6 +25,7 @@ class StaleAttemptError(PermanentError):
 @dataclass(frozen=True)
 class RunAtWork:
     run_id: int
+    attempt: int
     dagster_run_id: str
     beat_at: datetime
     now: datetime
@@ -75,13 +76,21 @@ def lock_run(session: Session, run_id: int) -> RunRow:
     return row
 
 
-def unended_run_of_root(session: Session, dagster_root_run_id: str) -> RunRow | None:
-    """The row that a retried Dagster run continues."""
+def last_run_of_root(session: Session, dagster_root_run_id: str) -> RunRow | None:
+    """The newest row that this Dagster run or those it retries have worked on."""
     return session.scalar(
         select(RunRow)
-        .where(RunRow.dagster_root_run_id == dagster_root_run_id, RunRow.completed_at.is_(None))
+        .where(RunRow.dagster_root_run_id == dagster_root_run_id)
+        .order_by(RunRow.id.desc())
+        .limit(1)
         .with_for_update()
     )
+
+
+def has_ended(session: Session, ticket: RunTicket) -> bool:
+    """The attempt was the last one, and its run is over."""
+    row = session.get(RunRow, ticket.run_id)
+    return row is not None and row.attempt == ticket.attempt and row.completed_at is not None
 
 
 def hold_attempt(session: Session, ticket: RunTicket) -> RunRow:
@@ -114,19 +123,27 @@ def beat(session: Session, ticket: RunTicket, worker: str) -> None:
 def runs_at_work(session: Session) -> list[RunAtWork]:
     """Running runs with their last sign of life, by the database's clock."""
     rows = session.execute(
-        select(RunRow.id, RunRow.dagster_run_id, HeartbeatRow.beat_at, database_now())
+        select(RunRow.id, RunRow.attempt, RunRow.dagster_run_id, HeartbeatRow.beat_at, database_now())
         .join(HeartbeatRow, HeartbeatRow.run_id == RunRow.id)
         .where(RunRow.status == RunStatus.RUNNING)
         .order_by(RunRow.id)
     ).tuples()
-    return [RunAtWork(run_id, dagster_run_id or "", beat_at, now) for run_id, dagster_run_id, beat_at, now in rows]
+    return [RunAtWork(run_id, attempt, dagster or "", beat_at, now) for run_id, attempt, dagster, beat_at, now in rows]
 
 
-def unended_run_of_dagster(session: Session, dagster_run_id: str, run_id: int | None) -> int | None:
+def runs_never_opened(session: Session, since: datetime) -> list[int]:
+    """Runs asked for before then that no Dagster run has opened."""
+    waiting = (RunRow.status == RunStatus.PENDING, RunRow.started_at <= since)
+    return list(session.scalars(select(RunRow.id).where(*waiting).order_by(RunRow.id)))
+
+
+def unended_run_of_dagster(session: Session, dagster_run_id: str, run_id: int | None) -> RunTicket | None:
     """The unended run that this Dagster run works on, or was launched for without ever opening it."""
     never_opened = and_(RunRow.id == run_id, RunRow.dagster_run_id.is_(None))
     mine = RunRow.dagster_run_id == dagster_run_id
-    return session.scalar(select(RunRow.id).where(RunRow.completed_at.is_(None), or_(mine, never_opened)))
+    query = select(RunRow.id, RunRow.attempt).where(RunRow.completed_at.is_(None), or_(mine, never_opened))
+    row = session.execute(query).tuples().first()
+    return row and RunTicket(*row)
 
 
 def write_log(

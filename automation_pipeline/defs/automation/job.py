@@ -11,11 +11,12 @@ from automation_pipeline.automation.stages import fetch_batch as fetching
 from automation_pipeline.automation.stages import finalise_run as finalising
 from automation_pipeline.automation.stages import open_run as opening
 from automation_pipeline.automation.stages import select_fiches as selecting
+from automation_pipeline.defs.automation.hook import close_run
 from automation_pipeline.orchestration.config import StrictConfig
 from automation_pipeline.orchestration.executor import processes_of
 from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
 from automation_pipeline.orchestration.heartbeat import beating, worker_name
-from automation_pipeline.orchestration.launches import parse_launch
+from automation_pipeline.orchestration.launches import opening_tags, parse_launch
 from automation_pipeline.orchestration.resource import ServicesResource
 
 
@@ -37,8 +38,7 @@ def open_run(context: dg.OpExecutionContext, config: AutomationRunConfig, servic
     with verdicts():
         launch = parse_launch(config.model_dump(), context.run, worker_name())
         ticket = opening.open_run(launch, database=our.database, clock=our.clock)
-    tags = {"automation/run_id": str(ticket.run_id), "automation/schedule_id": str(config.schedule_id)}
-    context.instance.add_run_tags(context.run_id, tags)
+    context.instance.add_run_tags(context.run_id, opening_tags(ticket, config.schedule_id, context.run.tags))
     return ticket
 
 
@@ -81,12 +81,13 @@ def _summary(run: Run) -> dict[str, dg.MetadataValue]:
 
 
 @dg.job(
+    hooks={close_run},
     tags={
         # From failure would drop the batches that had not started (DAGSTER.md 3.4); every step is repeatable.
         "dagster/retry_strategy": "ALL_STEPS",
         "dagster/max_retries": "3",
         "dagster/max_runtime": "18000",
-    }
+    },
 )
 def automation_run() -> None:
     ticket = open_run()

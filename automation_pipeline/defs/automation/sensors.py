@@ -1,19 +1,15 @@
 """Sensors that end what ended badly: at once when Dagster says so, and by the heartbeat when nobody says anything."""
 
-from datetime import timedelta
-
 import dagster as dg
 
 from automation_pipeline.automation.stages.finalise_run import finalise_run
-from automation_pipeline.automation.store.runs import runs_at_work, unended_run_of_dagster
+from automation_pipeline.automation.store.runs import unended_run_of_dagster
 from automation_pipeline.defs.automation.job import automation_run
 from automation_pipeline.defs.transcription.job import transcribe_fiche
 from automation_pipeline.orchestration.aftermath import failure_reason, will_retry
 from automation_pipeline.orchestration.requests import refuse_request
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.orchestration.watchdog import look_after
-
-RUN_ID_TAG = "automation/run_id"
+from automation_pipeline.orchestration.watchdog import RUN_ID_TAG, look_after_all
 
 
 @dg.run_failure_sensor(
@@ -24,26 +20,21 @@ RUN_ID_TAG = "automation/run_id"
 def run_failures(context: dg.RunFailureSensorContext, services: ServicesResource) -> dg.SkipReason | None:
     """Close the automation run, or refuse the request, of a Dagster run that failed for good."""
     run, our = context.dagster_run, services.get()
-    if will_retry(run):
-        return dg.SkipReason(f"Dagster tries {run.run_id} again.")
+    if will_retry(run) is not False:
+        return dg.SkipReason(f"Dagster tries {run.run_id} again, or has not decided yet.")
     reason = failure_reason(context.get_step_failure_events(), context.failure_event.message or "Dagster run failed")
     refuse_request(run, reason, our)
     tag = run.tags.get(RUN_ID_TAG)
     with our.database.reading() as session:
-        run_id = unended_run_of_dagster(session, run.run_id, int(tag) if tag else None)
-    if run_id is None:
+        ticket = unended_run_of_dagster(session, run.run_id, int(tag) if tag else None)
+    if ticket is None:
         return dg.SkipReason(f"No automation run waits for {run.run_id}.")
-    finalise_run(run_id, database=our.database, clock=our.clock, breakdown=reason)
+    finalise_run(ticket.run_id, database=our.database, clock=our.clock, attempt=ticket.attempt, breakdown=reason)
     return None
 
 
 @dg.sensor(job=automation_run, minimum_interval_seconds=15, default_status=dg.DefaultSensorStatus.RUNNING)
 def reconcile_stale_runs(context: dg.SensorEvaluationContext, services: ServicesResource) -> dg.SkipReason:
     """Close runs that nobody works on; tell Dagster of those that died without a word, so that it tries them again."""
-    our = services.get()
-    patience = timedelta(seconds=our.settings.automation_lost_after_seconds)
-    with our.database.reading() as session:
-        at_work = runs_at_work(session)
-    done = [look_after(run, context.instance, our, patience) for run in at_work]
-    said = [sentence for sentence in done if sentence]
-    return dg.SkipReason("; ".join(said) or f"{len(at_work)} runs at work, none is stale.")
+    looked_at, done = look_after_all(context.instance, services.get())
+    return dg.SkipReason("; ".join(done) or f"{looked_at} runs looked at, none is stale.")

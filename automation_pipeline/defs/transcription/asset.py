@@ -3,12 +3,13 @@
 import dagster as dg
 
 from automation_pipeline.defs.fiches.assets import fiche_details
-from automation_pipeline.orchestration.days import DAYS, check_specs, day_of
+from automation_pipeline.fiches.store.sales import sales_day
+from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of
 from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
 from automation_pipeline.orchestration.heartbeat import worker_name
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.orchestration.transcripts import day_metadata
-from automation_pipeline.transcription.domain.day import CHECK
+from automation_pipeline.transcription.domain.day import CHECK, judge_transcripts
 from automation_pipeline.transcription.stages.transcribe_day import transcribe_day
 from automation_pipeline.transcription.store.days import transcripts_of
 
@@ -29,7 +30,5 @@ def transcripts(context: dg.AssetExecutionContext, services: ServicesResource) -
 def transcripts_checks(context: dg.AssetCheckExecutionContext, services: ServicesResource) -> dg.AssetCheckResult:
     """Nearly every recording of the day has its transcript."""
     with services.get().database.reading() as session:
-        day = transcripts_of(session, day_of(context))
-    return dg.AssetCheckResult(
-        check_name=CHECK, passed=day.is_enough, severity=dg.AssetCheckSeverity.WARN, description=day.says
-    )
+        day, listed = transcripts_of(session, day_of(context)), sales_day(session, day_of(context))
+    return check_result("transcripts", judge_transcripts(day, asked=listed is not None))

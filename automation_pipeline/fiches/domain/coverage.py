@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from automation_pipeline.fiches.domain.days import Finding
+from automation_pipeline.fiches.domain.days import Finding, never_asked
 
 ENOUGH = 0.95
 TOO_MANY_NOT_FOUND = 0.05
@@ -33,7 +33,10 @@ class Coverage:
         return self.not_found / self.fiches if self.fiches else 0.0
 
 
-def judge_coverage(coverage: Coverage) -> tuple[Finding, ...]:
+def judge_coverage(coverage: Coverage, *, asked: bool) -> tuple[Finding, ...]:
+    """One finding a check. Without a sales list (`asked`), that no details are missing says nothing."""
+    if not asked:
+        return never_asked(COVERAGE_CHECKS)
     says = f"{coverage.with_details} of {coverage.fiches} fiches have their details; {coverage.not_found} not found."
     return (
         Finding("coverage", coverage.share >= ENOUGH, says),

@@ -56,6 +56,7 @@ class Finding:
 
 DAY_CHECKS = ("not_empty_on_a_weekday", "no_duplicate_ids", "volume_in_band", "every_fiche_has_a_cle")
 STALE_CHECK = "no_stale_day"
+NEVER_ASKED = "The day was never asked for."
 
 
 def same_weekdays_before(day: date) -> tuple[date, ...]:
@@ -65,14 +66,24 @@ def same_weekdays_before(day: date) -> tuple[date, ...]:
 def judge_day(known: SalesDay | None, earlier: Sequence[int]) -> tuple[Finding, ...]:
     """One finding a check. `earlier` are the volumes of the last same weekdays, as far as they are known."""
     if known is None:
-        never = "The day was never asked for."
-        return tuple(Finding(check, passed=False, says=never, grave=True) for check in DAY_CHECKS)
+        return never_asked(DAY_CHECKS)
     return (
         _not_empty(known),
         Finding("no_duplicate_ids", known.duplicates == 0, f"{known.duplicates} repeated ids.", grave=True),
         _in_band(known, earlier),
         Finding("every_fiche_has_a_cle", known.missing_cle == 0, f"{known.missing_cle} fiches without a cle."),
     )
+
+
+def never_asked(checks: Sequence[str]) -> tuple[Finding, ...]:
+    """Of a day that nobody asked for nothing is known: no check of it passes."""
+    return tuple(Finding(check, passed=False, says=NEVER_ASKED, grave=True) for check in checks)
+
+
+def is_final(day: date, revalidated_at: datetime) -> bool:
+    """Taken after the day was over: asked again, the list would be the same."""
+    day_ends = instant_of(datetime.combine(day + timedelta(days=1), time()), CRM_ZONE, FIRST_PASS)
+    return revalidated_at >= day_ends
 
 
 def stale_days(days: Sequence[date], asked: Mapping[date, datetime], now: datetime) -> tuple[date, ...]:
@@ -88,8 +99,7 @@ def judge_staleness(stale: Sequence[date], days: Sequence[date]) -> Finding:
 
 
 def _is_fresh(day: date, revalidated_at: datetime, now: datetime) -> bool:
-    day_ends = instant_of(datetime.combine(day + timedelta(days=1), time()), CRM_ZONE, FIRST_PASS)
-    return revalidated_at >= day_ends or now - revalidated_at <= OPEN_DAY_FRESH_FOR
+    return is_final(day, revalidated_at) or now - revalidated_at <= OPEN_DAY_FRESH_FOR
 
 
 def _not_empty(known: SalesDay) -> Finding:

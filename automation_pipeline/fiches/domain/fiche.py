@@ -117,8 +117,12 @@ class FicheDetails:
 
 @dataclass(frozen=True)
 class DetailsFetched:
+    """`asked_at` is when the CRM was asked: the details are no newer than that, however late they are stored. Left out,
+    they count as just asked for."""
+
     fiche_id: str
     details: FicheDetails
+    asked_at: datetime | None = None
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ async def fetch_fiches(
             save_outcomes(session, outcomes, clock.now())
 
     async def fetch(fiche_id: str) -> FetchOutcome:
-        return await fetch_details(fiche_id, source=source)
+        return await fetch_details(fiche_id, source=source, clock=clock)
 
     with database.reading() as session:
         known = known_since(session, fiche_ids, since, clock.now())

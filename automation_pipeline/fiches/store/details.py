@@ -61,8 +61,8 @@ def _upsert_fiches(session: Session, rows: Sequence[dict[str, object]]) -> None:
 
 def _row(outcome: DetailsFetched | FicheNotFound, now: datetime) -> dict[str, object]:
     match outcome:
-        case DetailsFetched(fiche_id, details):
-            return {"fiche_id": fiche_id, **_details_row(details, now)}
+        case DetailsFetched(fiche_id, details, asked_at):
+            return {"fiche_id": fiche_id, **_details_row(details, now), "details_fetched_at": asked_at or now}
         case FicheNotFound(fiche_id):
             until = now + NOT_FOUND_LIVES_FOR
             verdict = {"details_success": False, "details_message": NOT_FOUND, "not_found_until": until}
@@ -82,7 +82,6 @@ def _details_row(details: FicheDetails, now: datetime) -> dict[str, object]:
         "sales_date": details.inserted_on and details.inserted_on.isoformat(),
         "raw_data": dict(details.rest),
         "fetched_at": now,
-        "details_fetched_at": now,
         "expires_at": now + DETAILS_LIVE_FOR,
         "details_success": True,
         "details_message": None,

@@ -10,6 +10,7 @@ from automation_pipeline.fiches.domain.coverage import Coverage
 from automation_pipeline.fiches.domain.fiche import DetailsKnown, FicheNotFound
 from automation_pipeline.fiches.store.details import NOT_FOUND, NOT_FOUND_LIVES_FOR
 from automation_pipeline.fiches.tables import FicheCache, RecordingRow
+from automation_pipeline.storage.bulk import among
 
 _IS_NOT_FOUND = and_(FicheCache.details_success.is_(False), FicheCache.details_message == NOT_FOUND)
 _HAS_DETAILS = and_(FicheCache.details_success.is_(True), FicheCache.details_fetched_at.is_not(None))
@@ -27,7 +28,7 @@ def known_since(
     )
     rows = session.execute(
         select(FicheCache.fiche_id, _HAS_DETAILS, recordings).where(
-            FicheCache.fiche_id.in_(fiche_ids),
+            among(session, FicheCache.fiche_id, fiche_ids),
             or_(and_(_HAS_DETAILS, FicheCache.details_fetched_at >= since), and_(_IS_NOT_FOUND, marked_since)),
         )
     ).tuples()

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from automation_pipeline.fiches.domain.fiche import Recording
 from automation_pipeline.fiches.tables import FicheCache, RecordingRow
-from automation_pipeline.storage.bulk import insert_into
+from automation_pipeline.storage.bulk import among, insert_into
 
 _OVERWRITTEN = (
     "recording_date", "recording_time", "start_time", "duration_seconds", "direction", "from_number", "to_number",
@@ -18,7 +18,7 @@ _OVERWRITTEN = (
 
 def cache_ids(session: Session, fiche_ids: Iterable[str]) -> dict[str, int]:
     """The keys of the fiches' rows, by fiche id."""
-    query = select(FicheCache.fiche_id, FicheCache.id).where(FicheCache.fiche_id.in_(list(fiche_ids)))
+    query = select(FicheCache.fiche_id, FicheCache.id).where(among(session, FicheCache.fiche_id, fiche_ids))
     return dict(session.execute(query).tuples().all())
 
 
@@ -54,13 +54,18 @@ def mark_vanished(
     named = {(keys[fiche_id], call.call_id) for fiche_id, calls in recordings.items() for call in calls}
     present = session.execute(
         select(RecordingRow.id, RecordingRow.fiche_cache_id, RecordingRow.call_id).where(
-            RecordingRow.fiche_cache_id.in_([keys[fiche_id] for fiche_id in recordings]),
+            among(session, RecordingRow.fiche_cache_id, [keys[fiche_id] for fiche_id in recordings]),
             RecordingRow.vanished_at.is_(None),
         )
     ).tuples()
     vanished = [row_id for row_id, *place in present if tuple(place) not in named]
     if vanished:
-        session.execute(update(RecordingRow).where(RecordingRow.id.in_(vanished)).values(vanished_at=now))
+        session.execute(
+            update(RecordingRow)
+            .where(among(session, RecordingRow.id, vanished))
+            .values(vanished_at=now)
+            .execution_options(synchronize_session=False)
+        )
 
 
 def _row(fiche_cache_id: int, call: Recording) -> dict[str, object]:

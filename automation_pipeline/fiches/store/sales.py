@@ -11,7 +11,7 @@ from automation_pipeline.fiches.domain.sales import FicheSummary, SalesList
 from automation_pipeline.fiches.store.details import DETAILS_LIVE_FOR
 from automation_pipeline.fiches.store.recordings import save_recordings
 from automation_pipeline.fiches.tables import FicheCache, SalesDayRow
-from automation_pipeline.storage.bulk import insert_into, upsert
+from automation_pipeline.storage.bulk import among, insert_into, upsert
 
 _SCALARS = ("cle", "prospect_nom", "prospect_prenom", "prospect_email", "prospect_tel", "sales_date")
 _DAY_FIELDS = ("revalidated_at", "listed", "duplicates", "new", "changed", "missing_cle", "without_recordings")
@@ -44,7 +44,7 @@ def sales_day(session: Session, day: date) -> SalesDay | None:
 
 def volumes_of(session: Session, days: Sequence[date]) -> list[int]:
     """Fiches listed on those of the days that were asked for."""
-    asked = SalesDayRow.day.in_([day.isoformat() for day in days])
+    asked = among(session, SalesDayRow.day, [day.isoformat() for day in days])
     return list(session.scalars(select(SalesDayRow.listed - SalesDayRow.duplicates).where(asked)))
 
 
@@ -55,13 +55,14 @@ def revalidated_since(session: Session, first: date) -> dict[date, datetime]:
 
 
 def fiches_sold_on(session: Session, days: Sequence[date]) -> list[str]:
-    sold = FicheCache.sales_date.in_([day.isoformat() for day in days])
+    sold = among(session, FicheCache.sales_date, [day.isoformat() for day in days])
     return list(session.scalars(select(FicheCache.fiche_id).where(sold).order_by(FicheCache.fiche_id)))
 
 
 def _known_scalars(session: Session, fiche_ids: Sequence[str]) -> dict[str, dict[str, object]]:
     columns = [getattr(FicheCache, name) for name in _SCALARS]
-    rows = session.execute(select(FicheCache.fiche_id, *columns).where(FicheCache.fiche_id.in_(fiche_ids)))
+    known = among(session, FicheCache.fiche_id, fiche_ids)
+    rows = session.execute(select(FicheCache.fiche_id, *columns).where(known))
     return {row.fiche_id: dict(zip(_SCALARS, row[1:], strict=True)) for row in rows}
 
 

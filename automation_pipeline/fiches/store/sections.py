@@ -29,6 +29,7 @@ from automation_pipeline.fiches.tables import (
     TarificationRow,
 )
 from automation_pipeline.fiches.tables.sections import OfFiche
+from automation_pipeline.storage.bulk import among
 
 Row: TypeAlias = dict[str, object]
 RowsOf: TypeAlias = Callable[[FicheDetails], Sequence[Row]]
@@ -40,7 +41,7 @@ def replace_sections(session: Session, details: Mapping[int, FicheDetails]) -> N
         return
     connection = session.connection()
     for table, rows_of in _SECTIONS.items():
-        connection.execute(delete(table).where(table.fiche_cache_id.in_(list(details))))
+        connection.execute(delete(table).where(among(session, table.fiche_cache_id, details)))
         if rows := [{"fiche_cache_id": key, **row} for key, each in details.items() for row in rows_of(each)]:
             connection.execute(insert(table), rows)
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from automation_pipeline.fiches.domain.days import Finding, never_asked
+
 ENOUGH = 0.95
 CHECK = "transcript_coverage"
 
@@ -20,10 +22,10 @@ class DayTranscripts:
     def coverage(self) -> float:
         return self.transcribed / self.recordings if self.recordings else 1.0
 
-    @property
-    def is_enough(self) -> bool:
-        return self.coverage >= ENOUGH
 
-    @property
-    def says(self) -> str:
-        return f"{self.transcribed} of {self.recordings} recordings of the day are transcribed."
+def judge_transcripts(day: DayTranscripts, *, asked: bool) -> Finding:
+    """Without a sales list of the day (`asked`), that no transcripts are missing says nothing."""
+    if not asked:
+        return never_asked((CHECK,))[0]
+    says = f"{day.transcribed} of {day.recordings} recordings of the day are transcribed."
+    return Finding(CHECK, day.coverage >= ENOUGH, says)

@@ -7,7 +7,7 @@ from sqlalchemy import func, insert, select, text, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.fiches.tables import FicheCache, RecordingRow
-from automation_pipeline.storage.bulk import insert_into
+from automation_pipeline.storage.bulk import among, insert_into
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.transcription.domain.run import (
     URGENCY,
@@ -95,7 +95,7 @@ def get_standing(session: Session, run_id: str) -> Standing | None:
 
 
 def standings(session: Session, run_ids: Sequence[str]) -> list[Standing]:
-    rows = session.scalars(select(TranscriptionRunRow).where(TranscriptionRunRow.id.in_(run_ids)))
+    rows = session.scalars(select(TranscriptionRunRow).where(among(session, TranscriptionRunRow.id, run_ids)))
     return [standing_of(row) for row in rows]
 
 
@@ -106,7 +106,8 @@ def hold_run(session: Session, run_id: str) -> TranscriptionRunRow:
 
 def still_running(session: Session, run_ids: Sequence[str]) -> bool:
     live = TranscriptionRunRow.status == RunStatus.RUNNING
-    query = select(func.count()).select_from(TranscriptionRunRow).where(TranscriptionRunRow.id.in_(run_ids), live)
+    chosen = among(session, TranscriptionRunRow.id, run_ids)
+    query = select(func.count()).select_from(TranscriptionRunRow).where(chosen, live)
     return bool(session.scalar(query))
 
 
@@ -114,7 +115,7 @@ def touch_runs(session: Session, run_ids: Sequence[str]) -> None:
     """Somebody works for these runs, or waits for their turn."""
     session.execute(
         update(TranscriptionRunRow)
-        .where(TranscriptionRunRow.id.in_(run_ids), TranscriptionRunRow.status == RunStatus.RUNNING)
+        .where(among(session, TranscriptionRunRow.id, run_ids), TranscriptionRunRow.status == RunStatus.RUNNING)
         .values(touched_at=database_now())
         .execution_options(synchronize_session=False)
     )

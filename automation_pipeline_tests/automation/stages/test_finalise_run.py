@@ -114,6 +114,8 @@ def test_a_run_that_was_never_opened_ends_with_its_request(database: Database, c
     with database.reading() as session:
         request = session.scalars(select(RunRequestRow)).one()
     assert ended.status == "failed"
+    with database.reading() as session:
+        assert session.get_one(RunRow, run.id).result_summary == {}, "nothing was looked for, so nothing was found"
     assert (request.state, request.reason) == ("refused", "It never started")
 
 

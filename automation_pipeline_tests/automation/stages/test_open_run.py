@@ -5,10 +5,13 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select, update
 
-from automation_pipeline.automation.domain.run import RunTicket
+from automation_pipeline.automation.domain.outcomes import LedgerMove
+from automation_pipeline.automation.domain.run import OutcomeStatus, RunTicket
 from automation_pipeline.automation.stages.finalise_run import finalise_run
 from automation_pipeline.automation.stages.open_run import open_run
 from automation_pipeline.automation.stages.request_run import request_run
+from automation_pipeline.automation.stages.select_fiches import select_fiches
+from automation_pipeline.automation.store.ledger import record_moves
 from automation_pipeline.automation.store.runs import get_run, run_logs
 from automation_pipeline.automation.store.schedules import get_schedule
 from automation_pipeline.automation.tables import HeartbeatRow, ScheduleRow
@@ -82,6 +85,23 @@ def test_executing_an_ended_run_again_in_dagster_is_a_new_run(database: Database
     run = finalise_run(ticket.run_id, database=database, clock=clock, attempt=1)
     again = an_opening(run.schedule_id, "dagster-2", dagster_root_run_id="dagster-1")
     assert open_run(again, database=database, clock=clock).run_id != run.id
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+def test_a_retry_of_a_run_that_has_ended_after_all_has_nothing_left_to_do(
+    by_id: bool, database: Database, clock: StandingClock
+) -> None:
+    ticket = an_open_run(database, clock, ["1"])
+    move = LedgerMove("1", OutcomeStatus.SUCCESSFUL)
+    with database.transaction() as session:
+        record_moves(session, ticket.run_id, [move], clock.now())
+    run = finalise_run(ticket.run_id, database=database, clock=clock, attempt=1)
+    run_id = run.id if by_id else None
+    retry = an_opening(run.schedule_id, "dagster-2", dagster_root_run_id="dagster-1", is_retry=True, run_id=run_id)
+    again = open_run(retry, database=database, clock=clock)
+    assert again == ticket
+    assert select_fiches(again, database=database, clock=clock, processes=1) == []
+    assert finalise_run(again.run_id, database=database, clock=clock, attempt=again.attempt) == run
 
 
 def test_a_run_of_another_schedule_is_refused(database: Database, clock: StandingClock) -> None:

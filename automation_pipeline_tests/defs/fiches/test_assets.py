@@ -5,14 +5,19 @@ from datetime import UTC, date, datetime
 
 import dagster as dg
 import pytest
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.fiches.assets import fiche_details, sales_list
 from automation_pipeline.defs.fiches.checks import fiche_details_checks, no_stale_day, sales_list_checks
-from automation_pipeline.defs.fiches.schedule import yesterdays_sales_list
+from automation_pipeline.defs.fiches.schedule import (
+    sales_list_revalidation,
+    sales_list_staleness,
+    yesterdays_sales_list,
+)
 from automation_pipeline.fiches.domain.coverage import COVERAGE_CHECKS
-from automation_pipeline.fiches.domain.days import DAY_CHECKS
+from automation_pipeline.fiches.domain.days import DAY_CHECKS, STALE_CHECK
 from automation_pipeline.fiches.store.sales import sales_day
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline_tests.conftest import StandingClock
@@ -29,19 +34,23 @@ def services(database_url: str, simulated: str) -> Iterator[Services]:
     our.database.dispose()
 
 
-def materialize(
-    services: Services, *definitions: object, day: str | None = DAY, selection: dg.AssetSelection | None = None
-) -> dg.ExecuteInProcessResult:
+def given(services: Services) -> ServicesResource:
     class Given(ServicesResource):
         def get(self) -> Services:
             return services
 
+    return Given()
+
+
+def materialize(
+    services: Services, *definitions: object, day: str | None = DAY, selection: dg.AssetSelection | None = None
+) -> dg.ExecuteInProcessResult:
     instance = dg.DagsterInstance.ephemeral()
     return dg.materialize(
         list(definitions),  # type: ignore[arg-type]  checks are taken too
         partition_key=day,
         selection=selection,
-        resources={"services": Given()},
+        resources={"services": given(services)},
         instance=instance,
         raise_on_error=False,
     )
@@ -81,6 +90,17 @@ def test_the_details_of_the_day_are_covered(services: Services) -> None:
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+def test_the_details_of_a_day_that_was_never_asked_for_are_not_green(services: Services) -> None:
+    days = [fiche_details, fiche_details_checks]
+    result = materialize(services, sales_list, *days, selection=dg.AssetSelection.assets(fiche_details))
+    checks = {check.check_name: check for check in result.get_asset_check_evaluations()}
+    assert set(checks) == set(COVERAGE_CHECKS)
+    for check in checks.values():
+        assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.ERROR)
+        assert check.description == "The day was never asked for."
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 def test_a_list_that_cannot_be_understood_fails_the_asset_and_changes_nothing(
     services: Services, simulated: str
 ) -> None:
@@ -102,6 +122,25 @@ def test_stale_days_are_named_without_asking_anybody(services: Services, simulat
     assert "2026-02-02" in str(check.description)
     assert DAY not in str(check.description)
     assert calls(simulated, DAY, "crm.sales_list") == 1
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+def test_no_check_stays_planned_after_the_nightly_jobs(services: Services) -> None:
+    instance = dg.DagsterInstance.ephemeral()
+    night = dg.Definitions(
+        assets=[sales_list],
+        asset_checks=[sales_list_checks, no_stale_day],
+        jobs=[sales_list_revalidation, sales_list_staleness],
+        resources={"services": given(services)},
+    )
+    day = night.resolve_job_def("sales_list_revalidation").execute_in_process(instance=instance, partition_key=DAY)
+    assert set(verdicts(day)) == set(DAY_CHECKS)
+    look = night.resolve_job_def("sales_list_staleness").execute_in_process(instance=instance)
+    assert set(verdicts(look)) == {STALE_CHECK}
+    for name in (*DAY_CHECKS, STALE_CHECK):
+        key = dg.AssetCheckKey(sales_list.key, name)
+        [evaluation] = instance.event_log_storage.get_asset_check_execution_history(key, limit=10)
+        assert evaluation.status is not AssetCheckExecutionRecordStatus.PLANNED
 
 
 @pytest.mark.parametrize(

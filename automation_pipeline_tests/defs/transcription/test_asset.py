@@ -32,7 +32,7 @@ def services(database_url: str, simulated: str) -> Iterator[Services]:
     our.database.dispose()
 
 
-def materialize(services: Services) -> dg.ExecuteInProcessResult:
+def materialize(services: Services, selection: dg.AssetSelection | None = None) -> dg.ExecuteInProcessResult:
     class Given(ServicesResource):
         def get(self) -> Services:
             return services
@@ -40,6 +40,7 @@ def materialize(services: Services) -> dg.ExecuteInProcessResult:
     return dg.materialize(
         [sales_list, fiche_details, transcripts, transcripts_checks],  # type: ignore[list-item]  checks are taken too
         partition_key=DAY,
+        selection=selection,
         resources={"services": Given()},
         instance=dg.DagsterInstance.ephemeral(),
         raise_on_error=False,
@@ -69,3 +70,11 @@ def test_failures_are_counted_by_cause(services: Services, simulated: str) -> No
     day = told(materialize(services))
     assert "ElevenLabs speech-to-text failed status=400" in str(day["failures"])
     assert "| 2 |" in str(day["failures"])
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+def test_the_transcripts_of_a_day_that_was_never_asked_for_are_not_green(services: Services) -> None:
+    result = materialize(services, dg.AssetSelection.assets(transcripts))
+    [check] = result.get_asset_check_evaluations()
+    assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.ERROR)
+    assert check.description == "The day was never asked for."

@@ -22,9 +22,18 @@ def test_the_shares_and_their_verdicts(
     coverage: Coverage, share: float, not_found_share: float, verdicts: tuple[bool, ...]
 ) -> None:
     assert (coverage.share, coverage.not_found_share) == (share, not_found_share)
-    findings = judge_coverage(coverage)
+    findings = judge_coverage(coverage, asked=True)
     assert tuple(finding.check for finding in findings) == COVERAGE_CHECKS
     assert tuple(finding.passed for finding in findings) == verdicts
+
+
+@pytest.mark.parametrize("coverage", [Coverage(0, 0, 0), Coverage(3, 3, 0)])
+def test_a_day_that_was_never_asked_for_passes_nothing(coverage: Coverage) -> None:
+    findings = judge_coverage(coverage, asked=False)
+    assert tuple(finding.check for finding in findings) == COVERAGE_CHECKS
+    assert [(finding.passed, finding.grave, finding.says) for finding in findings] == [
+        (False, True, "The day was never asked for.")
+    ] * 2
 
 
 def test_the_kinds_add_up() -> None:

@@ -7,6 +7,7 @@ import pytest
 from automation_pipeline.fiches.domain.days import (
     DAY_CHECKS,
     SalesDay,
+    is_final,
     judge_day,
     judge_staleness,
     same_weekdays_before,
@@ -49,6 +50,11 @@ def test_a_list_is_final_once_its_day_is_over_and_fresh_for_a_day_before(
     taken: datetime, now: datetime, fresh: bool
 ) -> None:
     assert stale_days([TUESDAY], {TUESDAY: taken}, now) == (() if fresh else (TUESDAY,))
+
+
+@pytest.mark.parametrize(("early", "final"), [(timedelta(), True), (timedelta(microseconds=1), False)])
+def test_a_list_is_final_from_midnight_in_paris_on(early: timedelta, final: bool) -> None:
+    assert is_final(TUESDAY, TUESDAY_ENDS - early) is final
 
 
 def test_a_day_that_was_never_asked_for_is_stale_and_named() -> None:

@@ -1,7 +1,10 @@
-"""Sales lists of several days: one outcome a day, in order; a day that fails takes nothing from the others."""
+"""Sales lists of several days: one outcome a day, in order; a day that fails takes nothing from the others; what is
+final is not asked for again."""
 
 import asyncio
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
 
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.slots import Slots
@@ -10,7 +13,7 @@ from automation_pipeline.fiches.stages.revalidate_days import revalidate_days
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.leases import DatabaseLeases
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.crm import FakeFicheSource
+from automation_pipeline_tests.fakes.crm import FakeFicheSource, summary
 
 DAYS = [date(2026, 2, 2), date(2026, 2, 3), date(2026, 2, 4)]
 
@@ -31,3 +34,49 @@ def test_a_day_that_fails_is_a_value(database: Database, clock: StandingClock) -
     assert [outcome.day for outcome in outcomes] == DAYS
     assert [type(outcome) for outcome in outcomes] == [SalesDay, DayFailed, SalesDay]
     assert len(heard) == 3
+
+
+def revalidate(
+    days: list[date], source: FakeFicheSource, database: Database, clock: StandingClock, *, force: bool = False
+) -> list[SalesDay | DayFailed]:
+    slots = Slots(DatabaseLeases(database), "crm", 3, "me")
+    heard: list[SalesDay | DayFailed] = []
+    work = revalidate_days(
+        days, database=database, source=source, clock=clock, slots=slots, force=force, on_day=heard.append
+    )
+    outcomes = asyncio.run(work)
+    assert sorted(heard, key=lambda each: each.day) == outcomes
+    return outcomes
+
+
+def test_a_final_list_is_told_as_it_was_taken_and_not_asked_for_again(database: Database, clock: StandingClock) -> None:
+    source = FakeFicheSource()
+    source.sell(DAYS[0], summary("1"))
+    first = revalidate(DAYS[:2], source, database, clock)
+    clock.pass_time(timedelta(days=1))
+    source.sell(DAYS[0], summary("1"), summary("2"))
+    again = revalidate(DAYS, source, database, clock)
+    assert again[:2] == first
+    assert sorted(source.asked) == [day.isoformat() for day in DAYS]
+
+
+def test_by_force_a_final_list_is_asked_for_again(database: Database, clock: StandingClock) -> None:
+    source = FakeFicheSource()
+    revalidate(DAYS[:1], source, database, clock)
+    clock.pass_time(timedelta(days=1))
+    source.sell(DAYS[0], summary("1"))
+    [again] = revalidate(DAYS[:1], source, database, clock, force=True)
+    assert isinstance(again, SalesDay)
+    assert (again.fiches, again.revalidated_at) == (1, clock.now())
+
+
+@pytest.mark.parametrize("passed", [timedelta(minutes=1), timedelta(days=3)])
+def test_a_list_that_was_taken_before_its_day_was_over_is_always_asked_for(
+    database: Database, passed: timedelta
+) -> None:
+    # A minute before midnight in Paris.
+    source, clock = FakeFicheSource(), StandingClock(datetime(2026, 2, 3, 22, 59, tzinfo=UTC))
+    revalidate([DAYS[1]], source, database, clock)
+    clock.pass_time(passed)
+    revalidate([DAYS[1]], source, database, clock)
+    assert source.asked == [DAYS[1].isoformat()] * 2

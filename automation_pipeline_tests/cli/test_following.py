@@ -1,0 +1,132 @@
+"""Watching runs: Ctrl-C stops the watching and says so; a run that does not begin is wondered about, once."""
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+from sqlalchemy import update
+
+from automation_pipeline.automation.tables import RunRow
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.cli import schedules, transcribe
+from automation_pipeline.cli.following import NO_DAEMON, follow_run, follow_transcriptions
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.transcription.domain.run import Priority, RunStatus
+from automation_pipeline.transcription.stages.request_transcriptions import request_transcriptions
+from automation_pipeline.transcription.tables import TranscriptionRunRow
+from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.factories import a_schedule
+
+RUN_GOES_ON = "Run 1 goes on without us: `automation runs show 1` tells how it stands.\n"
+WORK_GOES_ON = "The transcription goes on without us: `automation fiches show FICHE_ID` tells how its calls stand.\n"
+
+
+class Interrupted(threading.Event):
+    """Somebody presses Ctrl-C while waiting."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        raise KeyboardInterrupt
+
+
+class Passing(threading.Event):
+    """Time passes, nobody sleeps; `at` calls what is to happen before so many waits, and Ctrl-C ends the rest."""
+
+    def __init__(self, clock: StandingClock, waits: int, at: dict[int, Callable[[], None]] | None = None) -> None:
+        super().__init__()
+        self._clock, self._left, self._at = clock, waits, at or {}
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if self._left == 0:
+            raise KeyboardInterrupt
+        self._at.get(self._left, lambda: None)()
+        self._left -= 1
+        self._clock.pass_time(timedelta(seconds=timeout or 0))
+        return False
+
+
+@pytest.fixture
+def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
+    with open_terminal(request) as terminal:
+        yield terminal
+
+
+@pytest.fixture
+def services(terminal: Terminal, clock: StandingClock) -> Iterator[Services]:
+    our = Services(Settings(database_url=str(terminal.database.engine.url)), clock)
+    yield our
+    our.database.dispose()
+
+
+@pytest.fixture
+def run_id(services: Services) -> int:
+    schedule = a_schedule(services.database, services.clock)
+    return int(schedules.request_run(schedule.id, database=services.database, clock=services.clock).id)
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_ctrl_c_while_a_run_is_followed_says_that_it_goes_on(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
+    monkeypatch.setattr(schedules, "threading", SimpleNamespace(Event=Interrupted))
+    ended = terminal.run("schedules", "run-now", terminal.create(), "--wait", *flags)
+    assert (ended.code, ended.err) == (130, RUN_GOES_ON)
+    assert [run["status"] for run in terminal.json("runs", "list")["runs"]] == ["pending"]
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_ctrl_c_while_a_transcription_is_followed_says_that_it_goes_on(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
+    monkeypatch.setattr(transcribe, "threading", SimpleNamespace(Event=Interrupted))
+    ended = terminal.run("transcribe", "7", "--wait", *flags)
+    assert (ended.code, ended.err) == (130, WORK_GOES_ON)
+
+
+@pytest.mark.parametrize(("waits", "quiet", "said"), [(30, False, 0), (31, False, 1), (90, False, 1), (90, True, 0)])
+def test_a_run_that_does_not_begin_is_wondered_about_once(
+    services: Services, run_id: int, clock: StandingClock, capsys: pytest.CaptureFixture[str],
+    waits: int, quiet: bool, said: int,
+) -> None:  # fmt: skip
+    with pytest.raises(KeyboardInterrupt):
+        follow_run(run_id, services, pause=Passing(clock, waits), quiet=quiet)
+    assert capsys.readouterr().out.count(NO_DAEMON) == said
+
+
+def test_a_run_that_has_begun_takes_as_long_as_it_takes(
+    services: Services, run_id: int, clock: StandingClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def begin() -> None:
+        with services.database.transaction() as session:
+            session.execute(update(RunRow).values(status="running"))
+
+    with pytest.raises(KeyboardInterrupt):
+        follow_run(run_id, services, pause=Passing(clock, 90, {80: begin}), quiet=False)
+    assert NO_DAEMON not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("begins", "quiet", "said"), [(False, False, 1), (False, True, 0), (True, False, 0)])
+def test_transcriptions_that_do_not_begin_are_wondered_about_once(
+    services: Services, clock: StandingClock, capsys: pytest.CaptureFixture[str], begins: bool, quiet: bool, said: int
+) -> None:
+    ours = services.database
+    asked = request_transcriptions(["7", "8"], priority=Priority.NORMAL, batch=False, database=ours, clock=clock)
+
+    def begin() -> None:
+        row = dict.fromkeys(("total_recordings", "already_transcribed", "target_total", "processed"), 0)
+        row |= {"cached": 0, "failed": 0}
+        now = clock.now()
+        with ours.transaction() as session:
+            session.add(
+                TranscriptionRunRow(
+                    id=asked[0].run_id, fiche_id="7", priority=Priority.NORMAL, status=RunStatus.RUNNING,
+                    started_at=now, touched_at=now, **row,
+                )
+            )  # fmt: skip
+
+    pause = Passing(clock, 90, {80: begin} if begins else {})
+    with pytest.raises(KeyboardInterrupt):
+        follow_transcriptions(asked, services, pause=pause, quiet=quiet)
+    assert capsys.readouterr().out.count(NO_DAEMON) == said

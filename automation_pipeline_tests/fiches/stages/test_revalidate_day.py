@@ -1,0 +1,31 @@
+"""One day's sales list: asked for in a place that all processes share."""
+
+import asyncio
+from datetime import date
+
+from automation_pipeline.core.slots import Slots
+from automation_pipeline.fiches.domain.sales import SalesList
+from automation_pipeline.fiches.stages.revalidate_day import revalidate_day
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.leases import DatabaseLeases
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.crm import FakeFicheSource
+
+DAY = date(2026, 2, 3)
+
+
+def test_the_crm_is_asked_from_a_place_only_and_the_place_is_given_back(
+    database: Database, clock: StandingClock
+) -> None:
+    leases = DatabaseLeases(database)
+    held: list[bool] = []
+
+    class Watched(FakeFicheSource):
+        async def sales_list(self, day: date) -> SalesList:
+            held.append(leases.holder("crm:0") is not None)
+            return await super().sales_list(day)
+
+    slots = Slots(leases, "crm", 1, "me")
+    asyncio.run(revalidate_day(DAY, database=database, source=Watched(), clock=clock, slots=slots))
+    assert held == [True]
+    assert leases.holder("crm:0") is None
