@@ -27,10 +27,25 @@ def print_fiche(document: Part) -> None:
             f"{_count(known, 'has_transcription')} transcribed",
         }
     )
+    _print_run(_part(document, "transcription").get("run"))
     if recordings:
         print_table(
             ("call", "day", "time", "seconds", "direction", "audio", "transcript"), [_call(each) for each in recordings]
         )
+
+
+def _print_run(told: object) -> None:
+    """The last transcription: how it stands, who holds what and for how long, what failed and why."""
+    if told is None:
+        return
+    run = cast("Part", told)
+    counts = f"{run['processed']} of {run['targetTotal']} recordings, {run['failed']} failed"
+    print_facts({"transcription": f"{run['state']}, {counts}", "run": run["id"], "error": run["error"]})
+    unusual = [task for task in cast("Sequence[Part]", run["tasks"]) if task["state"] != "done"]
+    if unusual:
+        columns = ("callId", "state", "attempts", "owner", "secondsLeft", "againInSeconds", "error")
+        names = ("call", "state", "attempts", "held by", "for s", "again in s", "why")
+        print_table(names, [[task[column] for column in columns] for task in unusual])
 
 
 def _count(recordings: Sequence[Part], what: str) -> int:

@@ -20,6 +20,7 @@ from automation_pipeline.fiches.stages.fetch_days import fetch_days
 from automation_pipeline.fiches.stages.revalidate_days import revalidate_days
 from automation_pipeline.fiches.store.freshness import coverage_of
 from automation_pipeline.fiches.store.reading import fiche_document
+from automation_pipeline.transcription.store.status import transcription_status
 
 app = typer.Typer(help="Mirror the CRM's fiches, and look at them.", no_args_is_help=True)
 
@@ -34,7 +35,7 @@ def show(
 ) -> None:
     """Show one fiche as it is mirrored; --json shows all of it."""
     with bootstrap.services().database.reading() as session:
-        document = fiche_document(session, fiche_id)
+        document = {**fiche_document(session, fiche_id), "transcription": transcription_status(session, fiche_id)}
     if as_json:
         print_json(document)
     else:

@@ -17,11 +17,11 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.output import screen
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import PermanentError
-from automation_pipeline.storage.run_requests import refusals
+from automation_pipeline.storage.run_requests import refusals, taken
 from automation_pipeline.transcription.domain.requests import Requested
 from automation_pipeline.transcription.domain.run import RunStatus as TranscriptionStatus
 from automation_pipeline.transcription.domain.run import Standing
-from automation_pipeline.transcription.store.runs import standings
+from automation_pipeline.transcription.store.runs import last_runs_of, standings
 
 POLL_SECONDS = 0.5
 # Dagster's daemon looks for requests every few seconds.
@@ -49,25 +49,35 @@ def follow_run(run_id: int, services: Services, *, pause: threading.Event, quiet
 def follow_transcriptions(
     requested: Sequence[Requested], services: Services, *, pause: threading.Event, quiet: bool
 ) -> Mapping[str, Standing]:
-    """How the runs ended, by their ids."""
-    run_ids = [cast("str", one.run_id) for one in requested]
+    """How the runs of the fiches ended, by fiche: their own, or those that they joined."""
     goes_on = "The transcription goes on without us: `automation fiches show FICHE_ID` tells how its calls stand."
+    asked_at = services.clock.now()
     with _watching(goes_on, quiet=quiet) as progress:
-        bars = {one.run_id: progress.add_task(f"fiche {one.fiche_id}: waiting", total=None) for one in requested}
-        patience = Patience(progress, services.clock, services.clock.now())
+        bars = {one.fiche_id: progress.add_task(f"fiche {one.fiche_id}: waiting", total=None) for one in requested}
+        patience = Patience(progress, services.clock, asked_at)
         while True:
-            with services.database.reading() as session:
-                now = {standing.run_id: standing for standing in standings(session, run_ids)}
-                refused = refusals(session, [one.key for one in requested if one.key])
-            for run_id, standing in now.items():
-                label = f"fiche {standing.fiche_id}: {standing.status}"
-                progress.update(bars[run_id], description=label, completed=standing.transcribed, total=standing.total)
-            if refused:
-                raise PermanentError(next(iter(refused.values())))
-            if len(now) == len(run_ids) and all(one.status != TranscriptionStatus.RUNNING for one in now.values()):
+            now = _transcriptions(requested, asked_at, services)
+            for fiche_id, standing in now.items():
+                label = f"fiche {fiche_id}: {standing.status}"
+                progress.update(bars[fiche_id], description=label, completed=standing.transcribed, total=standing.total)
+            if len(now) == len(bars) and all(one.status != TranscriptionStatus.RUNNING for one in now.values()):
                 return now
             patience.look(begun=bool(now))
             pause.wait(POLL_SECONDS)
+
+
+def _transcriptions(requested: Sequence[Requested], asked_at: datetime, services: Services) -> Mapping[str, Standing]:
+    """What works on the fiches: the run promised, or, once Dagster has taken the wish, the one that it joined."""
+    keys = [one.key for one in requested if one.key]
+    with services.database.reading() as session:
+        refused = refusals(session, keys)
+        begun = taken(session, keys)
+        promised = {one.fiche_id: one for one in standings(session, [cast("str", one.run_id) for one in requested])}
+        joining = [one.fiche_id for one in requested if one.key in begun and one.fiche_id not in promised]
+        joined = last_runs_of(session, joining, asked_at)
+    if refused:
+        raise PermanentError(next(iter(refused.values())))
+    return {**joined, **promised}
 
 
 @dataclass

@@ -34,7 +34,7 @@ def transcribe(
     if wait:
         ended = follow_transcriptions(requested, services, pause=threading.Event(), quiet=as_json)
     if as_json:
-        print_json({"transcriptions": [_document(one, ended.get(one.run_id or "")) for one in requested]})
+        print_json({"transcriptions": [_document(one, ended.get(one.fiche_id)) for one in requested]})
     elif not wait:
         for one in requested:
             screen.print(f"Fiche {one.fiche_id}: run {one.run_id}", highlight=False)

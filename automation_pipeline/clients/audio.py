@@ -76,7 +76,7 @@ class AudioHosts:
         try:
             async with asyncio.timeout(self._limits.total_seconds):
                 await self._follow(httpx.URL(url.strip()), file)
-        except httpx.InvalidURL:
+        except (httpx.InvalidURL, UnicodeError):
             raise AudioRefusedError("Audio download failed: its address cannot be read.") from None
         except TimeoutError:
             wait = f"{self._limits.total_seconds:g}"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from automation_pipeline.core.coordination import Rate, RateLimiter
-from automation_pipeline.core.errors import TransientError
+from automation_pipeline.core.errors import AutomationError
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class FailoverRateLimiter:
         if self.monotonic() >= self._out_until:
             try:
                 return self.first.reserve(key, rate, max_wait_seconds=max_wait_seconds)
-            except TransientError as error:
+            except AutomationError as error:
                 log.warning("Rate limits are kept in the database for now: %s", error)
                 self._out_until = self.monotonic() + self.look_again_seconds
         return self.second.reserve(key, rate, max_wait_seconds=max_wait_seconds)

@@ -95,6 +95,12 @@ def refusals(session: Session, keys: Sequence[str]) -> dict[str, str]:
     return {key: reason or "" for key, reason in session.execute(refused).tuples()}
 
 
+def taken(session: Session, keys: Sequence[str]) -> set[str]:
+    """Those of the requests that a run works on, or has worked on."""
+    query = select(RunRequestRow.request_key).where(RunRequestRow.state == "taken")
+    return set(session.scalars(query.where(RunRequestRow.request_key.in_(keys))))
+
+
 def mark_taken(session: Session, key: str, dagster_run_id: str) -> None:
     _close(session, key, ("waiting",), state="taken", dagster_run_id=dagster_run_id)
 

@@ -10,6 +10,7 @@ from automation_pipeline.storage.metadata import Table
 from automation_pipeline.storage.types import BigId, TextList, UtcDateTime
 
 _LIVE_RUN = text("status = 'running'")
+_WORKING = text("state = 'working'")
 _LIVE_TASK = text("state IN ('waiting', 'working')")
 
 
@@ -60,6 +61,7 @@ class TranscriptionTaskRow(Table):
             postgresql_where=_LIVE_TASK,
             sqlite_where=_LIVE_TASK,
         ),
+        Index("ix_transcription_tasks_working", "fiche_id", postgresql_where=_WORKING, sqlite_where=_WORKING),
         Index(
             "ix_transcription_tasks_live",
             "urgency",
@@ -78,6 +80,7 @@ class TranscriptionTaskRow(Table):
     urgency: Mapped[int]
     state: Mapped[str]
     attempts: Mapped[int]
+    audio_failures: Mapped[int]
     available_at: Mapped[datetime] = mapped_column(UtcDateTime)
     owner: Mapped[str | None]
     token: Mapped[int] = mapped_column(BigInteger)

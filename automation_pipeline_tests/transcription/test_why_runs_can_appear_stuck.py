@@ -90,7 +90,7 @@ def test_4_a_provider_that_throttles_is_shown_with_the_next_attempt(bench: Bench
 
     bench.limiter = Watch()
     bench.work("r1")
-    assert (seen[1]["attempts"], seen[1]["error"]) == (2, "status=429 slow down")
+    assert (seen[1]["attempts"], seen[1]["error"]) == (1, "status=429 slow down")
 
 
 def test_4b_while_it_waits_the_status_says_how_long(bench: Bench) -> None:
@@ -99,7 +99,7 @@ def test_4b_while_it_waits_the_status_says_how_long(bench: Bench) -> None:
     with bench.database.transaction() as session:
         claim = claim_next(session, "me", lease_seconds=30, per_fiche=10)
         assert claim
-        assert put_back(session, claim, timedelta(seconds=40), "status=429 slow down")
+        assert put_back(session, claim, timedelta(seconds=40), "status=429 slow down", of_audio=False)
     task = status(bench)["run"]["tasks"][0]
     assert (task["state"], task["error"], task["owner"]) == ("waiting", "status=429 slow down", None)
     assert 35 < task["againInSeconds"] <= 40

@@ -92,6 +92,7 @@ def upgrade() -> None:
         sa.Column("urgency", sa.Integer(), nullable=False),
         sa.Column("state", sa.String(), nullable=False),
         sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("audio_failures", sa.Integer(), nullable=False),
         sa.Column("available_at", UtcDateTime(), nullable=False),
         sa.Column("owner", sa.String(), nullable=True),
         sa.Column("token", sa.BigInteger(), nullable=False),
@@ -116,6 +117,13 @@ def upgrade() -> None:
         ["urgency", "id"],
         postgresql_where=sa.text("state IN ('waiting', 'working')"),
         sqlite_where=sa.text("state IN ('waiting', 'working')"),
+    )
+    op.create_index(
+        "ix_transcription_tasks_working",
+        "transcription_tasks",
+        ["fiche_id"],
+        postgresql_where=sa.text("state = 'working'"),
+        sqlite_where=sa.text("state = 'working'"),
     )
     op.create_index(
         "uq_transcription_tasks_live_recording",

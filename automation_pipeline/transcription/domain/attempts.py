@@ -7,6 +7,9 @@ from random import Random
 from automation_pipeline.core.errors import AutomationError, TransientError
 from automation_pipeline.core.retry import Backoff
 
+# A provider, or a host of audio, that asks for more patience than this is not coming back today.
+LONGEST_WAIT_SECONDS = 3600.0
+
 
 @dataclass(frozen=True)
 class Knobs:
@@ -32,9 +35,11 @@ class GiveUp:
 
 
 def after_error(error: AutomationError, attempts: int, knobs: Knobs, random: Random) -> AgainLater | GiveUp:
-    """`attempts` counts the provider calls so far, the failed one included. The provider's Retry-After wins."""
+    """`attempts` counts the tries so far, the failed one included. The provider's Retry-After wins."""
     if not isinstance(error, TransientError) or attempts >= knobs.max_attempts:
         return GiveUp(str(error))
     asked = error.retry_after_seconds
+    if asked is not None and asked > LONGEST_WAIT_SECONDS:
+        return GiveUp(f"{error} The wait it asks for, {asked:.0f} s, is too long.")
     wait = asked if asked is not None else knobs.backoff.delay(attempts, random)
     return AgainLater(timedelta(seconds=wait), str(error))

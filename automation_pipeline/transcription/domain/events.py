@@ -1,6 +1,6 @@
 """What the outside hears of a run: names and payloads for the fiche's realtime channel. No audio address in any."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from automation_pipeline.core.events import Event
@@ -44,6 +44,12 @@ def recording(
         "fiche_id": fiche_id, "call_id": call_id, "recording_index": place[0], "total_to_transcribe": place[1],
         **more, "status": status,
     })  # fmt: skip
+
+
+def recordings_failed(
+    run_id: str, fiche_id: str, calls: Sequence[tuple[str, tuple[int, int]]], error: str, at: datetime
+) -> list[Event]:
+    return [recording("failed", run_id, fiche_id, call, place, at, error=error) for call, place in calls]
 
 
 def progress(standing: Standing, at: datetime) -> Event:

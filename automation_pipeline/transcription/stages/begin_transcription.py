@@ -35,7 +35,7 @@ class Wish:
 async def begin_transcription(wish: Wish, *, database: Database, source: FicheSource, clock: Clock) -> Standing:
     """How the run stands that now works on the fiche: the wish's own, or the one under way. A fiche that the CRM does
     not know ends its run at once, and blocks nobody."""
-    with database.reading() as session:
+    with database.transaction() as session:
         under_way = _under_way(session, wish)
     if under_way is not None:
         return under_way
@@ -51,7 +51,18 @@ def _under_way(session: Session, wish: Wish) -> Standing | None:
     if mine is not None:
         return mine
     live = runs.live_run_of(session, wish.fiche_id)
-    return None if live is None else runs.get_standing(session, live)
+    if live is None:
+        return None
+    runs.make_as_urgent(session, live, wish.priority)
+    return runs.get_standing(session, live)
+
+
+def _joined(session: Session, wish: Wish) -> Standing:
+    """Somebody began while we asked the CRM."""
+    joined = _under_way(session, wish)
+    if joined is None:
+        raise TransientError(f"The run of fiche {wish.fiche_id} ended in the very moment that it was joined.")
+    return joined
 
 
 async def _fetch_anew(fiche_id: str, database: Database, source: FicheSource, clock: Clock) -> FetchOutcome:
@@ -69,10 +80,7 @@ def _start(session: Session, wish: Wish) -> Standing:
     if plan is None:
         raise PermanentError(f"Fiche {wish.fiche_id} is not mirrored.")
     if not runs.start_run(session, wish.run_id, wish.fiche_id, plan, wish.priority, wish.dagster_run_id):
-        # Somebody began while we asked the CRM.
-        joined = _under_way(session, wish)
-        assert joined is not None  # noqa: S101  the unique index has just said that there is one
-        return joined
+        return _joined(session, wish)
     now = database_time(session)
     runs.add_tasks(session, wish.run_id, wish.fiche_id, plan, wish.priority, now)
     enqueue(session, [
@@ -86,19 +94,17 @@ def _start(session: Session, wish: Wish) -> Standing:
 
 def _fail_blanks(session: Session, wish: Wish, plan: Plan) -> Standing:
     """A recording without audio ends at once; a run without targets too."""
-    now = database_time(session)
-    places = {target.call_id: place for place, target in enumerate(plan.targets, start=1) if not target.url.strip()}
-    failed = fail_waiting_tasks(session, wish.run_id, list(places), NO_URL)
-    enqueue(session, [
-        events.recording("failed", wish.run_id, wish.fiche_id, call, (place, len(plan.targets)), now, error=NO_URL)
-        for call, place in places.items()
-    ])  # fmt: skip
-    return settle_recordings(session, wish.run_id, processed=failed, failed=failed)
+    blank = [target.call_id for target in plan.targets if not target.url.strip()]
+    failed = fail_waiting_tasks(session, wish.run_id, blank, NO_URL)
+    told = [(call, (place, len(plan.targets))) for call, place in failed]
+    enqueue(session, events.recordings_failed(wish.run_id, wish.fiche_id, told, NO_URL, database_time(session)))
+    return settle_recordings(session, wish.run_id, processed=len(failed), failed=len(failed))
 
 
 def _not_found(session: Session, wish: Wish) -> Standing:
     nothing = Plan(total=0, already_transcribed=0, targets=())
-    runs.start_run(session, wish.run_id, wish.fiche_id, nothing, wish.priority, wish.dagster_run_id)
+    if not runs.start_run(session, wish.run_id, wish.fiche_id, nothing, wish.priority, wish.dagster_run_id):
+        return _joined(session, wish)
     standing = Standing(wish.run_id, wish.fiche_id, RunStatus.FAILED, 0, 0, 0)
     runs.end_run(session, wish.run_id, RunStatus.FAILED, events.NOT_FOUND)
     enqueue(session, events.failed(standing, events.NOT_FOUND, database_time(session)))

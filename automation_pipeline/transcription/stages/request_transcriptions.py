@@ -10,6 +10,8 @@ from automation_pipeline.transcription.domain.requests import Asked, Requested, 
 from automation_pipeline.transcription.domain.run import Priority
 from automation_pipeline.transcription.store.asked import JOB, asked_before, live_runs
 
+DAGSTER_PRIORITY = {Priority.HIGH: "10", Priority.NORMAL: "0", Priority.LOW: "-10"}
+
 
 def request_transcriptions(
     fiche_ids: Sequence[str], *, priority: Priority, batch: bool, database: Database, clock: Clock
@@ -27,9 +29,19 @@ def request_transcriptions(
             if key is None:
                 outcomes.append(Requested(fiche_id, live.get(fiche_id), None))
                 continue
-            run_id = live.get(fiche_id) or str(uuid.uuid4())
+            # What is live now may be over before Dagster begins: the wish has an id of its own, and joins if it can.
+            run_id = str(uuid.uuid4())
             config = {"fiche_id": fiche_id, "priority": priority, "run_id": run_id}
-            wishes.append(RunWish(key, JOB, config, {"automation/fiche_id": fiche_id, "automation/trace_id": run_id}))
-            outcomes.append(Requested(fiche_id, run_id, key))
+            wishes.append(RunWish(key, JOB, config, _tags(fiche_id, run_id, priority)))
+            outcomes.append(Requested(fiche_id, live.get(fiche_id, run_id), key))
         file_requests(session, wishes, now)
     return outcomes
+
+
+def _tags(fiche_id: str, run_id: str, priority: Priority) -> dict[str, str]:
+    """Urgent runs are also started first."""
+    return {
+        "automation/fiche_id": fiche_id,
+        "automation/trace_id": run_id,
+        "dagster/priority": DAGSTER_PRIORITY[priority],
+    }

@@ -19,8 +19,9 @@ def settle_recordings(
     row.processed += processed
     row.cached += cached
     row.failed += failed
+    row.touched_at = now = database_time(session)
     session.flush()
-    standing, now = standing_of(row), database_time(session)
+    standing = standing_of(row)
     if standing.is_over or standing.processed // progress_every > before // progress_every:
         enqueue(session, [events.progress(standing, now)] if processed else [])
     if standing.is_over and standing.status is RunStatus.RUNNING:

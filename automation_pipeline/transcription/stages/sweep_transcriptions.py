@@ -3,10 +3,14 @@
 from collections.abc import Sequence
 
 from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.instants import database_time
+from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.workflow_logs import write_notes
+from automation_pipeline.transcription.domain import events
 from automation_pipeline.transcription.domain.notes import fiche_note
+from automation_pipeline.transcription.domain.run import RunStatus
 from automation_pipeline.transcription.stages.settle_recordings import settle_recordings
-from automation_pipeline.transcription.store.runs import abandoned_runs
+from automation_pipeline.transcription.store.runs import abandoned_runs, end_run, hold_run, is_abandoned
 from automation_pipeline.transcription.store.tasks import fail_waiting_tasks
 
 
@@ -14,14 +18,24 @@ def sweep_transcriptions(silent_for_seconds: float, *, database: Database) -> Se
     """The ids of the runs that were ended. A run shows life whenever one of its recordings is worked on."""
     with database.reading() as session:
         abandoned = abandoned_runs(session, silent_for_seconds)
+    ended: list[str] = []
     for run_id, fiche_id in abandoned:
         with database.transaction() as session:
-            _end(session, run_id, fiche_id, silent_for_seconds)
-    return [run_id for run_id, _ in abandoned]
+            if is_abandoned(hold_run(session, run_id), database_time(session), silent_for_seconds):
+                _end(session, run_id, fiche_id, silent_for_seconds)
+                ended.append(run_id)
+    return ended
 
 
 def _end(session: Session, run_id: str, fiche_id: str, silent_for_seconds: float) -> None:
     reason = f"Nobody has worked on this run for {silent_for_seconds / 60:.0f} minutes"
-    failed = fail_waiting_tasks(session, run_id, None, reason)
-    write_notes(session, fiche_note(run_id, fiche_id, f"SWEEP: {reason}", level="error", data={"failed": failed}))
-    settle_recordings(session, run_id, processed=failed, failed=failed)
+    now, held = database_time(session), hold_run(session, run_id)
+    failed = [(call, (place, held.target_total)) for call, place in fail_waiting_tasks(session, run_id, None, reason)]
+    enqueue(session, events.recordings_failed(run_id, fiche_id, failed, reason, now))
+    data = {"failed": len(failed)}
+    write_notes(session, fiche_note(run_id, fiche_id, f"SWEEP: {reason}", level="error", data=data))
+    standing = settle_recordings(session, run_id, processed=len(failed), failed=len(failed))
+    if not standing.is_over:
+        # Recordings went away under the run: its counters can no longer add up, but it ends all the same.
+        enqueue(session, events.failed(standing, reason, now))
+        end_run(session, run_id, RunStatus.FAILED, reason)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline.core.pool import work_through
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.storage.database import Database
@@ -16,15 +17,23 @@ from automation_pipeline.transcription.store.runs import standings
 async def transcribe_fiches(
     wishes: Sequence[Wish], *, database: Database, source: FicheSource, provider: Provider, clock: Clock, owner: str
 ) -> list[Standing]:
-    """How the runs of the fiches ended. `owner` names this caller alone."""
-    begun: list[Standing] = []
+    """How the runs of the fiches ended. A fiche that the CRM gives no answer for takes nothing from the others; when it
+    is the only one, its error is raised. `owner` says who works."""
+    begun: list[Standing | AutomationError] = []
 
-    async def begin(wish: Wish) -> Standing:
-        return await begin_transcription(wish, database=database, source=source, clock=clock)
+    async def begin(wish: Wish) -> Standing | AutomationError:
+        try:
+            return await begin_transcription(wish, database=database, source=source, clock=clock)
+        except (TransientError, PermanentError) as error:
+            return error
 
     await work_through(wishes, begin, begun.extend, width=source.at_once)
-    running = [standing.run_id for standing in begun if standing.status is RunStatus.RUNNING]
+    runs = [one for one in begun if isinstance(one, Standing)]
+    errors = [one for one in begun if isinstance(one, AutomationError)]
+    if errors and not runs:
+        raise errors[0]
+    running = [run.run_id for run in runs if run.status is RunStatus.RUNNING]
     if running:
         await transcribe_waiting(running, database=database, provider=provider, owner=owner)
     with database.reading() as session:
-        return standings(session, [standing.run_id for standing in begun])
+        return standings(session, [run.run_id for run in runs])

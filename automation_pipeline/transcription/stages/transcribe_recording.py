@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from random import Random
 
 from automation_pipeline.core.errors import AutomationError
@@ -11,7 +10,7 @@ from automation_pipeline.storage.instants import database_time
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.workflow_logs import write_notes
 from automation_pipeline.transcription.domain import events
-from automation_pipeline.transcription.domain.attempts import AgainLater, Knobs, after_error
+from automation_pipeline.transcription.domain.attempts import GiveUp, Knobs, after_error
 from automation_pipeline.transcription.domain.chunks import chunks_of, words_or_synthesised
 from automation_pipeline.transcription.domain.notes import fiche_note
 from automation_pipeline.transcription.domain.run import TaskState
@@ -22,20 +21,37 @@ from automation_pipeline.transcription.store.tasks import Claim, begin_attempt, 
 from automation_pipeline.transcription.store.transcripts import save_transcript
 
 
+class ClaimLostError(Exception):
+    """Somebody else has the recording by now: no call is made for it here."""
+
+
 async def transcribe_recording(
     claim: Claim, *, turn: Callable[[], Awaitable[None]], database: Database, speech: SpeechToText, knobs: Knobs
 ) -> None:
     """Ends as done, cached, failed, or waiting for a later attempt. `turn` is awaited when the audio is here and the
-    provider is next. A claim that has passed on writes nothing."""
+    provider is next. A claim that has passed on makes no call and writes nothing."""
     if claim.has_transcription:
         await asyncio.to_thread(_end, claim, TaskState.CACHED, None, database, knobs)
         return
-    if not await asyncio.to_thread(_begin, claim, database):
+    if claim.attempts >= knobs.max_attempts:
+        gave_up = f"Given up after {claim.attempts} attempts that nobody saw the end of"
+        await asyncio.to_thread(_end, claim, TaskState.FAILED, gave_up, database, knobs)
         return
+    called = False
+
+    async def my_turn() -> None:
+        nonlocal called
+        await turn()
+        if not await asyncio.to_thread(_begin, claim, database):
+            raise ClaimLostError
+        called = True
+
     try:
-        transcript = await speech.transcribe(claim.url, turn=turn)
+        transcript = await speech.transcribe(claim.url, turn=my_turn)
+    except ClaimLostError:
+        return
     except AutomationError as error:
-        await asyncio.to_thread(_after_error, claim, error, database, knobs)
+        await asyncio.to_thread(_after_error, claim, error, database, knobs, called=called)
     else:
         await asyncio.to_thread(_save, claim, transcript, database, knobs)
 
@@ -50,18 +66,14 @@ def _begin(claim: Claim, database: Database) -> bool:
         return True
 
 
-def _after_error(claim: Claim, error: AutomationError, database: Database, knobs: Knobs) -> None:
-    verdict = after_error(error, claim.attempts + 1, knobs, Random())
-    if isinstance(verdict, AgainLater):
-        _wait(claim, verdict.after, verdict.error, database)
-    else:
+def _after_error(claim: Claim, error: AutomationError, database: Database, knobs: Knobs, *, called: bool) -> None:
+    verdict = after_error(error, claim.attempts + claim.audio_failures + 1, knobs, Random())
+    if isinstance(verdict, GiveUp):
         _end(claim, TaskState.FAILED, verdict.error, database, knobs)
-
-
-def _wait(claim: Claim, after: timedelta, error: str, database: Database) -> None:
-    message = f"Recording {claim.call_id}: again in {after.total_seconds():.0f} s. {error}"
+        return
+    message = f"Recording {claim.call_id}: again in {verdict.after.total_seconds():.0f} s. {verdict.error}"
     with database.transaction() as session:
-        if put_back(session, claim, after, error):
+        if put_back(session, claim, verdict.after, verdict.error, of_audio=not called):
             write_notes(session, fiche_note(claim.run_id, claim.fiche_id, message, level="warning"))
 
 

@@ -4,25 +4,29 @@ Every process takes from the same queue: one that waits for a low fiche transcri
 """
 
 import asyncio
-from collections.abc import Sequence
+import uuid
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from typing import TypeVar
 
 from automation_pipeline.core.coordination import Rate
+from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.tasks import together
-from automation_pipeline.storage.database import Database
-from automation_pipeline.transcription.domain.attempts import Knobs
+from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.transcription.ports import Provider
 from automation_pipeline.transcription.stages.transcribe_recording import transcribe_recording
 from automation_pipeline.transcription.store.runs import still_running, touch_runs
-from automation_pipeline.transcription.store.tasks import Claim, claim_next, extend_claims
+from automation_pipeline.transcription.store.tasks import Claim, claim_next, extend_claims, runs_worked_on
 
 LIMIT = "speech-to-text"
 LOOK_AGAIN_SECONDS = 0.25
 # A call may reach the provider a little after its turn: a hundredth to spare keeps any minute within the cap.
 MINUTE = 60.6
 # Recordings that are taken before it is their turn: one downloads while the other waits. What becomes urgent meanwhile
-# is overtaken by no more than these.
+# is overtaken by no more than these, in each process.
 AHEAD = 2
+
+Result = TypeVar("Result")
 
 
 async def transcribe_waiting(
@@ -32,56 +36,79 @@ async def transcribe_waiting(
     provider: Provider,
     owner: str,
 ) -> None:
-    """`owner` names this caller alone."""
-    knobs = provider.knobs
-    places, ahead = asyncio.Semaphore(provider.speech.at_once), asyncio.Semaphore(AHEAD)
-    rate = Rate(knobs.per_minute, MINUTE)
-
-    async def work(claim: Claim) -> None:
-        before_its_turn = ExitStack()
-        before_its_turn.callback(ahead.release)
-
-        async def turn() -> None:
-            await asyncio.sleep(await asyncio.to_thread(provider.limiter.reserve, LIMIT, rate) or 0.0)
-            before_its_turn.close()
-
-        with before_its_turn:
-            await transcribe_recording(claim, turn=turn, database=database, speech=provider.speech, knobs=knobs)
-        places.release()
-
-    async with together() as group:
-        beating = group.create_task(_beat(owner, run_ids, database, knobs))
-        while True:
-            await places.acquire()
-            await ahead.acquire()
-            claim = await asyncio.to_thread(_claim, owner, database, knobs)
-            if claim is not None:
-                group.create_task(work(claim))
-                continue
-            places.release()
-            ahead.release()
-            if not await asyncio.to_thread(_still_running, run_ids, database):
-                break
-            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+    """`owner` says who works; each call adds a name of its own, so that a retry never passes for what failed."""
+    desk = _Desk(tuple(run_ids), database, provider, f"{owner}/{uuid.uuid4().hex[:8]}")
+    async with together() as beside:
+        beating = beside.create_task(desk.beat())
+        async with together() as group:
+            await desk.work_until_over(group)
         beating.cancel()
 
 
-def _claim(owner: str, database: Database, knobs: Knobs) -> Claim | None:
-    with database.transaction() as session:
-        return claim_next(session, owner, lease_seconds=knobs.lease_seconds, per_fiche=knobs.per_fiche)
+class _Desk:
+    """One caller's place: what it works for, and how it takes its turns."""
 
+    def __init__(self, run_ids: Sequence[str], database: Database, provider: Provider, owner: str) -> None:
+        self._run_ids, self._database, self._provider, self._owner = run_ids, database, provider, owner
+        self._places = asyncio.Semaphore(provider.speech.at_once)
+        self._ahead = asyncio.Semaphore(AHEAD)
+        self._rate = Rate(provider.knobs.per_minute, MINUTE)
 
-def _still_running(run_ids: Sequence[str], database: Database) -> bool:
-    with database.reading() as session:
-        return still_running(session, run_ids)
+    async def work_until_over(self, group: asyncio.TaskGroup) -> None:
+        """Helps with what is most urgent, but not for longer than its own runs last."""
+        while await self._patiently(self._still_running):
+            await self._places.acquire()
+            await self._ahead.acquire()
+            claim = await self._patiently(self._claim)
+            if claim is not None:
+                group.create_task(self._work(claim))
+                continue
+            self._places.release()
+            self._ahead.release()
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
+    async def beat(self) -> None:
+        while True:
+            await self._patiently(self._keep_claims)
+            await asyncio.sleep(self._provider.knobs.lease_seconds / 4)
 
-async def _beat(owner: str, run_ids: Sequence[str], database: Database, knobs: Knobs) -> None:
-    def beat() -> None:
-        with database.transaction() as session:
-            extend_claims(session, owner, knobs.lease_seconds)
-            touch_runs(session, run_ids)
+    async def _work(self, claim: Claim) -> None:
+        before_its_turn = ExitStack()
+        before_its_turn.callback(self._ahead.release)
 
-    while True:
-        await asyncio.sleep(knobs.lease_seconds / 4)
-        await asyncio.to_thread(beat)
+        async def turn() -> None:
+            await asyncio.sleep(await asyncio.to_thread(self._provider.limiter.reserve, LIMIT, self._rate) or 0.0)
+            before_its_turn.close()
+
+        with before_its_turn:
+            await transcribe_recording(
+                claim, turn=turn, database=self._database, speech=self._provider.speech, knobs=self._provider.knobs
+            )
+        self._places.release()
+
+    async def _patiently(self, ask: Callable[[Session], Result]) -> Result:
+        """A database that is away for a moment, shorter than our leases, does not end the calls in flight."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._provider.knobs.lease_seconds
+        while True:
+            try:
+                return await asyncio.to_thread(self._ask, ask)
+            except TransientError:
+                if loop.time() > until:
+                    raise
+                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+
+    def _ask(self, ask: Callable[[Session], Result]) -> Result:
+        with self._database.transaction() as session:
+            return ask(session)
+
+    def _still_running(self, session: Session) -> bool:
+        return still_running(session, self._run_ids)
+
+    def _claim(self, session: Session) -> Claim | None:
+        knobs = self._provider.knobs
+        return claim_next(session, self._owner, lease_seconds=knobs.lease_seconds, per_fiche=knobs.per_fiche)
+
+    def _keep_claims(self, session: Session) -> None:
+        extend_claims(session, self._owner, self._provider.knobs.lease_seconds)
+        touch_runs(session, [*self._run_ids, *runs_worked_on(session, self._owner)])

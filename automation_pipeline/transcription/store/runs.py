@@ -1,9 +1,9 @@
 """Runs: one live run a fiche, and its counters."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from sqlalchemy import func, insert, select, text, update
+from sqlalchemy import func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.fiches.tables import FicheCache, RecordingRow
@@ -56,10 +56,7 @@ def start_run(
         "touched_at": database_now(),
     }
     started = session.scalar(
-        insert_into(session, TranscriptionRunRow)
-        .values(row)
-        .on_conflict_do_nothing(index_elements=["fiche_id"], index_where=text("status = 'running'"))
-        .returning(TranscriptionRunRow.id)
+        insert_into(session, TranscriptionRunRow).values(row).on_conflict_do_nothing().returning(TranscriptionRunRow.id)
     )
     return started is not None
 
@@ -75,6 +72,7 @@ def add_tasks(session: Session, run_id: str, fiche_id: str, plan: Plan, priority
             "urgency": URGENCY[priority],
             "state": TaskState.WAITING,
             "attempts": 0,
+            "audio_failures": 0,
             "available_at": now,
             "token": 0,
         }
@@ -82,6 +80,16 @@ def add_tasks(session: Session, run_id: str, fiche_id: str, plan: Plan, priority
     ]
     if rows:
         session.execute(insert(TranscriptionTaskRow), rows)
+
+
+def make_as_urgent(session: Session, run_id: str, priority: Priority) -> None:
+    """What still waits in the run goes at least as soon as that."""
+    session.execute(
+        update(TranscriptionTaskRow)
+        .where(TranscriptionTaskRow.run_id == run_id, TranscriptionTaskRow.urgency > URGENCY[priority])
+        .values(urgency=URGENCY[priority])
+        .execution_options(synchronize_session=False)
+    )
 
 
 def live_run_of(session: Session, fiche_id: str) -> str | None:
@@ -149,3 +157,19 @@ def abandoned_runs(session: Session, silent_for_seconds: float) -> list[tuple[st
     silent = TranscriptionRunRow.touched_at <= database_now(-silent_for_seconds)
     query = select(TranscriptionRunRow.id, TranscriptionRunRow.fiche_id)
     return list(session.execute(query.where(TranscriptionRunRow.status == RunStatus.RUNNING, silent)).tuples())
+
+
+def is_abandoned(row: TranscriptionRunRow, now: datetime, silent_for_seconds: float) -> bool:
+    """Still, now that the row is held."""
+    return row.status == RunStatus.RUNNING and row.touched_at <= now - timedelta(seconds=silent_for_seconds)
+
+
+def last_runs_of(session: Session, fiche_ids: Sequence[str], since: datetime) -> dict[str, Standing]:
+    """The newest run of each fiche that was live at that instant or later."""
+    live_since = or_(TranscriptionRunRow.finished_at.is_(None), TranscriptionRunRow.finished_at >= since)
+    rows = session.scalars(
+        select(TranscriptionRunRow)
+        .where(TranscriptionRunRow.fiche_id.in_(fiche_ids), live_since)
+        .order_by(TranscriptionRunRow.started_at)
+    )
+    return {row.fiche_id: standing_of(row) for row in rows}

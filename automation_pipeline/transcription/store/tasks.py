@@ -14,6 +14,8 @@ from automation_pipeline.transcription.tables import TranscriptionRunRow, Transc
 
 Task = TranscriptionTaskRow
 
+CLAIMING = 7_310_201_812
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -27,6 +29,7 @@ class Claim:
     call_id: str
     place: tuple[int, int]
     attempts: int
+    audio_failures: int
     recording_id: int
     url: str
     duration_seconds: int
@@ -35,12 +38,12 @@ class Claim:
 
 def claim_next(session: Session, owner: str, *, lease_seconds: float, per_fiche: int) -> Claim | None:
     """The most urgent recording that may be worked on, whoever's fiche it is; the oldest among equals."""
+    one_at_a_time(session)
     best = (
         select(Task.id)
         .where(_is_free(), _working_on_same_fiche() < per_fiche)
         .order_by(Task.urgency, Task.id)
         .limit(1)
-        .with_for_update(skip_locked=True)
         .cte("best")
     )
     task_id = session.scalar(
@@ -63,34 +66,57 @@ def extend_claims(session: Session, owner: str, lease_seconds: float) -> None:
     )
 
 
+def runs_worked_on(session: Session, owner: str) -> list[str]:
+    """The runs whose recordings this owner holds, its own and others'."""
+    held = (Task.owner == owner, Task.state == TaskState.WORKING)
+    return list(session.scalars(select(Task.run_id).where(*held).distinct()))
+
+
 def begin_attempt(session: Session, claim: Claim) -> bool:
-    """Count one provider call, before it is made. False: the claim has passed on."""
-    return _settle(session, claim, attempts=Task.attempts + 1)
+    """Count one provider call, right before it is made. False: the claim has ended or passed on."""
+    begun = session.scalar(
+        update(Task)
+        .where(Task.id == claim.task_id, Task.token == claim.token, Task.state == TaskState.WORKING)
+        .where(Task.leased_until > database_now())
+        .values(attempts=Task.attempts + 1)
+        .returning(Task.id)
+        .execution_options(synchronize_session=False)
+    )
+    return begun is not None
 
 
-def put_back(session: Session, claim: Claim, after: timedelta, error: str) -> bool:
-    """Free for anybody, after the wait."""
-    available_at = database_now(after.total_seconds())
-    values = {"state": TaskState.WAITING, "available_at": available_at, "error": error}
-    return _settle(session, claim, **values, owner=None, leased_until=None)
+def put_back(session: Session, claim: Claim, after: timedelta, error: str, *, of_audio: bool) -> bool:
+    """Free for anybody, after the wait. Trouble with the audio is counted apart from calls of the provider."""
+    return _settle(
+        session,
+        claim,
+        state=TaskState.WAITING,
+        available_at=database_now(after.total_seconds()),
+        audio_failures=Task.audio_failures + int(of_audio),
+        error=error,
+        owner=None,
+        leased_until=None,
+    )
 
 
 def finish_task(session: Session, claim: Claim, state: TaskState, error: str | None = None) -> bool:
     return _settle(session, claim, state=state, error=error, finished_at=database_now(), leased_until=None)
 
 
-def fail_waiting_tasks(session: Session, run_id: str, call_ids: Sequence[str] | None, error: str) -> int:
-    """Those of the run that have not ended (of these calls, when given) fail; how many they were."""
+def fail_waiting_tasks(
+    session: Session, run_id: str, call_ids: Sequence[str] | None, error: str
+) -> list[tuple[str, int]]:
+    """Those of the run that have not ended (of these calls, when given) fail: their calls and places."""
     unended = Task.state.in_((TaskState.WAITING, TaskState.WORKING))
     chosen = [] if call_ids is None else [Task.call_id.in_(call_ids)]
-    failed = session.scalars(
+    failed = session.execute(
         update(Task)
         .where(Task.run_id == run_id, unended, *chosen)
         .values(state=TaskState.FAILED, error=error, finished_at=database_now(), owner=None, leased_until=None)
-        .returning(Task.id)
+        .returning(Task.call_id, Task.recording_index)
         .execution_options(synchronize_session=False)
-    )
-    return len(failed.all())
+    ).tuples()
+    return sorted(failed, key=lambda place: place[1])
 
 
 def _settle(session: Session, claim: Claim, **values: object) -> bool:
@@ -102,6 +128,12 @@ def _settle(session: Session, claim: Claim, **values: object) -> bool:
         .execution_options(synchronize_session=False)
     )
     return settled is not None
+
+
+def one_at_a_time(session: Session) -> None:
+    """Claims are made one after the other, or two could count the same places of a fiche. SQLite does so anyway."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(select(func.pg_advisory_xact_lock(CLAIMING)))
 
 
 def _is_free() -> ColumnElement[bool]:
@@ -144,6 +176,7 @@ def _claim(session: Session, task_id: int) -> Claim:
         call_id=task.call_id,
         place=(task.recording_index, target_total),
         attempts=task.attempts,
+        audio_failures=task.audio_failures,
         recording_id=recording.id,
         url=recording.recording_url,
         duration_seconds=recording.duration_seconds,

@@ -1,0 +1,151 @@
+"""What a claim is worth: while it lasts, after it has passed on, and for whom one works."""
+
+import asyncio
+from dataclasses import replace
+from random import Random
+
+import pytest
+from sqlalchemy import select, update
+
+from automation_pipeline.core.errors import TransientError
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.instants import database_now
+from automation_pipeline.transcription.domain.attempts import GiveUp, after_error
+from automation_pipeline.transcription.domain.run import Priority, RunStatus, TaskState
+from automation_pipeline.transcription.stages.sweep_transcriptions import sweep_transcriptions
+from automation_pipeline.transcription.stages.transcribe_recording import transcribe_recording
+from automation_pipeline.transcription.store.tasks import Claim, claim_next, extend_claims, finish_task
+from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.speech import FakeSpeechToText
+from automation_pipeline_tests.transcription.bench import KNOBS, Bench, call, heard, urls
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock)
+
+
+def claim(bench: Bench, owner: str, lease_seconds: float = 30) -> Claim:
+    with bench.database.transaction() as session:
+        claimed = claim_next(session, owner, lease_seconds=lease_seconds, per_fiche=10)
+    assert claimed
+    return claimed
+
+
+def task(bench: Bench) -> TranscriptionTaskRow:
+    with bench.database.reading() as session:
+        return session.scalars(select(TranscriptionTaskRow)).one()
+
+
+async def at_once() -> None:
+    pass
+
+
+def transcribe(bench: Bench, claimed: Claim) -> None:
+    work = transcribe_recording(claimed, turn=at_once, database=bench.database, speech=bench.speech, knobs=bench.knobs)
+    asyncio.run(work)
+
+
+def test_a_stale_holder_can_neither_call_nor_write_while_the_new_one_works(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    bench.begin("7", "r1")
+    old, new = claim(bench, "old", lease_seconds=0), claim(bench, "new")
+    assert new.token == old.token + 1
+    transcribe(bench, old)
+    assert bench.speech.called == []
+    with bench.database.transaction() as session:
+        assert finish_task(session, old, TaskState.DONE) is False
+    assert task(bench).state == TaskState.WORKING
+
+
+def test_a_claim_that_has_run_out_is_not_revived(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    bench.begin("7", "r1")
+    claim(bench, "me", lease_seconds=0)
+    with bench.database.transaction() as session:
+        extend_claims(session, "me", 30)
+    assert claim(bench, "other").token == 2
+
+
+def test_one_stops_helping_when_ones_own_runs_are_over(bench: Bench) -> None:
+    bench.speech = FakeSpeechToText(otherwise=heard, at_once=1)
+    bench.sell("1", call("1a"))
+    bench.sell("2", *(call(f"2{number}") for number in range(30)))
+    bench.begin("1", "r1", Priority.HIGH)
+    bench.begin("2", "r2", Priority.LOW)
+    bench.work("r1")
+    assert len(bench.speech.asked) <= 4
+    assert bench.standing("r2").status is RunStatus.RUNNING
+
+
+def test_a_more_urgent_wish_makes_the_run_it_joins_as_urgent(bench: Bench) -> None:
+    bench.speech = FakeSpeechToText(otherwise=heard, at_once=1)
+    for fiche_id in ("1", "2"):
+        bench.sell(fiche_id, call(f"{fiche_id}a"))
+        bench.begin(fiche_id, f"r{fiche_id}", Priority.LOW)
+    assert bench.begin("2", "later", Priority.HIGH).run_id == "r2"
+    bench.work("r1", "r2")
+    assert bench.speech.asked == urls(["2a", "1a"])
+
+
+def test_trouble_with_the_audio_is_not_an_attempt_and_ends_too(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    bench.speech.fail_always(call("a").url, TransientError("Audio download failed: status=503"))
+    bench.work(bench.begin("7", "r1").run_id)
+    assert (task(bench).attempts, task(bench).state) == (0, TaskState.FAILED)
+    assert bench.speech.called == []
+    assert len(bench.speech.asked) == KNOBS.max_attempts
+
+
+def test_a_recording_that_kills_its_workers_is_given_up(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    bench.begin("7", "r1")
+    with bench.database.transaction() as session:
+        session.execute(update(TranscriptionTaskRow).values(attempts=KNOBS.max_attempts))
+    bench.work("r1")
+    assert bench.speech.asked == []
+    assert str(task(bench).error).startswith("Given up after 3 attempts")
+
+
+def test_a_wait_beyond_reason_is_given_up() -> None:
+    error = TransientError("status=429.", retry_after_seconds=1e9)
+    assert isinstance(after_error(error, 1, KNOBS, Random(7)), GiveUp)
+
+
+def test_a_run_that_somebody_else_works_on_is_not_swept(bench: Bench) -> None:
+    bench.sell("7", call("a"), call("b"))
+    bench.begin("7", "r1")
+    with bench.database.transaction() as session:
+        session.execute(update(TranscriptionRunRow).values(touched_at=database_now(-1000)))
+    transcribe(bench, claim(bench, "a stranger"))
+    assert sweep_transcriptions(900, database=bench.database) == []
+
+
+def test_the_sweep_tells_of_each_recording_and_ends_what_cannot_add_up(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    bench.begin("7", "r1")
+    with bench.database.transaction() as session:
+        session.execute(update(TranscriptionRunRow).values(target_total=5))
+    assert sweep_transcriptions(0, database=bench.database) == ["r1"]
+    assert bench.standing("r1").status is RunStatus.FAILED
+    assert bench.names().count("transcription.recording_failed") == 1
+    assert bench.names().count("fiche/transcribed") == 1
+
+
+def test_a_long_call_for_somebody_else_keeps_its_claim_after_ones_own_runs_are_over(bench: Bench) -> None:
+    bench.knobs = replace(KNOBS, lease_seconds=0.4)
+    stolen: list[object] = []
+
+    async def take_long(url: str) -> None:
+        if url == call("2a").url:
+            await asyncio.sleep(1.2)
+            with bench.database.transaction() as session:
+                stolen.append(claim_next(session, "thief", lease_seconds=1, per_fiche=10))
+
+    bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=take_long, at_once=2)
+    for fiche_id in ("2", "1"):
+        bench.sell(fiche_id, call(f"{fiche_id}a"))
+        bench.begin(fiche_id, f"r{fiche_id}")
+    bench.work("r1")
+    assert stolen == [None]
