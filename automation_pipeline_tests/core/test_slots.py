@@ -53,11 +53,11 @@ def test_no_more_are_inside_than_there_are_places_and_everybody_gets_in(leases: 
 
 
 def test_a_place_is_kept_for_longer_than_its_lease_lasts(leases: Leases) -> None:
-    slots = Slots(leases, "crm", 1, "me", ttl_seconds=0.4)
+    slots = Slots(leases, "crm", 1, "me", ttl_seconds=2.0)
 
     async def hold_on() -> Lease | None:
         async with slots.hold_one():
-            await asyncio.sleep(1.2)
+            await asyncio.sleep(2.8)
             return leases.acquire("crm:0", "somebody else", 1)
 
     assert asyncio.run(hold_on()) is None

@@ -163,10 +163,10 @@ def _carry_out(bench: Bench, requested: Requested) -> None:
 
 
 def test_9_a_fiche_that_takes_longer_than_its_lease_keeps_it(bench: Bench) -> None:
-    bench.knobs = replace(KNOBS, lease_seconds=0.3)
+    bench.knobs = replace(KNOBS, lease_seconds=2.0)
 
     async def slow(_url: str) -> None:
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(1.4)
 
     bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=slow, at_once=2)
     bench.sell("7", *(call(f"c{number}") for number in range(4)))

@@ -155,13 +155,13 @@ def test_a_claim_of_the_dead_passes_on_with_a_higher_token_and_is_worth_nothing_
 
 
 def test_a_long_recording_does_not_lose_its_claim(bench: Bench) -> None:
-    bench.knobs = replace(KNOBS, lease_seconds=0.4)
+    bench.knobs = replace(KNOBS, lease_seconds=2.0)
     bench.sell("7", call("a"))
     bench.begin("7", "r1")
     stolen: list[object] = []
 
     async def take_long(_url: str) -> None:
-        await asyncio.sleep(1.2)
+        await asyncio.sleep(2.8)
         with bench.database.transaction() as session:
             stolen.append(claim_next(session, "thief", lease_seconds=1, per_fiche=10))
 
