@@ -41,9 +41,9 @@ def upsert(
 ) -> None:
     """Insert the rows; where `key` exists already, overwrite `fields` (none: leave the row as it is) if `where` holds.
 
-    All rows have the same fields. One prepared statement runs over all of them, inside the caller's transaction. Rows
-    that overwrite go in the order of their key: two writers of the same rows then wait for each other instead of
-    locking crosswise (PostgreSQL would end one of them). Of two rows with one key the later wins.
+    All rows have the same fields. One prepared statement runs over all of them, inside the caller's transaction, in
+    the order of their key: two writers of the same rows then wait for each other instead of locking crosswise
+    (PostgreSQL would end one of them). Of two rows with one key the later wins.
     """
     if not rows:
         return
@@ -53,5 +53,5 @@ def upsert(
         insert = insert.on_conflict_do_update(index_elements=list(key), set_=changes, where=where)
     else:
         insert = insert.on_conflict_do_nothing(index_elements=list(key))
-    in_order = sorted(rows, key=lambda row: [str(row[field]) for field in key]) if fields else rows
+    in_order = sorted(rows, key=lambda row: [str(row[field]) for field in key])
     session.connection().execute(insert, [dict(row) for row in in_order])
