@@ -10,6 +10,8 @@ from collections.abc import Coroutine
 from functools import cache, cached_property
 from typing import TypeVar
 
+from automation_pipeline.audits.domain import knobs as audit_knobs
+from automation_pipeline.audits.ports import Judge
 from automation_pipeline.core.clock import Clock, SystemClock
 from automation_pipeline.core.coordination import Leases, RateLimiter
 from automation_pipeline.core.errors import PermanentError
@@ -79,7 +81,7 @@ class Services:
 
     @cached_property
     def speech(self) -> Provider:
-        """Speech-to-text under the cap that all processes share. The cap outlives an outage of Redis."""
+        """Speech-to-text under the cap that all processes share."""
         from automation_pipeline.clients.audio import AudioLimits  # noqa: PLC0415  httpx only where it is used
         from automation_pipeline.clients.elevenlabs import ElevenLabsSpeechToText  # noqa: PLC0415  the same
 
@@ -91,9 +93,32 @@ class Services:
             at_once=settings.transcription_recording_worker_concurrency,
             audio_limits=AudioLimits(max_megabytes=settings.transcription_audio_max_megabytes),
         )
+        return Provider(speech, self._shared_limiter, speech_knobs(settings))
+
+    @cached_property
+    def judge(self) -> Judge:
+        """The language model of the audits, under the caps that all processes share."""
+        from automation_pipeline.clients.llm import ChatCompletions  # noqa: PLC0415  httpx only where it is used
+
+        settings, key = self.settings, self.settings.llm_api_key
+        model = ChatCompletions(
+            key.get_secret_value() if key else None,
+            settings.llm_base_url,
+            model=settings.llm_model,
+            temperature=settings.llm_temperature,
+            now=self.clock.now,
+            timeout_seconds=settings.llm_timeout_seconds,
+            connections=settings.llm_max_concurrency,
+        )
+        owner = f"{socket.gethostname()}:{os.getpid()}"
+        places = Slots(self.leases, "language-model", settings.llm_max_concurrency, owner)
+        return Judge(model, self._shared_limiter, places, self.leases, judge_knobs(settings))
+
+    @cached_property
+    def _shared_limiter(self) -> RateLimiter:
+        """A provider's cap outlives an outage of Redis: the database takes over."""
         in_database = DatabaseRateLimiter(self.database)
-        limiter = FailoverRateLimiter(self.rate_limiter, in_database) if settings.redis_url else in_database
-        return Provider(speech, limiter, speech_knobs(settings))
+        return FailoverRateLimiter(self.rate_limiter, in_database) if self.settings.redis_url else in_database
 
     @cached_property
     def _loop(self) -> asyncio.Runner:
@@ -127,6 +152,20 @@ def speech_knobs(settings: Settings) -> Knobs:
         lease_seconds=settings.transcription_lease_seconds,
         per_fiche=settings.transcription_recording_per_fiche_concurrency,
         progress_every=settings.transcription_progress_webhook_frequency,
+    )
+
+
+def judge_knobs(settings: Settings) -> audit_knobs.Knobs:
+    return audit_knobs.Knobs(
+        per_minute=settings.llm_rate_limit_per_minute,
+        attempts=settings.llm_max_attempts,
+        backoff=Backoff(base_seconds=settings.llm_backoff_base_seconds, cap_seconds=settings.llm_backoff_max_seconds),
+        steps_at_once=settings.audit_step_concurrency,
+        max_prompt_characters=settings.llm_max_prompt_characters,
+        lease_seconds=settings.audit_lease_seconds,
+        rounds=settings.audit_tool_rounds,
+        gating=audit_knobs.GatingRules(settings.audit_evidence_gating, settings.audit_evidence_min_quote_chars),
+        excerpt=audit_knobs.ExcerptRules(settings.audit_step_timeline_excerpt, settings.audit_step_timeline_max_chunks),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 TOKEN = "sim-token"
+LLM_KEY = "sim-llm-key"
 _COMMAND = [sys.executable, "-m", "automation_pipeline.simulator", "--port", "0"]
 _SAYS = "simulator listening on "
 # Loopback speaks plain HTTP: the certificates that httpx would load for every call are not wanted.
@@ -44,6 +45,16 @@ def calls(url: str, item: str, route: str = "crm.details") -> int:
         f"{url}/_sim/calls", params={"route": route, "item": item}, verify=NO_CERTIFICATES
     ).raise_for_status()
     return answer.json()["routes"][route]["items"][item]
+
+
+def set_up_model(url: str, **settings: float) -> None:
+    """`inventions` (a share), `context_characters`, `per_minute` (0 is no cap): those given, the others stay."""
+    httpx.put(f"{url}/_sim/llm", json=settings, verify=NO_CERTIFICATES).raise_for_status()
+
+
+def model_totals(url: str) -> Any:  # Any: whatever JSON holds
+    """Of the simulated language model: `calls`, and of what it `answered` the tokens and the finished `items`."""
+    return httpx.get(f"{url}/_sim/llm", verify=NO_CERTIFICATES).raise_for_status().json()
 
 
 def _post(url: str, what: str, posted: Any) -> None:  # Any: whatever JSON holds

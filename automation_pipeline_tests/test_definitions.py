@@ -15,12 +15,14 @@ def loaded() -> dg.Definitions:
 
 def test_the_public_names_are_there(loaded: dg.Definitions) -> None:
     jobs = {job.name for job in loaded.resolve_all_job_defs() if not job.name.startswith("__")}
-    assert jobs == {"automation_run", "sales_list_revalidation", "sales_list_staleness", "transcribe_fiche"}
+    nightly = {"sales_list_revalidation", "sales_list_staleness"}
+    assert jobs == {"audit_fiche", "audit_rerun", "automation_run", "transcribe_fiche"} | nightly
     assets = {key.to_user_string() for key in loaded.resolve_all_asset_keys()}
-    assert assets == {"sales_list", "fiche_details", "transcripts"}
+    assert assets == {"sales_list", "fiche_details", "transcripts", "audit_outcomes"}
     sensors = {sensor.name: sensor.default_status for sensor in loaded.sensors or []}
     running = dg.DefaultSensorStatus.RUNNING
-    names = ("launch_requests", "run_failures", "reconcile_stale_runs", "sweep_transcription_runs")
+    sweeps = ("sweep_transcription_runs", "sweep_audits")
+    names = ("launch_requests", "run_failures", "reconcile_stale_runs", *sweeps)
     assert sensors == dict.fromkeys(names, running)
 
 

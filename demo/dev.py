@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 
-from outside import TOKEN, environment, simulator
+from outside import LLM_KEY, SPEECH_KEY, TOKEN, environment, simulator
 
 
 def main() -> int:
@@ -25,7 +25,10 @@ def work(address: str, port: str) -> int:
     subprocess.run(["automation", "db", "upgrade"], env=variables, check=True)
     say(f"Dagster    http://127.0.0.1:{port}")
     say(f"Simulator  {address}")
-    say(f"In another terminal: export FICHE_API_BASE_URL={address} FICHE_API_AUTH_TOKEN={TOKEN}; automation doctor")
+    say("In another terminal, before `automation doctor`:")
+    say(f"  export FICHE_API_BASE_URL={address} FICHE_API_AUTH_TOKEN={TOKEN}")
+    say(f"  export ELEVENLABS_BASE_URL={address} ELEVENLABS_API_KEY={SPEECH_KEY}")
+    say(f"  export LLM_BASE_URL={address}/v1 LLM_API_KEY={LLM_KEY}")
     with subprocess.Popen(["dagster", "dev", "-p", port, "--log-level", "warning"], env=variables) as dagster:
         try:
             return dagster.wait()

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 TOKEN = "sim-token"
 SPEECH_KEY = "sim-speech-key"
+LLM_KEY = "sim-llm-key"
 
 
 @contextmanager
@@ -33,5 +34,7 @@ def environment(address: str, **more: str) -> Mapping[str, str]:
         "FICHE_API_AUTH_TOKEN": TOKEN,
         "ELEVENLABS_BASE_URL": address,
         "ELEVENLABS_API_KEY": SPEECH_KEY,
+        "LLM_BASE_URL": f"{address}/v1",
+        "LLM_API_KEY": LLM_KEY,
         **more,
     }

@@ -25,6 +25,10 @@ def main() -> int:
         say(f"The outside world is played at {address}.")
         variables = environment(address, DATABASE_URL=f"sqlite:///{DATABASE}")
         command(variables, "automation", "db", "upgrade")
+        imported = command(
+            variables, "automation", "audit-configs", "import", str(HERE / "audit_config.json"), "--json"
+        )
+        say(f"Audit configuration {json.loads(imported)['id']}: {json.loads(imported)['steps']} steps.")
         schedule = create_schedule(variables, fiches_of_yesterday(address))
         say(f"Schedule {schedule['id']}: {len(schedule['ficheSelection']['ficheIds'])} fiches. Dagster runs it now ...")
         execute(variables, schedule["id"])

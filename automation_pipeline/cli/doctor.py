@@ -13,6 +13,9 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.output import AsJson, print_json, screen
 from automation_pipeline.core.errors import AutomationError, PermanentError, sentence_of
 
+# Wanted as soon as there is a key, or an address other than this: some servers need no key.
+OPENAI = "https://api.openai.com/v1"
+
 COLOURS = {"ok": "green", "not set": "dim", "failed": "red"}
 
 
@@ -24,13 +27,15 @@ class Finding:
 
 
 def doctor(*, as_json: AsJson = False) -> None:
-    """Check the database, Redis, the CRM, speech-to-text and Dagster. Exit 1 if a required one fails."""
+    """Check the database, Redis, the CRM, speech-to-text, the language model and Dagster. Exit 1 if a required one
+    fails."""
     services = bootstrap.services()
     checks: dict[str, Callable[[Services], str | None]] = {
         "database": _database,
         "redis": _redis,
         "crm": _crm,
         "speech": _speech,
+        "model": _model,
         "dagster": _dagster,
     }
     findings = [_examine(name, check, services) for name, check in checks.items()]
@@ -77,6 +82,14 @@ def _speech(services: Services) -> str | None:
         return None
     services.run(services.speech.speech.check())
     return f"{services.settings.elevenlabs_base_url} answers and accepts the key"
+
+
+def _model(services: Services) -> str | None:
+    settings = services.settings
+    if settings.llm_api_key is None and settings.llm_base_url == OPENAI:
+        return None
+    services.run(services.judge.model.check())
+    return f"{settings.llm_base_url} answers and knows {settings.llm_model}"
 
 
 def _dagster(services: Services) -> str:

@@ -10,6 +10,10 @@ from typing import cast
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from automation_pipeline.audits.domain.audit import Standing as AuditStanding
+from automation_pipeline.audits.domain.requests import Requested as Asked
+from automation_pipeline.audits.store.standings import standings as audit_standings
+from automation_pipeline.audits.store.trails import has_rerun
 from automation_pipeline.automation.domain.run import Run, RunStatus, Tally
 from automation_pipeline.automation.store.ledger import tally
 from automation_pipeline.automation.store.runs import get_run
@@ -64,6 +68,56 @@ def follow_transcriptions(
                 return now
             patience.look(begun=bool(now))
             pause.wait(POLL_SECONDS)
+
+
+def follow_rerun(rerun_id: str, audit_id: int, services: Services, *, pause: threading.Event, quiet: bool) -> None:
+    """Until what was found is stored; PermanentError when the rerun fails."""
+    goes_on = f"The rerun goes on without us: `automation audits show {audit_id} --steps` tells what it finds."
+    with _watching(goes_on, quiet=quiet) as progress:
+        bar = progress.add_task("rerun: waiting for Dagster", total=1)
+        patience = Patience(progress, services.clock, services.clock.now())
+        while True:
+            with services.database.reading() as session:
+                done, begun = has_rerun(session, rerun_id), bool(taken(session, [rerun_id]))
+                refused = refusals(session, [rerun_id])
+            if done:
+                progress.update(bar, description="rerun: done", completed=1)
+                return
+            if refused:
+                raise PermanentError(refused[rerun_id])
+            if begun:
+                progress.update(bar, description="rerun: the model is asked")
+            patience.look(begun=begun)
+            pause.wait(POLL_SECONDS)
+
+
+def follow_audits(
+    requested: Sequence[Asked], services: Services, *, pause: threading.Event, quiet: bool
+) -> Mapping[str, AuditStanding]:
+    """How the audits ended, by tracking id."""
+    goes_on = "The audit goes on without us: `automation audits list` tells how it stands."
+    with _watching(goes_on, quiet=quiet) as progress:
+        bars = {one.tracking_id: progress.add_task(f"fiche {one.fiche_id}: waiting", total=None) for one in requested}
+        patience = Patience(progress, services.clock, services.clock.now())
+        while True:
+            now = _audits(list(bars), services)
+            for tracking_id, audit in now.items():
+                label = f"fiche {audit.fiche_id}: {audit.status}"
+                progress.update(bars[tracking_id], description=label, completed=audit.done, total=audit.steps)
+            if len(now) == len(bars) and all(audit.is_over for audit in now.values()):
+                return now
+            patience.look(begun=bool(now))
+            pause.wait(POLL_SECONDS)
+
+
+def _audits(tracking_ids: Sequence[str], services: Services) -> Mapping[str, AuditStanding]:
+    with services.database.reading() as session:
+        refused = refusals(session, tracking_ids)
+        found = audit_standings(session, tracking_ids)
+    never_begun = [reason for tracking_id, reason in refused.items() if tracking_id not in found]
+    if never_begun:
+        raise PermanentError(never_begun[0])
+    return found
 
 
 def _transcriptions(requested: Sequence[Requested], asked_at: datetime, services: Services) -> Mapping[str, Standing]:

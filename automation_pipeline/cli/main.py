@@ -9,7 +9,18 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import Abort, Exit, TyperException
 
-from automation_pipeline.cli import db, doctor, fiches, runs, schedules, simulator, transcribe
+from automation_pipeline.cli import (
+    audit,
+    audit_configs,
+    audits,
+    db,
+    doctor,
+    fiches,
+    runs,
+    schedules,
+    simulator,
+    transcribe,
+)
 from automation_pipeline.cli.output import one_line
 from automation_pipeline.core.errors import AutomationError, InvalidInputError, sentence_of
 
@@ -29,7 +40,10 @@ app.add_typer(db.app, name="db")
 app.add_typer(schedules.app, name="schedules")
 app.add_typer(runs.app, name="runs")
 app.add_typer(fiches.app, name="fiches")
+app.add_typer(audit_configs.app, name="audit-configs")
+app.add_typer(audits.app, name="audits")
 app.command(name="transcribe")(transcribe.transcribe)
+app.command(name="audit")(audit.audit)
 app.command(name="doctor")(doctor.doctor)
 app.command(name="simulator")(simulator.simulator)
 

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from automation_pipeline.automation.domain.model import JsonModel
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.json_model import JsonModel
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output, nothing else.")]
 
@@ -20,7 +20,19 @@ screen = Console(soft_wrap=True)
 
 
 def print_json(document: object) -> None:
-    sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+    sys.stdout.write(_json(document))
+
+
+def write_json(path: Path, document: object) -> None:
+    try:
+        path.write_text(_json(document), encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no name of a file"
+        raise InvalidInputError(f"{path} cannot be written: {reason}.") from None
+
+
+def _json(document: object) -> str:
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 
 def as_document(model: JsonModel) -> dict[str, object]:

@@ -6,7 +6,7 @@ import typer
 from rich.text import Text
 
 from automation_pipeline import bootstrap
-from automation_pipeline.automation.domain.model import LARGEST_ID
+from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.automation.domain.run import FicheOutcome, OutcomeStatus, Run
 from automation_pipeline.automation.store.ledger import outcomes
 from automation_pipeline.automation.store.runs import get_run, list_runs, run_logs

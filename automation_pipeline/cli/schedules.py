@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from automation_pipeline import bootstrap
-from automation_pipeline.automation.domain.model import LARGEST_ID
+from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.automation.domain.schedule import Schedule, cron_of, parse_selection
 from automation_pipeline.automation.stages.create_schedule import create_schedule
 from automation_pipeline.automation.stages.request_run import request_run

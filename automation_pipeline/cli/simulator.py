@@ -16,6 +16,8 @@ def simulator(
     latency: Annotated[float, typer.Option(min=0, max=600, help="Seconds before every answer.")] = 0.0,
     speech_key: Annotated[str, typer.Option(help="The key of speech-to-text.")] = "sim-speech-key",
     speech_per_minute: Annotated[int, typer.Option(min=0, help="Calls of speech-to-text a minute; 0 is no cap.")] = 0,
+    llm_key: Annotated[str, typer.Option(help="The key of the language model.")] = "sim-llm-key",
+    llm_per_minute: Annotated[int, typer.Option(min=0, help="Calls of the language model a minute; 0 is no cap.")] = 0,
     token: Annotated[str, typer.Option(help="The bearer token of the CRM.")] = "sim-token",  # noqa: S107  a simulator has no secrets
 ) -> None:
     """Play the CRM (and later the other providers) on 127.0.0.1: deterministic, with faults and a ledger of calls."""
@@ -31,6 +33,8 @@ def simulator(
             token=token,
             speech_key=speech_key,
             speech_per_minute=speech_per_minute,
+            llm_key=llm_key,
+            llm_per_minute=llm_per_minute,
         )
     except SimulatorStartError as error:
         raise PermanentError(str(error)) from None

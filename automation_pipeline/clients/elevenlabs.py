@@ -9,6 +9,7 @@ from io import FileIO
 import httpx
 from pydantic import ValidationError
 
+from automation_pipeline.clients import keys
 from automation_pipeline.clients.audio import AUDIO_LIMITS, AudioHosts, AudioLimits
 from automation_pipeline.clients.crm_payloads import without_nul
 from automation_pipeline.clients.elevenlabs_payloads import Refusal, TranscriptPayload, refusal_of
@@ -60,15 +61,7 @@ SPEECH_LIMITS = SpeechLimits()
 
 
 def usable_key(key: str | None) -> str:
-    """The key without what copying leaves around it: blanks and one pair of quotes. PermanentError: there is none."""
-    text = (key or "").strip()
-    if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
-        text = text[1:-1].strip()
-    if not text:
-        raise PermanentError("ElevenLabs API key not configured (set ELEVENLABS_API_KEY)")
-    if not (text.isascii() and text.isprintable()):
-        raise PermanentError("ElevenLabs API key holds characters that cannot be sent (set ELEVENLABS_API_KEY)")
-    return text
+    return keys.usable_key(key, "ElevenLabs", "ELEVENLABS_API_KEY")
 
 
 class ElevenLabsSpeechToText:

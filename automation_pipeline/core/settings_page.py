@@ -10,11 +10,12 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from automation_pipeline.core.settings import Settings
+from automation_pipeline.core.settings.types import Origins, Temperature
 
 HEAD = """# Configuration
 
 Every setting is an environment variable; an empty one counts as unset. A wrong value stops the command with one
-sentence that names the variable. This page is written by `make docs` from `automation_pipeline/core/settings.py`.
+sentence that names the variable. This page is written by `make docs` from `automation_pipeline/core/settings/`.
 
 | Variable | Values | Default | Meaning |
 |---|---|---|---|
@@ -28,17 +29,22 @@ def configuration_page() -> str:
 def _row(name: str, field: FieldInfo) -> str:
     alias = field.validation_alias
     variable = alias.choices[0] if isinstance(alias, AliasChoices) else name.upper()
-    default = "none" if field.default in {None, PydanticUndefined} else f"`{field.default}`"
+    unset = field.default in (None, (), PydanticUndefined)
+    default = "none" if unset else f"`{int(field.default) if isinstance(field.default, bool) else field.default}`"
     return f"| `{variable}` | {_values(field)} | {default} | {field.description} |\n"
 
 
 def _values(field: FieldInfo) -> str:
     if get_origin(field.annotation) is Literal:
         return ", ".join(f"`{value}`" for value in get_args(field.annotation))
+    if field.annotation == get_args(Temperature)[0]:
+        return "number from 0 to 2, or `none`"
+    if field.annotation == get_args(Origins)[0]:
+        return "origins, separated by commas"
     given = get_args(field.annotation) or (field.annotation,)
     # An optional checked text comes as Annotated[str, ...] | None.
     kinds: list[object] = [getattr(kind, "__origin__", kind) for kind in given if kind is not NoneType]
-    words: dict[object, str] = {str: "text", date: "day", int: "whole number", float: "number"}
+    words: dict[object, str] = {str: "text", date: "day", bool: "`1` or `0`", int: "whole number", float: "number"}
     bounds = [
         f"{word} {value}"
         for limit in field.metadata

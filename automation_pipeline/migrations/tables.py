@@ -1,5 +1,6 @@
 """Every room's tables, gathered so that Alembic can compare them with the database."""
 
+from automation_pipeline.audits import tables as audits
 from automation_pipeline.automation import tables as automation
 from automation_pipeline.fiches import tables as fiches
 from automation_pipeline.storage import leases, outbox, rate_limits, run_requests, transitions, workflow_logs
@@ -7,6 +8,7 @@ from automation_pipeline.storage.metadata import Table
 from automation_pipeline.transcription import tables as transcription
 
 TABLE_MODULES = (
+    audits,
     automation,
     fiches,
     leases,

@@ -5,7 +5,12 @@ import dagster as dg
 from automation_pipeline.orchestration.requests import REQUEST_TAG
 from automation_pipeline.storage.run_requests import RunWish
 
-DOORS = {"automation_run": "open_run", "transcribe_fiche": "transcribe"}
+DOORS = {
+    "automation_run": "open_run",
+    "transcribe_fiche": "transcribe",
+    "audit_fiche": "audit",
+    "audit_rerun": "rerun",
+}
 
 
 def run_request(wish: RunWish) -> dg.RunRequest:

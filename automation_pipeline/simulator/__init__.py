@@ -1,6 +1,6 @@
 """The outside world in one process on loopback, for demo, tests and benchmarks. `serve` runs it, `World` is its truth.
 
-Providers (`crm/`, `audio.py`, `speech/`) contribute endpoints; `gate.py` puts ledger and faults before each;
+Providers (`crm/`, `audio.py`, `speech/`, `llm/`) contribute endpoints; `gate.py` puts ledger and faults before each;
 `control.py` is the surface under /_sim.
 """
 

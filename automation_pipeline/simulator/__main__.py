@@ -3,8 +3,14 @@
 import argparse
 import sys
 
-from automation_pipeline.simulator.control import MAX_PER_MINUTE
-from automation_pipeline.simulator.server import DEFAULT_SPEECH_KEY, DEFAULT_TOKEN, SimulatorStartError, serve
+from automation_pipeline.simulator.cap import MAX_PER_MINUTE
+from automation_pipeline.simulator.server import (
+    DEFAULT_LLM_KEY,
+    DEFAULT_SPEECH_KEY,
+    DEFAULT_TOKEN,
+    SimulatorStartError,
+    serve,
+)
 
 
 def main() -> int:
@@ -32,6 +38,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--speech-per-minute", type=_per_minute, default=0, help="transcriptions in any minute; 0 is no cap"
     )
+    parser.add_argument("--llm-key", default=DEFAULT_LLM_KEY, help="the bearer key of the language model")
+    parser.add_argument("--llm-per-minute", type=_per_minute, default=0, help="completions in any minute; 0 is no cap")
     return parser
 
 

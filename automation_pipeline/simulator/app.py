@@ -10,30 +10,43 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from automation_pipeline.simulator import audio
+from automation_pipeline.simulator.cap import Cap
 from automation_pipeline.simulator.control import Control
 from automation_pipeline.simulator.crm import gateway as crm
 from automation_pipeline.simulator.fault_rules import BadRequestError
 from automation_pipeline.simulator.faults import Faults
 from automation_pipeline.simulator.gate import Conditions, Gate
 from automation_pipeline.simulator.ledger import Ledger
+from automation_pipeline.simulator.llm import openai as llm
+from automation_pipeline.simulator.llm.state import ModelState
 from automation_pipeline.simulator.speech import elevenlabs as speech
-from automation_pipeline.simulator.speech.cap import Cap
 from automation_pipeline.simulator.world.world import World
 
 
-def create_app(world: World, *, token: str, latency: float, speech_key: str, speech_per_minute: int) -> Starlette:
+def create_app(  # noqa: PLR0913 - one keyword a start option
+    world: World,
+    *,
+    token: str,
+    latency: float,
+    speech_key: str,
+    speech_per_minute: int,
+    llm_key: str,
+    llm_per_minute: int,
+) -> Starlette:
     speech_cap = Cap(speech_per_minute)
+    model = ModelState(Cap(llm_per_minute))
     provided = [
         *crm.endpoints(world, token),
         *audio.endpoints(world),
         *speech.endpoints(world, speech_key, speech_cap),
+        *llm.endpoints(world.seed, llm_key, model),
     ]
     endpoints = {endpoint.name: endpoint for endpoint in provided}
     conditions = Conditions(Ledger(tuple(endpoints)), Faults(world.seed), latency)
     app = Starlette(
         routes=[
             *(Route(e.path, Gate(e, conditions), methods=e.methods, name=e.name) for e in endpoints.values()),
-            *Control(conditions, endpoints, speech_cap).routes(),
+            *Control(conditions, endpoints, speech_cap, model).routes(),
         ],
         exception_handlers={BadRequestError: _bad_request, HTTPException: _refusal},
     )

@@ -9,23 +9,30 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from automation_pipeline.simulator.cap import MAX_PER_MINUTE, Cap
 from automation_pipeline.simulator.endpoint import Endpoint
 from automation_pipeline.simulator.fault_rules import BadRequestError, read_rules
 from automation_pipeline.simulator.gate import Conditions
-from automation_pipeline.simulator.speech.cap import Cap
+from automation_pipeline.simulator.llm.control import ModelControl
+from automation_pipeline.simulator.llm.openai import COMPLETE
+from automation_pipeline.simulator.llm.state import ModelState
 
 MAX_LATENCY_SECONDS = 600
-MAX_PER_MINUTE = 1_000_000
 
 
 class Control:
-    def __init__(self, conditions: Conditions, endpoints: Mapping[str, Endpoint], speech_cap: Cap) -> None:
+    def __init__(
+        self, conditions: Conditions, endpoints: Mapping[str, Endpoint], speech_cap: Cap, model: ModelState
+    ) -> None:
         self._conditions = conditions
         self._endpoints = endpoints
         self._speech_cap = speech_cap
+        self._model = model
 
     def routes(self) -> list[Route]:
+        llm = ModelControl(self._model, lambda: self._conditions.ledger.routes[COMPLETE].calls)
         return [
+            *llm.routes(),
             Route("/_sim/faults", self.add_faults, methods=["POST"]),
             Route("/_sim/faults", self.clear_faults, methods=["DELETE"]),
             Route("/_sim/calls", self.calls, methods=["GET"]),
@@ -51,11 +58,12 @@ class Control:
         return JSONResponse(shown)
 
     async def reset(self, _request: Request) -> Response:
-        """Clears ledger, faults and the calls that the speech cap counts. Base latency and cap stay: they are how the
-        simulator was set up."""
+        """Clears ledger, faults, the calls that the caps count and what the model answered. Base latency and caps
+        stay: they are how the simulator was set up."""
         self._conditions.faults.clear()
         self._conditions.ledger.clear()
         self._speech_cap.forget()
+        self._model.forget()
         return JSONResponse({"reset": True})
 
     async def set_latency(self, request: Request) -> Response:

@@ -1,7 +1,7 @@
 """What a provider contributes: endpoints. `gate.py` puts the ledger and the faults in front of each."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,7 +12,9 @@ class Endpoint:
     """`name` is how faults and the ledger call it; `item` names what a call is about (a fiche, a day, a recording).
 
     `refuse` looks at the headers of a call as it arrives: what it answers, no fault touches. `take_in` reads the body
-    where that is needed to name the item. `error` is the `detail` of a simulated error answer.
+    where that is needed to name the item. `error` is what a simulated error answer has as `error_key`. `spoils` are
+    the bad bodies that only this endpoint can have. `given` hears of each answer that was sent to the end, spoiled or
+    not, while the caller was still there.
     """
 
     name: str
@@ -24,3 +26,6 @@ class Endpoint:
     refuse: Callable[[Request], Response | None] = lambda _: None
     take_in: Callable[[Request], Awaitable[None]] | None = None
     error: Callable[[int], object] = lambda status: f"Simulated answer {status}."
+    error_key: str = "detail"
+    spoils: Mapping[str, Callable[[bytes], bytes]] = field(default_factory=dict[str, Callable[[bytes], bytes]])
+    given: Callable[[Request, Response], None] = lambda _request, _response: None

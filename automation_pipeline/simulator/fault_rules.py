@@ -7,7 +7,8 @@ from typing import Any, cast
 from automation_pipeline.simulator.endpoint import Endpoint
 
 BROKEN_OFF = ("cut_short", "stalled")  # half of the declared length, then the end or nothing more
-BODIES = ("truncated", *BROKEN_OFF, "not_json", "wrong_types", "empty", "success_false")
+MODEL_BODIES = ("content_not_json", "content_wrong_enum", "content_missing_field", "content_cut", "refusal")
+BODIES = ("truncated", *BROKEN_OFF, "not_json", "wrong_types", "empty", "success_false", *MODEL_BODIES)
 MAX_PAD_BYTES = 1024**3
 JSON_BODIES = ("wrong_types", "success_false")
 
@@ -123,5 +124,7 @@ def _check_whole(rule: FaultRule, endpoint: Endpoint) -> None:
         raise BadRequestError("A fault rule cannot both break off an answer and stretch it.")
     if rule.pad_bytes and endpoint.speaks_json:
         raise BadRequestError(f"Zeros are for sound, and {rule.route} answers with JSON: no 'pad_bytes' there.")
+    if rule.body in MODEL_BODIES and rule.body not in endpoint.spoils:
+        raise BadRequestError(f"The body {rule.body!r} is for a language model, not for {rule.route}.")
     if rule.body in JSON_BODIES and not endpoint.speaks_json:
         raise BadRequestError(f"The body {rule.body!r} is for JSON, and {rule.route} does not answer with JSON.")

@@ -14,7 +14,7 @@ from automation_pipeline.simulator.faults import Faults
 from automation_pipeline.simulator.ledger import Call, Ledger
 from automation_pipeline.simulator.spoiling import replacement, spoiled
 from automation_pipeline.simulator.streaming import send_stretched
-from automation_pipeline.simulator.transport import close_connection, disconnected
+from automation_pipeline.simulator.transport import close_connection, disconnected, is_connected
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Gate:
             if rule is None:
                 response = response or await endpoint.handler(request)
                 call.status = response.status_code
-                await response(scope, receive, send)
+                await self._give(response, request, send)
             else:
                 await self._misbehave(request, send, rule, call)
 
@@ -61,8 +61,7 @@ class Gate:
         if rule.silent:
             await close_connection(request)
             return
-        error = replacement(rule, self._endpoint.error)
-        response = error or spoiled(await self._endpoint.handler(request), rule)
+        response = await self._bad_response(request, rule)
         call.status = response.status_code
         if rule.body in BROKEN_OFF:
             await _send_half(response, send)
@@ -71,10 +70,23 @@ class Gate:
             await close_connection(request)
         elif rule.stretched:
             sending = send_stretched(response, send, pad_bytes=rule.pad_bytes, trickle_seconds=rule.trickle_seconds)
-            if not await _first_of(sending, self._given_up_on(request)):
+            if await _first_of(sending, self._given_up_on(request)):
+                self._endpoint.given(request, response)
+            else:
                 await close_connection(request)
         else:
-            await response(request.scope, request.receive, send)
+            await self._give(response, request, send)
+
+    async def _bad_response(self, request: Request, rule: FaultRule) -> Response:
+        endpoint = self._endpoint
+        error = replacement(rule, endpoint.error, endpoint.error_key)
+        return error or spoiled(await endpoint.handler(request), rule, endpoint.spoils)
+
+    async def _give(self, response: Response, request: Request, send: Send) -> None:
+        is_there = is_connected(request)
+        await response(request.scope, request.receive, send)
+        if is_there:
+            self._endpoint.given(request, response)
 
     async def _given_up_on(self, request: Request) -> None:
         await _first_of(disconnected(request.receive), self._conditions.faults.cleared.wait())

@@ -16,6 +16,7 @@ from automation_pipeline.simulator.world.world import World
 
 DEFAULT_TOKEN = "sim-token"  # noqa: S105 - opens nothing but the simulator
 DEFAULT_SPEECH_KEY = "sim-speech-key"
+DEFAULT_LLM_KEY = "sim-llm-key"
 BACKLOG = 2048
 
 
@@ -34,6 +35,8 @@ def serve(  # noqa: PLR0913 - one keyword a start option
     vary: bool = True,
     speech_key: str = DEFAULT_SPEECH_KEY,
     speech_per_minute: int = 0,
+    llm_key: str = DEFAULT_LLM_KEY,
+    llm_per_minute: int = 0,
 ) -> None:
     """Serves until SIGTERM or SIGINT. Port 0 takes a free one; the printed line says which.
 
@@ -45,6 +48,8 @@ def serve(  # noqa: PLR0913 - one keyword a start option
         latency=latency,
         speech_key=speech_key,
         speech_per_minute=speech_per_minute,
+        llm_key=llm_key,
+        llm_per_minute=llm_per_minute,
     )
     config = uvicorn.Config(
         app,

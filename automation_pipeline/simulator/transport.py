@@ -24,6 +24,10 @@ async def close_connection(request: Request) -> None:
     await disconnected(request.receive)
 
 
+def is_connected(request: Request) -> bool:
+    return not cast("asyncio.Transport", request.scope["extensions"][EXTENSION]["transport"]).is_closing()
+
+
 async def disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -14,17 +14,20 @@ Insert: TypeAlias = postgresql.Insert | sqlite.Insert
 Value = TypeVar("Value", str, int)
 
 
+def is_postgres(session: Session) -> bool:
+    return session.get_bind().dialect.name == "postgresql"
+
+
 def insert_into(session: Session, table: type[Table]) -> Insert:
     """The dialect's own INSERT, which knows ON CONFLICT."""
-    dialect = session.get_bind().dialect.name
-    return postgresql.insert(table.__table__) if dialect == "postgresql" else sqlite.insert(table.__table__)  # type: ignore[arg-type]  # declared as FromClause, always a Table
+    return postgresql.insert(table.__table__) if is_postgres(session) else sqlite.insert(table.__table__)  # type: ignore[arg-type]  # declared as FromClause, always a Table
 
 
 def among(
     session: Session, column: InstrumentedAttribute[Value | None], values: Iterable[Value]
 ) -> ColumnElement[bool]:
     """`column IN values`, however many: they travel as one parameter, where each of an IN's counts against a limit."""
-    if session.get_bind().dialect.name == "postgresql":
+    if is_postgres(session):
         return column == any_(bindparam("among", list(values), ARRAY(column.type), unique=True))
     document = bindparam("among", json.dumps(list(values)), Text(), unique=True)
     return column.in_(select(func.json_each(document).table_valued("value").c.value))
@@ -41,9 +44,9 @@ def upsert(
 ) -> None:
     """Insert the rows; where `key` exists already, overwrite `fields` (none: leave the row as it is) if `where` holds.
 
-    All rows have the same fields. One prepared statement runs over all of them, inside the caller's transaction, in
-    the order of their key: two writers of the same rows then wait for each other instead of locking crosswise
-    (PostgreSQL would end one of them). Of two rows with one key the later wins.
+    All rows have the same fields. One prepared statement runs over all of them, inside the caller's transaction. On
+    PostgreSQL in the order of their key: two writers of the same rows then wait for each other instead of locking
+    crosswise, which would end one of them. Of two rows with one key the later wins.
     """
     if not rows:
         return
@@ -53,5 +56,5 @@ def upsert(
         insert = insert.on_conflict_do_update(index_elements=list(key), set_=changes, where=where)
     else:
         insert = insert.on_conflict_do_nothing(index_elements=list(key))
-    in_order = sorted(rows, key=lambda row: [str(row[field]) for field in key])
+    in_order = sorted(rows, key=lambda row: [str(row[field]) for field in key]) if is_postgres(session) else rows
     session.connection().execute(insert, [dict(row) for row in in_order])

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Index, UniqueConstraint, or_, select, text, update
+from sqlalchemy import FromClause, Index, UniqueConstraint, func, or_, select, text, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from automation_pipeline.core.events import Event
-from automation_pipeline.storage.bulk import upsert
+from automation_pipeline.storage.bulk import is_postgres, upsert
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.metadata import Table
 from automation_pipeline.storage.types import BigId, Json, JsonObject, UtcDateTime
@@ -51,6 +51,7 @@ class OutboxRow(Table):
 
 
 def enqueue(session: Session, events: Sequence[Event]) -> None:
+    """They are relayed in this order, as far as one worker relays them."""
     rows = [
         {
             "tenant_id": event.tenant_id,
@@ -65,7 +66,15 @@ def enqueue(session: Session, events: Sequence[Event]) -> None:
         }
         for event in events
     ]
+    if is_postgres(session) and rows:
+        # Rows go in the order of their keys there, but are relayed in the order of their ids, which is the caller's.
+        ids = session.scalars(select(func.nextval("events_outbox_id_seq")).select_from(_as_many_as(rows)))
+        rows = [{"id": event_id, **row} for event_id, row in zip(ids, rows, strict=True)]
     upsert(session, OutboxRow, rows, key=("tenant_id", "event_key"))
+
+
+def _as_many_as(rows: Sequence[object]) -> FromClause:
+    return func.generate_series(1, len(rows)).table_valued("number")
 
 
 def claim_waiting(session: Session, worker: str, *, limit: int, hold_seconds: float) -> list[ClaimedEvent]:

@@ -33,7 +33,7 @@ def test_a_healthy_system_is_one_line_a_thing_and_exit_0(healthy: Terminal, simu
     ended = healthy.run("doctor")
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
-    assert [line.split()[0] for line in lines] == ["ok", "not", "ok", "not", "ok"]
+    assert [line.split()[0] for line in lines] == ["ok", "not", "ok", "not", "not", "ok"]
     assert lines[0].startswith("ok       database  sqlite at 0")
     assert lines[1] == "not set  redis     optional, not configured"
     assert lines[2] == f"ok       crm       {simulated} answers and accepts the token"
@@ -41,8 +41,8 @@ def test_a_healthy_system_is_one_line_a_thing_and_exit_0(healthy: Terminal, simu
 
 def test_the_same_as_json(healthy: Terminal) -> None:
     found = findings(healthy)
-    assert list(found) == ["database", "redis", "crm", "speech", "dagster"]
-    assert [state for state, _ in found.values()] == ["ok", "not set", "ok", "not set", "ok"]
+    assert list(found) == ["database", "redis", "crm", "speech", "model", "dagster"]
+    assert [state for state, _ in found.values()] == ["ok", "not set", "ok", "not set", "not set", "ok"]
 
 
 def test_a_wrong_token_fails_and_is_not_shown(healthy: Terminal) -> None:

@@ -17,7 +17,12 @@ PASSWORD = "s3cret/and more"
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing is set, and nothing that was read before is remembered."""
-    for name in [*(field.upper() for field in Settings.model_fields), "FICHE_API_URL"]:
+    for name in [
+        *(field.upper() for field in Settings.model_fields),
+        "FICHE_API_URL",
+        "OPENAI_API_KEY",
+        "OPENAI_MODEL_AUDIT",
+    ]:
         monkeypatch.delenv(name, raising=False)
     load_settings.cache_clear()
     yield
@@ -41,6 +46,17 @@ def test_everything_has_a_default_that_needs_no_service() -> None:
         "fiche_sales_search_concurrency": 3,
         "elevenlabs_api_key": None,
         "elevenlabs_base_url": "https://api.elevenlabs.io",
+        "llm_base_url": "https://api.openai.com/v1",
+        "llm_api_key": None,
+        "llm_model": "gpt-5.2",
+        "llm_temperature": 0.0,
+        "llm_timeout_seconds": 300,
+        "llm_max_attempts": 4,
+        "llm_backoff_base_seconds": 1,
+        "llm_backoff_max_seconds": 60,
+        "llm_rate_limit_per_minute": 500,
+        "llm_max_concurrency": 20,
+        "llm_max_prompt_characters": 400_000,
         "transcription_elevenlabs_rate_limit_per_minute": 10,
         "transcription_elevenlabs_max_attempts": 6,
         "transcription_elevenlabs_backoff_base_seconds": 2,
@@ -51,12 +67,40 @@ def test_everything_has_a_default_that_needs_no_service() -> None:
         "transcription_lease_seconds": 60,
         "transcription_audio_max_megabytes": 500,
         "transcription_progress_webhook_frequency": 3,
+        "audit_step_concurrency": 3,
+        "audit_run_concurrency": 4,
+        "audit_evidence_gating": True,
+        "audit_evidence_min_quote_chars": 12,
+        "audit_step_timeline_excerpt": True,
+        "audit_step_timeline_max_chunks": 40,
+        "audit_tool_rounds": 8,
+        "audit_lease_seconds": 60,
+        "audit_max_wait_seconds": 1800,
+        "webhook_allowed_origins": (),
+        "webhook_secret": None,
+        "webhook_timeout_seconds": 10,
+        "webhook_max_attempts": 5,
+        "smtp_host": None,
+        "smtp_port": 587,
+        "smtp_secure": False,
+        "smtp_user": None,
+        "smtp_pass": None,
+        "smtp_from": None,
+        "smtp_timeout_ms": 10_000,
         "automation_first_day": date(2026, 1, 1),
         "automation_timezone": "Europe/Paris",
         "automation_executor": "in_process",
         "automation_max_processes": 2,
         "automation_heartbeat_seconds": 10,
         "automation_lost_after_seconds": 120,
+        "automation_scheduler_window_minutes": 20,
+        "automation_scheduler_stale_grace_ms": 900_000,
+        "automation_max_recordings_per_fiche": 0,
+        "automation_fiche_details_max_wait_ms": 600_000,
+        "automation_transcription_max_wait_ms": 900_000,
+        "automation_transcription_poll_interval_seconds": 30,
+        "automation_audit_max_wait_ms": 1_800_000,
+        "automation_revalidation_cooldown_ms": 300_000,
     }
 
 
@@ -81,6 +125,17 @@ def test_everything_has_a_default_that_needs_no_service() -> None:
         ("TRANSCRIPTION_LEASE_SECONDS", "5", 5),
         ("TRANSCRIPTION_AUDIO_MAX_MEGABYTES", "3000", 3000),
         ("TRANSCRIPTION_PROGRESS_WEBHOOK_FREQUENCY", "1", 1),
+        ("LLM_BASE_URL", "http://127.0.0.1:8000/v1", "http://127.0.0.1:8000/v1"),
+        ("LLM_TEMPERATURE", "none", None),
+        ("LLM_TEMPERATURE", "0.7", 0.7),
+        ("AUDIT_EVIDENCE_GATING", "0", False),
+        ("AUDIT_EVIDENCE_MIN_QUOTE_CHARS", "1", 1),
+        ("AUDIT_STEP_TIMELINE_MAX_CHUNKS", "10", 10),
+        (
+            "WEBHOOK_ALLOWED_ORIGINS",
+            "https://Hooks.test:8443, http://localhost",
+            ("https://hooks.test:8443", "http://localhost"),
+        ),
         ("AUTOMATION_FIRST_DAY", "2000-01-01", date(2000, 1, 1)),
         ("AUTOMATION_FIRST_DAY", "2100-12-31", date(2100, 12, 31)),
         ("AUTOMATION_EXECUTOR", "multiprocess", "multiprocess"),
@@ -109,7 +164,12 @@ def test_the_newer_name_wins_unless_it_is_empty(monkeypatch: pytest.MonkeyPatch,
 def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     unset = load_settings()
     load_settings.cache_clear()
-    for name in [*(field.upper() for field in Settings.model_fields), "FICHE_API_URL"]:
+    for name in [
+        *(field.upper() for field in Settings.model_fields),
+        "FICHE_API_URL",
+        "OPENAI_API_KEY",
+        "OPENAI_MODEL_AUDIT",
+    ]:
         monkeypatch.setenv(name, "")
     assert load_settings() == unset
 

@@ -246,7 +246,10 @@ def test_the_ledger_counts_by_route_item_and_status(simulator: httpx.Client) -> 
     simulator.get("/health")
     whole = simulator.get("/_sim/calls").json()
     assert whole["total"] == 5
-    assert set(whole["routes"]) == {"crm.sales_list", "crm.details", "crm.health", "audio", "speech.transcribe"}
+    assert set(whole["routes"]) == {
+        *("crm.sales_list", "crm.details", "crm.health", "audio", "speech.transcribe"),
+        *("llm.complete", "llm.models", "llm.model"),
+    }
     assert whole["routes"]["crm.details"] == {
         "calls": 4,
         "statuses": {"200": 3, "404": 1},

@@ -114,6 +114,11 @@ def test_an_event_put_back_does_not_hold_up_the_others(database: Database) -> No
     assert [claimed.id for claimed in claim(database)] == [second.id]
 
 
+def test_events_are_relayed_in_the_order_in_which_they_were_told(database: Database) -> None:
+    fill(database, "z", "a", "m")
+    assert [claimed.event.key for claimed in claim(database)] == ["z", "a", "m"]
+
+
 def test_an_event_enqueued_by_several_processes_is_stored_once(database_url: str, database: Database) -> None:
     keys = [f"event {number}" for number in range(50)]
     orders = (keys, keys[::-1], keys[25:] + keys[:25], keys)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from automation_pipeline.automation.domain.model import Id, Instant, JsonModel
+from automation_pipeline.core.json_model import Id, Instant, JsonModel
 from automation_pipeline.core.state_machine import StateMachine
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from automation_pipeline.automation.domain.model import JsonModel
+from automation_pipeline.core.json_model import JsonModel
 
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 

@@ -2,6 +2,8 @@
 
 import dagster as dg
 
+from automation_pipeline.defs.audits.job import audit_fiche
+from automation_pipeline.defs.audits.rerun import audit_rerun
 from automation_pipeline.defs.automation.job import automation_run
 from automation_pipeline.defs.transcription.job import transcribe_fiche
 from automation_pipeline.orchestration.doors import run_request
@@ -12,7 +14,9 @@ AT_MOST = 100
 
 
 @dg.sensor(
-    jobs=[automation_run, transcribe_fiche], minimum_interval_seconds=5, default_status=dg.DefaultSensorStatus.RUNNING
+    jobs=[automation_run, transcribe_fiche, audit_fiche, audit_rerun],
+    minimum_interval_seconds=5,
+    default_status=dg.DefaultSensorStatus.RUNNING,
 )
 def launch_requests(services: ServicesResource) -> dg.SensorResult | dg.SkipReason:
     with services.get().database.transaction() as session:

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from automation_pipeline.simulator.audio import title_of
+from automation_pipeline.simulator.cap import Cap
 from automation_pipeline.simulator.endpoint import Endpoint
-from automation_pipeline.simulator.speech.cap import Cap
 from automation_pipeline.simulator.speech.conversation import conversation, generic_conversation
 from automation_pipeline.simulator.speech.multipart import MalformedBodyError, Part, read_form
 from automation_pipeline.simulator.speech.parameters import Parameters, RefusedError, provider_error, read_parameters

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 WINDOW_SECONDS = 60.0
+MAX_PER_MINUTE = 1_000_000
 
 
 class Cap:

@@ -1,6 +1,6 @@
 """The sliding minute, on a clock that stands."""
 
-from automation_pipeline.simulator.speech.cap import Cap
+from automation_pipeline.simulator.cap import Cap
 
 
 class Clock:

@@ -1,0 +1,83 @@
+"""Audit a fiche to the end: begin or take up, have its calls transcribed, judge what is not judged, score."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+from automation_pipeline.audits.domain import failures
+from automation_pipeline.audits.domain.audit import Standing, Wish
+from automation_pipeline.audits.domain.notes import audit_note
+from automation_pipeline.audits.ports import Judge
+from automation_pipeline.audits.stages.begin_analysis import begin_analysis
+from automation_pipeline.audits.stages.fail_audit import fail_audit
+from automation_pipeline.audits.stages.judge_steps import judge_steps
+from automation_pipeline.audits.stages.open_audit import open_audit
+from automation_pipeline.audits.stages.settle_audit import settle_audit
+from automation_pipeline.audits.store.audits import FoundAudit, get_audit, take_up
+from automation_pipeline.audits.store.calls import lacks_transcripts, timeline_of, transcribed_of
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.core.slots import Slots
+from automation_pipeline.fiches.ports import FicheSource
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.workflow_logs import write_notes
+
+Listen: TypeAlias = Callable[[str], Awaitable[object]]
+
+
+async def audit_fiche(
+    wish: Wish, *, database: Database, source: FicheSource, listen: Listen, judge: Judge, clock: Clock
+) -> Standing:
+    """How the audit ended. `listen` has a fiche's recordings transcribed; what it fails at is judged without.
+
+    Repeated after a kill, it goes on with the steps that have no result. Two workers on one audit wait for each other.
+    """
+    found = await open_audit(wish, database=database, source=source, clock=clock)
+    if found.standing.is_over:
+        return found.standing
+    audit_id = found.standing.audit_id
+    whole = Slots(judge.leases, f"audit-{audit_id}", 1, judge.places.owner, ttl_seconds=judge.knobs.lease_seconds)
+    async with whole.hold_one() as lease:
+        held = _take_up(audit_id, lease.token, database)
+        if held.standing.is_over:
+            return held.standing
+        await _listen(held, listen, database)
+        return await _judge(held, lease.token, database, judge)
+
+
+def _take_up(audit_id: int, token: int, database: Database) -> FoundAudit:
+    with database.transaction() as session:
+        taken, found = take_up(session, audit_id, token), get_audit(session, audit_id)
+    if not taken and not found.standing.is_over:
+        raise TransientError(f"Audit {audit_id} is worked on by somebody else.")
+    return found
+
+
+async def _listen(found: FoundAudit, listen: Listen, database: Database) -> None:
+    fiche_id = found.standing.fiche_id
+    with database.reading() as session:
+        lacking = lacks_transcripts(session, fiche_id)
+    if not lacking:
+        return
+    try:
+        await listen(fiche_id)
+    except PermanentError as error:
+        with database.transaction() as session:
+            words = f"Not every recording could be transcribed, so what there is will be judged: {error}"
+            write_notes(session, audit_note(found.standing, words, level="warning"))
+
+
+async def _judge(found: FoundAudit, token: int, database: Database, judge: Judge) -> Standing:
+    audit = found.standing
+    with database.reading() as session:
+        timeline = timeline_of(session, audit.fiche_id)
+        recordings, transcribed = transcribed_of(session, audit.fiche_id)
+    if not timeline.recordings:
+        with database.transaction() as session:
+            reason = failures.nothing_to_judge(audit.fiche_id, recordings, transcribed)
+            fail_audit(session, audit.tracking_id, reason, "missing_transcription")
+            return get_audit(session, audit.audit_id).standing
+    mode = begin_analysis(found, timeline, (recordings, transcribed), database=database, judge=judge)
+    await judge_steps(replace(found, transcript_mode=mode), timeline, token, database=database, judge=judge)
+    return await asyncio.to_thread(settle_audit, audit.audit_id, token, database=database)

@@ -1,0 +1,64 @@
+"""Begin an audit: the fiche as the CRM knows it now, the configuration as it is now, one row."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from automation_pipeline.audits.domain import events, failures
+from automation_pipeline.audits.domain.audit import Wish
+from automation_pipeline.audits.domain.notes import audit_note
+from automation_pipeline.audits.stages.fail_audit import fail_audit
+from automation_pipeline.audits.store.audits import FoundAudit, begin_audit, find_audit, get_audit
+from automation_pipeline.audits.store.configs import get_config
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.fiches.domain.fiche import FetchFailed, FetchOutcome, FicheNotFound
+from automation_pipeline.fiches.ports import FicheSource
+from automation_pipeline.fiches.stages.fetch_fiches import fetch_fiches
+from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.instants import database_time
+from automation_pipeline.storage.outbox import enqueue
+from automation_pipeline.storage.workflow_logs import write_notes
+
+# What the CRM has told within this time is not asked for again.
+FRESH = timedelta(minutes=30)
+
+
+async def open_audit(wish: Wish, *, database: Database, source: FicheSource, clock: Clock) -> FoundAudit:
+    """The wish's audit, already ended if it was carried out before or if the CRM does not know the fiche.
+
+    NotFoundError: no such configuration.
+    """
+    with database.reading() as session:
+        begun = find_audit(session, wish.tracking_id)
+        if begun is not None:
+            return begun
+        get_config(session, wish.audit_config_id)
+    outcome = await _fetch(wish.fiche_id, database, source, clock)
+    if isinstance(outcome, FetchFailed):
+        raise (TransientError if outcome.transient else PermanentError)(outcome.error)
+    with database.transaction() as session:
+        return _begin(session, wish, known=not isinstance(outcome, FicheNotFound))
+
+
+async def _fetch(fiche_id: str, database: Database, source: FicheSource, clock: Clock) -> FetchOutcome:
+    outcomes: list[FetchOutcome] = []
+
+    def settle(_session: Session, told: Sequence[FetchOutcome]) -> None:
+        outcomes.extend(told)
+
+    since = clock.now() - FRESH
+    await fetch_fiches([fiche_id], since=since, settle=settle, database=database, source=source, clock=clock)
+    return outcomes[-1]
+
+
+def _begin(session: Session, wish: Wish, *, known: bool) -> FoundAudit:
+    config, now = get_config(session, wish.audit_config_id).config, database_time(session)
+    found = begin_audit(session, wish, config, now)
+    enqueue(session, events.started(found.standing, config, now))
+    words = (
+        f"START: {config.name}, {len(config.steps)} steps, asked for by {wish.trigger_source or 'nobody in particular'}"
+    )
+    write_notes(session, audit_note(found.standing, words))
+    if not known:
+        fail_audit(session, wish.tracking_id, failures.not_found(wish.fiche_id), "fiche_not_found")
+    return get_audit(session, found.standing.audit_id)

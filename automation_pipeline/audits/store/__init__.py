@@ -1,0 +1,1 @@
+"""Queries of audits, each named after the question it answers."""

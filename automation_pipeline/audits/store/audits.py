@@ -1,0 +1,217 @@
+"""Audits as rows: begun once, worked on under a fence, ended once, and one a fiche and configuration the latest."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from automation_pipeline.audits.domain.audit import AuditStatus, Standing, Wish
+from automation_pipeline.audits.domain.config import AuditConfig
+from automation_pipeline.audits.domain.config_document import config_document, fingerprint, parse_config
+from automation_pipeline.audits.domain.findings import Niveau
+from automation_pipeline.audits.domain.modes import TranscriptMode
+from automation_pipeline.audits.store.standings import standing_of
+from automation_pipeline.audits.tables import AuditRow, ConfigSnapshotRow
+from automation_pipeline.core.errors import ConflictError, NotFoundError
+from automation_pipeline.fiches.tables import FicheCache
+from automation_pipeline.storage.bulk import insert_into, upsert
+from automation_pipeline.storage.instants import database_now
+
+
+@dataclass(frozen=True)
+class FoundAudit:
+    """An audit and the configuration that it judges by, as that was when the audit began."""
+
+    standing: Standing
+    config: AuditConfig
+    started_at: datetime
+    transcript_mode: TranscriptMode
+    use_rlm: bool
+
+
+def find_audit(session: Session, tracking_id: str) -> FoundAudit | None:
+    audit_id = session.scalar(select(AuditRow.id).where(AuditRow.tracking_id == tracking_id))
+    return None if audit_id is None else get_audit(session, audit_id)
+
+
+def get_audit(session: Session, audit_id: int) -> FoundAudit:
+    found = session.execute(
+        select(AuditRow, FicheCache.fiche_id, ConfigSnapshotRow.document)
+        .join(FicheCache, FicheCache.id == AuditRow.fiche_cache_id)
+        .join(ConfigSnapshotRow, ConfigSnapshotRow.fingerprint == AuditRow.config_fingerprint)
+        .where(AuditRow.id == audit_id)
+    ).one_or_none()
+    if found is None:
+        raise NotFoundError("Audit not found")
+    row, fiche_id, document = found
+    config = parse_config(document)
+    return FoundAudit(
+        standing=standing_of(session, row, fiche_id),
+        config=config,
+        started_at=row.started_at or row.created_at,
+        transcript_mode=TranscriptMode(row.transcript_mode),
+        use_rlm=row.use_rlm,
+    )
+
+
+def begin_audit(session: Session, wish: Wish, config: AuditConfig, now: datetime) -> FoundAudit:
+    """A new latest audit of the fiche, or the one that the wish has begun before."""
+    fiche = session.scalar(select(FicheCache.id).where(FicheCache.fiche_id == wish.fiche_id).with_for_update())
+    if fiche is None:
+        raise NotFoundError(f"Fiche {wish.fiche_id} not found")
+    # Looked for under the lock on the fiche: two that begin at once make one audit.
+    begun = find_audit(session, wish.tracking_id)
+    if begun is not None:
+        return begun
+    upsert(session, ConfigSnapshotRow, [_snapshot(config)], key=("fingerprint",))
+    row = _new_row(wish, config, now)
+    row.update(fiche_cache_id=fiche, version=_last_version(session, fiche, wish.audit_config_id) + 1)
+    _demote(session, fiche, wish.audit_config_id)
+    audit_id = session.scalar(insert_into(session, AuditRow).values(row).returning(AuditRow.id))
+    assert audit_id is not None  # noqa: S101  an INSERT that returns nothing has raised
+    return get_audit(session, audit_id)
+
+
+def triggered_by(session: Session, audit_id: int) -> dict[str, object]:
+    """Who or what asked for the audit, as its documents say it."""
+    source, schedule, run = (
+        session.execute(
+            select(AuditRow.trigger_source, AuditRow.automation_schedule_id, AuditRow.automation_run_id).where(
+                AuditRow.id == audit_id
+            )
+        )
+        .tuples()
+        .one()
+    )
+    return {
+        "trigger_source": source,
+        "automation_schedule_id": None if schedule is None else str(schedule),
+        "automation_run_id": None if run is None else str(run),
+    }
+
+
+def take_up(session: Session, audit_id: int, token: int) -> bool:
+    """Fence off whoever worked on it before. False when a later holder has it, or when it has ended."""
+    taken = session.scalar(
+        update(AuditRow)
+        .where(AuditRow.id == audit_id, AuditRow.fence <= token, AuditRow.status == AuditStatus.RUNNING)
+        .values(fence=token)
+        .returning(AuditRow.id)
+        .execution_options(synchronize_session=False)
+    )
+    return taken is not None
+
+
+def hold_audit(session: Session, audit_id: int, token: int | None, now: datetime) -> bool:
+    """The audit's row, ours to the end of the transaction. False when it has ended or, given a token, passed on."""
+    mine = (AuditRow.fence == token,) if token is not None else ()
+    held = session.scalar(
+        update(AuditRow)
+        .where(AuditRow.id == audit_id, AuditRow.status == AuditStatus.RUNNING, *mine)
+        .values(touched_at=now)
+        .returning(AuditRow.id)
+        .execution_options(synchronize_session=False)
+    )
+    return held is not None
+
+
+def lock_audit(session: Session, audit_id: int) -> None:
+    """The audit's row, ours to the end of the transaction, in whatever state it is: who changes it too waits."""
+    session.execute(select(AuditRow.id).where(AuditRow.id == audit_id).with_for_update())
+
+
+def changeable_audit(session: Session, audit_id: int) -> FoundAudit:
+    """ConflictError unless the audit is completed, from which it never goes back, and not deleted."""
+    found = get_audit(session, audit_id)
+    if found.standing.status is not AuditStatus.COMPLETED:
+        words = f"Audit {audit_id} is {found.standing.status}: only a completed audit can be changed."
+        raise ConflictError(words)
+    if session.scalar(select(AuditRow.deleted_at).where(AuditRow.id == audit_id)) is not None:
+        raise ConflictError(f"Audit {audit_id} is deleted: restore it before it is changed.")
+    return found
+
+
+def silent_audits(session: Session, silent_for_seconds: float, *, limit: int) -> list[tuple[int, str]]:
+    """Running audits (id, tracking id) that have stored nothing for that long."""
+    silent = AuditRow.touched_at <= database_now(-silent_for_seconds)
+    query = select(AuditRow.id, AuditRow.tracking_id).where(AuditRow.status == AuditStatus.RUNNING, silent)
+    return list(session.execute(query.order_by(AuditRow.touched_at).limit(limit)).tuples())
+
+
+def set_values(session: Session, audit_id: int, values: Mapping[str, object]) -> None:
+    session.execute(
+        update(AuditRow)
+        .where(AuditRow.id == audit_id)
+        .values(dict(values))
+        .execution_options(synchronize_session=False)
+    )
+
+
+def set_deleted(session: Session, audit_id: int, deleted_at: datetime | None) -> None:
+    """Softly. The newest audit that is not deleted is the latest, whichever was before."""
+    place = session.execute(
+        select(AuditRow.fiche_cache_id, AuditRow.audit_config_id).where(AuditRow.id == audit_id)
+    ).one_or_none()
+    if place is None:
+        raise NotFoundError("Audit not found")
+    fiche, config = place
+    session.execute(select(FicheCache.id).where(FicheCache.id == fiche).with_for_update())
+    _demote(session, fiche, config)
+    set_values(session, audit_id, {"deleted_at": deleted_at})
+    newest = (
+        select(AuditRow.id)
+        .where(AuditRow.fiche_cache_id == fiche, AuditRow.audit_config_id == config, AuditRow.deleted_at.is_(None))
+        .order_by(AuditRow.version.desc())
+        .limit(1)
+    )
+    latest = session.scalar(newest)
+    if latest is not None:
+        set_values(session, latest, {"is_latest": True})
+
+
+def _demote(session: Session, fiche: int, config: int) -> None:
+    session.execute(
+        update(AuditRow)
+        .where(AuditRow.fiche_cache_id == fiche, AuditRow.audit_config_id == config, AuditRow.is_latest)
+        .values(is_latest=False)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def _last_version(session: Session, fiche: int, config: int) -> int:
+    of_both = (AuditRow.fiche_cache_id == fiche, AuditRow.audit_config_id == config)
+    return session.scalar(select(func.max(AuditRow.version)).where(*of_both)) or 0
+
+
+def _snapshot(config: AuditConfig) -> dict[str, object]:
+    return {"fingerprint": fingerprint(config), "document": config_document(config)}
+
+
+def _new_row(wish: Wish, config: AuditConfig, now: datetime) -> dict[str, object]:
+    return {
+        "tracking_id": wish.tracking_id,
+        "audit_config_id": wish.audit_config_id,
+        "config_fingerprint": fingerprint(config),
+        "automation_schedule_id": wish.schedule_id,
+        "automation_run_id": wish.run_id,
+        "trigger_source": wish.trigger_source,
+        "trigger_user_id": wish.user_id,
+        "dagster_run_id": wish.dagster_run_id,
+        "overall_score": 0,
+        "score_percentage": 0,
+        "niveau": Niveau.PENDING,
+        "is_compliant": False,
+        "critical_passed": 0,
+        "total_steps": len(config.steps),
+        "critical_total": sum(step.is_critical for step in config.steps),
+        "status": AuditStatus.RUNNING,
+        "started_at": now,
+        "is_latest": True,
+        "use_rlm": wish.use_rlm,
+        "transcript_mode": TranscriptMode.TOOLS if wish.use_rlm else TranscriptMode.PROMPT,
+        "fence": 0,
+        "touched_at": now,
+        "created_at": now,
+    }

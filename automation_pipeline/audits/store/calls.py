@@ -1,0 +1,87 @@
+"""What was said in a fiche's calls, as audits read it, and how many of them are transcribed."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from automation_pipeline.audits.domain.findings import UNKNOWN
+from automation_pipeline.audits.domain.timeline import Timeline, TimelineChunk, TimelineRecording
+from automation_pipeline.fiches.tables import ElementsSouscriptionRow, FicheCache, RecordingRow
+from automation_pipeline.transcription.tables import ChunkRow
+
+
+def timeline_of(session: Session, fiche_id: str) -> Timeline:
+    """Recordings with a transcript in which something was said, in the order of the calls."""
+    rows = [row for row in _recordings(session, fiche_id) if row.has_transcription and row.recording_url.strip()]
+    chunks = _chunks(session, [row.id for row in rows])
+    spoken = [row for row in rows if chunks[row.id]]
+    return Timeline(tuple(_recording(index, row, tuple(chunks[row.id])) for index, row in enumerate(spoken)))
+
+
+def transcribed_of(session: Session, fiche_id: str) -> tuple[int, int]:
+    """How many recordings the fiche has, and how many of them have a transcript."""
+    rows = _recordings(session, fiche_id)
+    return len(rows), sum(row.has_transcription for row in rows)
+
+
+def lacks_transcripts(session: Session, fiche_id: str) -> bool:
+    """Whether there is audio that nobody has listened to yet."""
+    return any(not row.has_transcription and row.recording_url.strip() for row in _recordings(session, fiche_id))
+
+
+def _recordings(session: Session, fiche_id: str) -> Sequence[RecordingRow]:
+    return session.scalars(
+        select(RecordingRow)
+        .join(FicheCache, FicheCache.id == RecordingRow.fiche_cache_id)
+        .where(FicheCache.fiche_id == fiche_id, RecordingRow.vanished_at.is_(None))
+        .order_by(RecordingRow.start_time, RecordingRow.call_id)
+    ).all()
+
+
+def _chunks(session: Session, recording_ids: Sequence[int]) -> dict[int, list[TimelineChunk]]:
+    found: dict[int, list[TimelineChunk]] = defaultdict(list)
+    query = select(ChunkRow).where(ChunkRow.recording_id.in_(recording_ids)).order_by(ChunkRow.chunk_index)
+    for row in session.scalars(query):
+        speakers = tuple(row.speakers)
+        chunk = TimelineChunk(
+            row.chunk_index, row.start_timestamp, row.end_timestamp, row.message_count, speakers, row.full_text
+        )
+        found[row.recording_id].append(chunk)
+    return found
+
+
+def _recording(index: int, row: RecordingRow, chunks: tuple[TimelineChunk, ...]) -> TimelineRecording:
+    return TimelineRecording(
+        index=index,
+        call_id=row.call_id,
+        date=row.recording_date or UNKNOWN,
+        time=row.recording_time or UNKNOWN,
+        url=row.recording_url,
+        duration_seconds=row.duration_seconds,
+        from_number=row.from_number,
+        to_number=row.to_number,
+        chunks=chunks,
+    )
+
+
+def product_of(session: Session, fiche_id: str) -> str | None:
+    """What the CRM says was sold, for steps that verify the product; None when it says nothing of it."""
+    row = session.scalars(
+        select(ElementsSouscriptionRow)
+        .join(FicheCache, FicheCache.id == ElementsSouscriptionRow.fiche_cache_id)
+        .where(FicheCache.fiche_id == fiche_id)
+    ).first()
+    if row is None:
+        return None
+    told = {
+        "Assureur": row.produit_groupe_nom,
+        "Gamme": row.produit_gamme_nom,
+        "Formule": row.produit_formule_nom or row.produit_formule,
+        "Cotisation": row.produit_cotisation,
+        "Date d'effet": row.produit_date_effet,
+        "Type de contrat": row.produit_type_contrat,
+        "Type de client": row.produit_type_client,
+    }
+    return "\n".join(f"{name} : {value}" for name, value in told.items() if value) or None

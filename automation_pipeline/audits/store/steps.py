@@ -1,0 +1,217 @@
+"""Step results as rows: a step, its control points and their citations are written and read as one."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import cast
+
+from sqlalchemy import delete, insert, select
+from sqlalchemy.orm import Session
+
+from automation_pipeline.audits.domain.chat import Usage
+from automation_pipeline.audits.domain.config import AuditStep
+from automation_pipeline.audits.domain.evidence import GatingStats
+from automation_pipeline.audits.domain.findings import Citation, Conforme, ControlPoint, Niveau, Statut, StepFinding
+from automation_pipeline.audits.domain.place import Place
+from automation_pipeline.audits.domain.step_result import StepResult, StoredStep
+from automation_pipeline.audits.tables import CitationRow, ControlPointRow, StepResultRow
+from automation_pipeline.core.errors import NotFoundError
+
+Document = Mapping[str, object]
+
+_CITED = (
+    "texte",
+    "minutage",
+    "minutage_secondes",
+    "speaker",
+    "recording_index",
+    "chunk_index",
+    "recording_date",
+    "recording_time",
+    "recording_url",
+    "call_id",
+)
+
+
+def positions_done(session: Session, audit_id: int) -> set[int]:
+    return set(session.scalars(select(StepResultRow.step_position).where(StepResultRow.audit_id == audit_id)))
+
+
+def save_step(session: Session, audit_id: int, result: StepResult, now: datetime) -> None:
+    """Replaces an earlier result of the step."""
+    raw = {
+        "step_metadata": _metadata(result.step),
+        "usage": _usage(result.usage),
+        "gating": asdict(result.gated.stats),
+        "transcript_mode": result.mode,
+        "control_points_missing": result.missing,
+        "control_points_unknown": result.unknown,
+    }
+    step = {
+        "step_position": result.step.position,
+        "step_name": result.step.name,
+        "severity_level": result.step.severity,
+        "is_critical": result.step.is_critical,
+        "weight": result.step.weight,
+        "total_tokens": result.usage.total_tokens,
+        "raw_result": raw,
+        "analysed_at": now,
+    }
+    place = (StepResultRow.audit_id == audit_id, StepResultRow.step_position == result.step.position)
+    session.execute(delete(StepResultRow).where(*place))
+    session.execute(insert(StepResultRow), [{"audit_id": audit_id, **step, **_verdict(result.finding)}])
+    _add_points(session, audit_id, result.step.position, result.finding.points)
+
+
+def save_finding(session: Session, audit_id: int, position: int, finding: StepFinding, usage: Usage) -> None:
+    """What a person or a control-point rerun made of a stored step; how it was analysed stays on record."""
+    place = (StepResultRow.audit_id == audit_id, StepResultRow.step_position == position)
+    row = session.scalars(select(StepResultRow).where(*place)).one()
+    row.total_tokens, row.raw_result = usage.total_tokens, {**row.raw_result, "usage": _usage(usage)}
+    for name, value in _verdict(finding).items():
+        setattr(row, name, value)
+    of_step = (ControlPointRow.audit_id == audit_id, ControlPointRow.step_position == position)
+    session.execute(delete(ControlPointRow).where(*of_step))
+    session.flush()
+    _add_points(session, audit_id, position, finding.points)
+
+
+def stored_steps(session: Session, audit_id: int) -> list[StoredStep]:
+    """Every step that has ended, by position."""
+    steps = session.scalars(
+        select(StepResultRow).where(StepResultRow.audit_id == audit_id).order_by(StepResultRow.step_position)
+    ).all()
+    points = session.scalars(
+        select(ControlPointRow)
+        .where(ControlPointRow.audit_id == audit_id)
+        .order_by(ControlPointRow.step_position, ControlPointRow.control_point_index)
+    ).all()
+    citations: dict[tuple[int, int], list[Citation]] = defaultdict(list)
+    for row in session.scalars(
+        select(CitationRow).where(CitationRow.audit_id == audit_id).order_by(CitationRow.citation_index)
+    ):
+        citations[row.step_position, row.control_point_index].append(_citation(row))
+    by_step: dict[int, list[ControlPoint]] = defaultdict(list)
+    for point in points:
+        cited = tuple(citations[point.step_position, point.control_point_index])
+        by_step[point.step_position].append(_point(point, cited))
+    return [_stored(row, tuple(by_step[row.step_position])) for row in steps]
+
+
+def get_step(session: Session, place: Place) -> StoredStep:
+    """The step at the place; NotFoundError when there is no such step or control point."""
+    step = next((step for step in stored_steps(session, place.audit_id) if step.position == place.position), None)
+    if step is None:
+        raise NotFoundError(f"Audit step with ID '{place.audit_id}:{place.position}' not found")
+    if place.point is not None and not 1 <= place.point <= len(step.finding.points):
+        where = f"{place.audit_id}:{place.position}:{place.point}"
+        raise NotFoundError(f"Audit control point with ID '{where}' not found")
+    return step
+
+
+def _verdict(finding: StepFinding) -> dict[str, object]:
+    return {
+        "traite": finding.traite,
+        "conforme": finding.conforme,
+        "score": finding.score,
+        "niveau_conformite": finding.niveau_conformite,
+        "commentaire_global": finding.commentaire_global,
+        "mots_cles_trouves": list(finding.mots_cles_trouves),
+        "minutages": list(finding.minutages),
+        "erreurs_transcription_tolerees": finding.erreurs_transcription_tolerees,
+        "total_citations": finding.citations,
+        "error": finding.error,
+    }
+
+
+def _add_points(session: Session, audit_id: int, position: int, points: Sequence[ControlPoint]) -> None:
+    place = {"audit_id": audit_id, "step_position": position}
+    rows = [
+        {
+            **place,
+            "control_point_index": index,
+            "point": point.point,
+            "statut": point.statut,
+            "commentaire": point.commentaire,
+            "minutages": list(point.minutages),
+            "erreur_transcription_notee": point.erreur_transcription_notee,
+            "variation_phonetique_utilisee": point.variation_phonetique_utilisee,
+        }
+        for index, point in enumerate(points, start=1)
+    ]
+    cited = [
+        {
+            **place,
+            "control_point_index": index,
+            "citation_index": number,
+            **{name: getattr(citation, name) for name in _CITED},
+        }
+        for index, point in enumerate(points, start=1)
+        for number, citation in enumerate(point.citations, start=1)
+    ]
+    if rows:
+        session.execute(insert(ControlPointRow), rows)
+    if cited:
+        session.execute(insert(CitationRow), cited)
+
+
+def _metadata(step: AuditStep) -> Document:
+    return {
+        "position": step.position,
+        "name": step.name,
+        "severity": step.severity,
+        "is_critical": step.is_critical,
+        "weight": step.weight,
+    }
+
+
+def _usage(usage: Usage) -> Document:
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.total_tokens,
+    }
+
+
+def _stored(row: StepResultRow, points: tuple[ControlPoint, ...]) -> StoredStep:
+    usage = cast("Mapping[str, int]", row.raw_result["usage"])
+    gating = cast("Mapping[str, int]", row.raw_result["gating"])
+    finding = StepFinding(
+        traite=row.traite,
+        conforme=Conforme(row.conforme),
+        score=row.score,
+        niveau_conformite=Niveau(row.niveau_conformite),
+        points=points,
+        commentaire_global=row.commentaire_global,
+        minutages=tuple(row.minutages),
+        mots_cles_trouves=tuple(row.mots_cles_trouves),
+        erreurs_transcription_tolerees=row.erreurs_transcription_tolerees,
+        error=row.error,
+    )
+    return StoredStep(
+        position=row.step_position,
+        name=row.step_name,
+        severity=row.severity_level,
+        is_critical=row.is_critical,
+        weight=row.weight,
+        finding=finding,
+        usage=Usage(usage["prompt_tokens"], usage["completion_tokens"]),
+        stats=GatingStats(**gating),  # type: ignore[arg-type]  # as `asdict` wrote them
+    )
+
+
+def _point(row: ControlPointRow, citations: tuple[Citation, ...]) -> ControlPoint:
+    return ControlPoint(
+        point=row.point,
+        statut=Statut(row.statut),
+        commentaire=row.commentaire,
+        citations=citations,
+        minutages=tuple(row.minutages),
+        erreur_transcription_notee=row.erreur_transcription_notee,
+        variation_phonetique_utilisee=row.variation_phonetique_utilisee,
+    )
+
+
+def _citation(row: CitationRow) -> Citation:
+    return Citation(**{name: getattr(row, name) for name in _CITED})

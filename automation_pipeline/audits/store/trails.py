@@ -1,0 +1,109 @@
+"""The trails of an audit's steps. Rows are added, never changed."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from automation_pipeline.audits.domain.events import milliseconds
+from automation_pipeline.audits.domain.place import Place
+from automation_pipeline.audits.domain.rerun import Rerun
+from automation_pipeline.audits.domain.trail import POINT_FIELDS, STEP_FIELDS, ReviewEntry, Trail
+from automation_pipeline.audits.tables import HumanReviewRow, RerunEventRow
+
+Document = Mapping[str, object]
+
+
+def add_review(session: Session, place: Place, entry: ReviewEntry, now: datetime) -> None:
+    values = {
+        **{f"previous_{name}": value for name, value in entry.previous.items()},
+        **{f"override_{name}": value for name, value in entry.override.items()},
+    }
+    session.add(
+        HumanReviewRow(
+            audit_id=place.audit_id,
+            step_position=place.position,
+            reviewed_at=now,
+            reviewer=entry.reviewer,
+            reason=entry.reason,
+            kind="step" if entry.index is None else "control_point",
+            control_point_index=entry.index,
+            point=entry.point,
+            **values,
+        )
+    )
+    session.flush()
+
+
+def add_rerun(
+    session: Session, rerun: Rerun, verdicts: tuple[Document, Document], point: str | None, tokens: int, now: datetime
+) -> None:
+    """`verdicts` before and after; `point` is the control point's text, for a rerun of one."""
+    place = rerun.place
+    session.add(
+        RerunEventRow(
+            audit_id=place.audit_id,
+            step_position=place.position,
+            occurred_at=now,
+            kind="step_rerun" if place.point is None else "control_point_rerun",
+            rerun_id=rerun.rerun_id,
+            event_id=rerun.event_id,
+            custom_prompt=rerun.instructions,
+            control_point_index=place.point,
+            point=point,
+            tokens=tokens,
+            previous=dict(verdicts[0]),
+            next=dict(verdicts[1]),
+        )
+    )
+    session.flush()
+
+
+def has_rerun(session: Session, rerun_id: str) -> bool:
+    """Whether the rerun has been carried out."""
+    return session.scalar(select(RerunEventRow.id).where(RerunEventRow.rerun_id == rerun_id)) is not None
+
+
+def trails_of(session: Session, audit_id: int) -> dict[int, Trail]:
+    """By the position of the step; those of other steps are empty."""
+    trails: dict[int, Trail] = defaultdict(Trail)
+    reviews = select(HumanReviewRow).where(HumanReviewRow.audit_id == audit_id).order_by(HumanReviewRow.id)
+    for row in session.scalars(reviews):
+        trails[row.step_position].human_review.append(_review(row))
+    reruns = select(RerunEventRow).where(RerunEventRow.audit_id == audit_id).order_by(RerunEventRow.id)
+    for row in session.scalars(reruns):
+        trails[row.step_position].rerun_history.append(_rerun(row))
+    return trails
+
+
+def _review(row: HumanReviewRow) -> Document:
+    names = STEP_FIELDS if row.control_point_index is None else POINT_FIELDS
+    return {
+        "at": milliseconds(row.reviewed_at),
+        "by": row.reviewer,
+        "reason": row.reason,
+        "kind": row.kind,
+        **_of_point(row.control_point_index, row.point),
+        "previous": {name: getattr(row, f"previous_{name}") for name in names},
+        "override": {name: getattr(row, f"override_{name}") for name in names},
+    }
+
+
+def _rerun(row: RerunEventRow) -> Document:
+    return {
+        "at": milliseconds(row.occurred_at),
+        "kind": row.kind,
+        "rerun_id": row.rerun_id,
+        "event_id": row.event_id,
+        "step_position": row.step_position,
+        **_of_point(row.control_point_index, row.point),
+        "custom_prompt": row.custom_prompt,
+        "previous": dict(row.previous),
+        "next": dict(row.next),
+    }
+
+
+def _of_point(index: int | None, point: str | None) -> Document:
+    return {} if index is None else {"control_point_index": index, "point": point}

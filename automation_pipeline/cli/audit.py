@@ -1,0 +1,93 @@
+"""`automation audit`: have fiches judged, and see the verdict with its evidence."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import typer
+
+from automation_pipeline import bootstrap
+from automation_pipeline.audits.domain.audit import AuditStatus, Standing
+from automation_pipeline.audits.stages.request_audits import Asking, Filed, request_audits
+from automation_pipeline.audits.store.reading import audit_document
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.cli import audit_page
+from automation_pipeline.cli.following import follow_audits
+from automation_pipeline.cli.output import AsJson, print_json, print_table, screen
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.json_model import LARGEST_ID
+
+
+def audit(
+    fiche_ids: Annotated[
+        list[str], typer.Argument(help="The fiches' ids in the CRM. Several are followed as a batch.")
+    ],
+    *,
+    config: Annotated[
+        int, typer.Option(min=1, max=LARGEST_ID, help="The configuration: `automation audit-configs list` shows them.")
+    ],
+    tools: Annotated[
+        bool, typer.Option("--tools", help="The model searches the calls instead of getting them whole.")
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow to the end; exit 1 unless all are judged.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Judge the calls of fiches step by step. What is not transcribed yet is transcribed first. Dagster's daemon starts
+    it within seconds."""
+    wrong = [fiche_id for fiche_id in fiche_ids if not fiche_id.isdecimal()]
+    if wrong:
+        raise InvalidInputError(f"A fiche id is a number, unlike {', '.join(wrong)}.")
+    services = bootstrap.services()
+    asking = Asking(audit_config_id=config, use_rlm=tools, trigger_source="cli", batch=len(set(fiche_ids)) > 1)
+    filed = request_audits(fiche_ids, asking, database=services.database, clock=services.clock)
+    ended: Mapping[str, Standing] = {}
+    if wait:
+        ended = follow_audits(filed.audits, services, pause=threading.Event(), quiet=as_json)
+    _tell(filed, ended, services, as_json=as_json)
+    if wait and not all(standing.status is AuditStatus.COMPLETED for standing in ended.values()):
+        raise typer.Exit(1)
+
+
+def _tell(filed: Filed, ended: Mapping[str, Standing], services: Services, *, as_json: bool) -> None:
+    if as_json:
+        audits = [_document(one.fiche_id, one.tracking_id, ended.get(one.tracking_id)) for one in filed.audits]
+        print_json({"batch_id": filed.batch_id, "audits": audits})
+    elif not ended:
+        for one in filed.audits:
+            screen.print(f"Fiche {one.fiche_id}: audit {one.tracking_id}", highlight=False)
+    else:
+        _show(list(ended.values()), services)
+
+
+def _show(ended: Sequence[Standing], services: Services) -> None:
+    if len(ended) == 1:
+        with services.database.reading() as session:
+            document = audit_document(session, ended[0].audit_id)
+        audit_page.show(document, steps=True)
+        return
+    rows = [
+        (
+            one.audit_id,
+            one.fiche_id,
+            one.status,
+            audit_page.coloured(one.niveau),
+            f"{one.score_percentage:.2f} %",
+            one.error,
+        )
+        for one in ended
+    ]
+    print_table(("id", "fiche", "status", "verdict", "score", "error"), rows)
+
+
+def _document(fiche_id: str, tracking_id: str, standing: Standing | None) -> dict[str, object]:
+    document: dict[str, object] = {"fiche_id": fiche_id, "tracking_id": tracking_id}
+    if standing is not None:
+        document |= {
+            "audit_id": str(standing.audit_id),
+            "status": standing.status,
+            "niveau": standing.niveau,
+            "score_percentage": standing.score_percentage,
+            "failed_steps": standing.failed,
+            "error": standing.error,
+        }
+    return document

@@ -1,0 +1,228 @@
+"""Any OpenAI-compatible server over HTTP: `audits.ports.LanguageModel`. The JSON is in `llm_payloads`."""
+
+import asyncio
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import TypeVar
+from urllib.parse import quote
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from automation_pipeline.audits.domain.chat import AnswerSchema, Message, Question, Reply, Role
+from automation_pipeline.clients.elevenlabs_payloads import Refusal, refusal_of
+from automation_pipeline.clients.keys import bare_key, usable_key
+from automation_pipeline.clients.llm_payloads import CompletionPayload, ModelPayload, ModelsPayload, question_json
+from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.core.retry import retry_after_seconds
+
+OPENAI_HOST = "api.openai.com"
+CONNECT_SECONDS = 10.0
+MOST_BYTES = 8_000_000
+FAILED = "LLM call failed"
+
+_MILLISECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]+)?")
+_TOO_LONG_CODES = {"context_length_exceeded", "exceed_context_size_error"}
+_WORD = {
+    "type": "object",
+    "properties": {"word": {"type": "string"}},
+    "required": ["word"],
+    "additionalProperties": False,
+}
+ONE_WORD = Question((Message(Role.USER, 'Answer with {"word": "oui"}.'),), AnswerSchema("one_word", _WORD))
+
+Payload = TypeVar("Payload", bound=BaseModel)
+
+
+class ModelUnavailableError(TransientError):
+    """The model gave no usable answer this time."""
+
+
+class ModelAnswerError(ModelUnavailableError):
+    """What came is not a completion. Another attempt may bring one."""
+
+
+class ModelRefusedError(PermanentError):
+    """The provider refuses our request; `status` and `code` are what it said."""
+
+    def __init__(self, message: str, *, refusal: Refusal) -> None:
+        super().__init__(message)
+        self.status, self.code = refusal.status, refusal.code
+
+
+class ModelAccessError(ModelRefusedError):
+    """The provider does not accept our key for this."""
+
+
+class PromptTooLongError(ModelRefusedError):
+    """The model cannot read so much at once."""
+
+
+def chat_root(base_url: str) -> httpx.URL:
+    """The address below which the routes are: `/v1` where it names no path. PermanentError: it is no web address."""
+    try:
+        url = httpx.URL(base_url.strip())
+    except httpx.InvalidURL:
+        url = httpx.URL()
+    # A port that no socket knows would end in a group of errors.
+    if url.scheme not in {"http", "https"} or not url.host or not 0 < (url.port or 80) < 65_536:
+        raise PermanentError("LLM address is not one of the web (set LLM_BASE_URL)")
+    return url.copy_with(path=url.path.rstrip("/") or "/v1", fragment=None)
+
+
+def key_for(root: httpx.URL, key: str | None) -> str | None:
+    """None where there is no key and the server may do without: only OpenAI's own surely does not."""
+    return usable_key(key, "LLM", "LLM_API_KEY") if bare_key(key) or root.host == OPENAI_HOST else None
+
+
+class ChatCompletions:
+    """PermanentError already when it is made without a usable address or key."""
+
+    def __init__(  # noqa: PLR0913  what a connection needs, by name
+        self,
+        api_key: str | None,
+        base_url: str,
+        *,
+        model: str,
+        temperature: float | None = None,
+        now: Callable[[], datetime],
+        timeout_seconds: float = 300.0,
+        connections: int = 10,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._model = model.strip()
+        self._temperature = temperature
+        self._now = now
+        self._timeout_seconds = timeout_seconds
+        self._root = chat_root(base_url)
+        self._key = key_for(self._root, api_key)
+        self._http = httpx.AsyncClient(
+            # A small body could become a huge one by compression.
+            headers={"Accept": "application/json", "Accept-Encoding": "identity"}
+            | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
+            timeout=httpx.Timeout(timeout_seconds, connect=min(timeout_seconds, CONNECT_SECONDS), pool=None),
+            transport=transport,
+            limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
+        )
+
+    @property
+    def name(self) -> str:
+        return self._model
+
+    async def ask(self, question: Question) -> Reply:
+        content = question_json(question, self._model, self._temperature)
+        body = await self._said("POST", "/chat/completions", content)
+        return _understood(CompletionPayload, body, "a completion").to_reply()
+
+    async def check(self) -> None:
+        """The list of models costs nothing. Where it does not name ours, a completion of one word decides."""
+        if not await self._is_known():
+            await self.ask(ONE_WORD)
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def _is_known(self) -> bool:
+        try:
+            listed = _understood(ModelsPayload, await self._said("GET", "/models"), "a list of models")
+            if self._model in listed.names:
+                return True
+            path = f"/models/{quote(self._model, safe='')}"
+            return bool(_understood(ModelPayload, await self._said("GET", path), "a model").id)
+        except ModelAnswerError:
+            return False
+        except ModelRefusedError as error:
+            # The route may be lacking, or closed to a key that may ask questions all the same.
+            if error.status in {403, 404, 405} and error.code != "model_not_found":
+                return False
+            raise
+
+    async def _said(self, method: str, path: str, content: bytes | None = None) -> bytes:
+        """No error is chained: httpx's own carry the headers, and the key with them."""
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                return await self._called(method, path, content)
+        except (TimeoutError, httpx.TimeoutException):
+            raise ModelUnavailableError(f"{FAILED}: the provider did not answer in time.") from None
+        except httpx.HTTPError as error:
+            kind = type(error).__name__
+            raise ModelUnavailableError(f"{FAILED}: the provider could not be reached ({kind}).") from None
+        except UnicodeError:
+            raise PermanentError(f"{FAILED}: its address cannot be looked up (check LLM_BASE_URL)") from None
+
+    async def _called(self, method: str, path: str, content: bytes | None) -> bytes:
+        url = self._root.copy_with(raw_path=_below(self._root, path))
+        headers = {"Content-Type": "application/json"} if content else {}
+        async with self._http.stream(method, url, content=content, headers=headers) as answer:
+            body = await _at_most(MOST_BYTES, answer)
+        if not answer.is_success:
+            raise self._refused(answer, body or b"")
+        if body is None:
+            raise ModelAnswerError(f"{FAILED}: the answer is bigger than {MOST_BYTES // 1_000_000} MB.")
+        return body
+
+    def _refused(self, answer: httpx.Response, body: bytes) -> Exception:
+        # NUL is never found in what is masked: it stands for "no key".
+        refusal = refusal_of(answer.status_code, body, self._key or "\0")
+        status, said = refusal.status, _sentence(refusal)
+        if status == 429 and refusal.code == "insufficient_quota":
+            return ModelRefusedError(f"{said} (check the account behind LLM_API_KEY)", refusal=refusal)
+        if status in {408, 409, 429} or status >= 500:
+            return ModelUnavailableError(said, retry_after_seconds=self._wait(answer.headers))
+        if status in {401, 403}:
+            return ModelAccessError(f"{said} (check LLM_API_KEY)", refusal=refusal)
+        if _is_too_long(refusal):
+            return PromptTooLongError(said, refusal=refusal)
+        return ModelRefusedError(said + self._advice(refusal), refusal=refusal)
+
+    def _advice(self, refusal: Refusal) -> str:
+        """Servers of models at home answer 404 for an unknown model without a code, but name it."""
+        if refusal.code == "model_not_found" or (refusal.status == 404 and self._model in (refusal.message or "")):
+            return " (check LLM_MODEL)"
+        return " (check LLM_BASE_URL)" if refusal.status == 404 or refusal.status < 400 else ""
+
+    def _wait(self, headers: httpx.Headers) -> float | None:
+        """The finer of the two headers wins, as with OpenAI's own client."""
+        milliseconds = headers.get("retry-after-ms", "").strip()
+        if _MILLISECONDS.fullmatch(milliseconds):
+            return retry_after_seconds(f"{float(milliseconds) / 1000:.3f}", self._now())
+        return retry_after_seconds(headers.get("Retry-After"), self._now())
+
+
+def _below(root: httpx.URL, path: str) -> bytes:
+    """The route's path and the address's own query, such as a version. Raw: a model's name may hold a quoted slash."""
+    base, mark, query = root.raw_path.partition(b"?")
+    return base + path.encode() + mark + query
+
+
+async def _at_most(most: int, answer: httpx.Response) -> bytes | None:
+    """None when there is more: the rest is not read."""
+    body = bytearray()
+    async for piece in answer.aiter_bytes():
+        body += piece
+        if len(body) > most:
+            return None
+    return bytes(body)
+
+
+def _sentence(refusal: Refusal) -> str:
+    parts = [f"{FAILED} status={refusal.status}"]
+    parts += [f"code={refusal.code}"] if refusal.code else []
+    parts += [f"provider_message={refusal.message}"] if refusal.message else []
+    return " ".join(parts)
+
+
+def _is_too_long(refusal: Refusal) -> bool:
+    """By code, or by the words that servers without codes have taken over from OpenAI."""
+    said = (refusal.message or "").lower()
+    return refusal.status in {400, 413} and (refusal.code in _TOO_LONG_CODES or "maximum context length" in said)
+
+
+def _understood(kind: type[Payload], body: bytes, what: str) -> Payload:
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        where = ".".join(str(part) for part in error.errors(include_url=False, include_input=False)[0]["loc"])
+        message = f"{FAILED}: the provider answered something that is not {what} ({where or 'expected JSON object'})."
+        raise ModelAnswerError(message) from None

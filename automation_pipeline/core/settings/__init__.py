@@ -1,0 +1,103 @@
+"""Every environment variable of the system, with its default and its meaning. A wrong value is one plain sentence."""
+
+from datetime import date
+from functools import cache
+from os import environ
+from typing import Literal, Self
+
+from pydantic import AliasChoices, Field, ValidationError, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.settings.messages import MessageSettings
+from automation_pipeline.core.settings.types import Day, TimeZone
+
+
+class Settings(MessageSettings):
+    """Field names are the variables' names in lower case. An empty variable counts as unset."""
+
+    model_config = SettingsConfigDict(env_ignore_empty=True, extra="ignore", frozen=True)
+
+    automation_first_day: Day = Field(
+        default=date(2026, 1, 1),
+        ge=date(2000, 1, 1),
+        le=date(2100, 12, 31),
+        description="The first day that has a partition, as YYYY-MM-DD.",
+    )
+    automation_timezone: TimeZone = Field(default="Europe/Paris", description="The zone whose days are the partitions.")
+    automation_executor: Literal["in_process", "multiprocess"] = Field(
+        default="in_process",
+        description="How Dagster runs the steps of a run: in one process, or in one process a step.",
+    )
+    automation_max_processes: int = Field(
+        default=2, ge=1, le=64, description="Step processes at the same time when the executor is `multiprocess`."
+    )
+    automation_heartbeat_seconds: float = Field(
+        default=10, gt=0, le=600, description="How often a working run says that it is alive; see the next one."
+    )
+    automation_lost_after_seconds: float = Field(
+        default=120,
+        gt=0,
+        le=86_400,
+        description="A run that was silent for this long, three heartbeats or more, is taken for dead and retried or "
+        "closed.",
+    )
+
+    automation_scheduler_window_minutes: int = Field(
+        default=20, ge=5, le=10_080, description="How far back a due occurrence is looked for that was not run in time."
+    )
+    automation_scheduler_stale_grace_ms: int = Field(
+        default=900_000, ge=60_000, le=86_400_000, description="Added to the three waits below: then a run is stale."
+    )
+    automation_max_recordings_per_fiche: int = Field(
+        default=0,
+        ge=0,
+        le=10_000,
+        description="Fiches with more are ignored, unless the schedule says otherwise; 0: none.",
+    )
+    automation_fiche_details_max_wait_ms: int = Field(
+        default=600_000, ge=60_000, le=86_400_000, description="How long a run may fetch details."
+    )
+    automation_transcription_max_wait_ms: int = Field(
+        default=900_000, ge=60_000, le=86_400_000, description="How long a run may wait for transcripts."
+    )
+    automation_transcription_poll_interval_seconds: float = Field(
+        default=30,
+        ge=5,
+        le=600,
+        description="The longest pause between two looks at the transcripts; the first are short.",
+    )
+    automation_audit_max_wait_ms: int = Field(
+        default=1_800_000, ge=60_000, le=86_400_000, description="How long a run may wait for audits."
+    )
+    automation_revalidation_cooldown_ms: int = Field(
+        default=300_000, ge=0, le=86_400_000, description="A day's sales list that is younger is not asked for again."
+    )
+
+    @model_validator(mode="after")
+    def _lost_after_several_heartbeats(self) -> Self:
+        if 3 * self.automation_heartbeat_seconds > self.automation_lost_after_seconds + 1e-9:
+            raise ValueError("AUTOMATION_HEARTBEAT_SECONDS must be at most a third of AUTOMATION_LOST_AFTER_SECONDS")
+        return self
+
+
+@cache
+def load_settings() -> Settings:
+    """Read the environment once a process. InvalidInputError names the first variable that cannot be used."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        reason = first["msg"].removeprefix("Value error, ").replace("Input should", "it should").rstrip(".")
+        if not first["loc"]:  # of several variables together; the sentence names them
+            raise InvalidInputError(f"{reason}.") from None
+        name = _variable(str(first["loc"][0]))
+        raise InvalidInputError(f"{name} cannot be used: {reason[0].lower()}{reason[1:]}.") from None
+
+
+def _variable(location: str) -> str:
+    """The variable that was set, where one field has several names."""
+    aliases = [field.validation_alias for field in Settings.model_fields.values()]
+    groups = [[str(name) for name in alias.choices] for alias in aliases if isinstance(alias, AliasChoices)]
+    names = next((group for group in groups if location.upper() in group), [location.upper()])
+    return next((name for name in names if environ.get(name)), names[0])

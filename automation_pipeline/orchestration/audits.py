@@ -1,0 +1,101 @@
+"""Audits as Dagster knows them: which audit a run works on, and what people read about it."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import dagster as dg
+
+from automation_pipeline.audits.domain.audit import Standing
+from automation_pipeline.audits.domain.day import NOT_CONFIGURED, DayAudits
+from automation_pipeline.audits.stages.fail_audit import fail_audit
+from automation_pipeline.audits.stages.request_audits import JOB
+from automation_pipeline.bootstrap import Services
+
+OP = "audit"
+
+
+def tracking_id_of(run: dg.DagsterRun) -> str | None:
+    """None for a run of another job. Retries of a run work on its audit."""
+    if run.job_name != JOB:
+        return None
+    config = cast("Mapping[str, Any]", run.run_config)["ops"][OP]["config"]
+    made_up = f"audit-{config['fiche_id']}-{config['audit_config_id']}-{run.root_run_id or run.run_id}"
+    return config.get("tracking_id") or made_up
+
+
+def fail_audit_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
+    """End what a Dagster run leaves behind that failed for good."""
+    tracking_id = tracking_id_of(run)
+    if tracking_id is not None:
+        with services.database.transaction() as session:
+            fail_audit(session, tracking_id, reason, "run")
+
+
+def standing_metadata(standing: Standing) -> dict[str, dg.MetadataValue]:
+    return {
+        "audit": dg.MetadataValue.text(str(standing.audit_id)),
+        "status": dg.MetadataValue.text(str(standing.status)),
+        "niveau": dg.MetadataValue.text(standing.niveau),
+        "score": dg.MetadataValue.float(standing.score_percentage),
+        "steps": dg.MetadataValue.int(standing.steps),
+        "failed_steps": dg.MetadataValue.int(standing.failed),
+        **({"error": dg.MetadataValue.text(standing.error)} if standing.error else {}),
+    }
+
+
+def day_metadata(day: DayAudits) -> dict[str, dg.MetadataValue]:
+    """Tables only of what there is to show."""
+    counts = {
+        "configurations": day.configs,
+        "fiches": day.fiches,
+        "wanted": day.wanted,
+        "audited": day.audited,
+        "failed": day.failed,
+        "steps": day.steps,
+        "failed_steps": day.steps_failed,
+        "citations": day.citations,
+        "removed_citations": day.citations_removed,
+    }
+    return {
+        **{name: dg.MetadataValue.int(count) for name, count in counts.items()},
+        "coverage": dg.MetadataValue.float(day.coverage),
+        "non_compliant_share": dg.MetadataValue.float(day.non_compliant_share),
+        **({} if day.mean_score is None else {"mean_score": dg.MetadataValue.float(day.mean_score)}),
+        **({} if day.configs else {"note": dg.MetadataValue.text(NOT_CONFIGURED)}),
+        **_day_tables(day),
+    }
+
+
+def _day_tables(day: DayAudits) -> dict[str, dg.MetadataValue]:
+    points = [
+        (point.step, point.point, point.failing, point.judged, f"{point.share:.0%}") for point in day.failing_points
+    ]
+    failures = sorted(day.failures.items(), key=lambda pair: -pair[1])
+    tables = {
+        "by_niveau": _table(("niveau", "audits"), day.by_niveau.items()),
+        "failing_points": _table(("step", "control point", "not met", "judged", "share"), points),
+        "failures": _table(("cause", "audits"), failures),
+    }
+    return {name: dg.MetadataValue.md(table) for name, table in tables.items() if table}
+
+
+def _table(heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
+    """Nothing, when there are no rows."""
+    lines = [f"| {' | '.join(_cell(value) for value in row)} |" for row in rows]
+    return "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *lines]) if lines else ""
+
+
+def _cell(value: object) -> str:
+    """Whatever stands in a control point, it stays in its cell."""
+    return " ".join(str(value).replace("|", "\\|").split())
+
+
+def step_metadata(document: Mapping[str, Any]) -> dict[str, dg.MetadataValue]:
+    """A step as it is after a rerun."""
+    return {
+        "step": dg.MetadataValue.text(document["step_metadata"]["name"]),
+        "conforme": dg.MetadataValue.text(document["conforme"]),
+        "score": dg.MetadataValue.int(document["score"]),
+        "weight": dg.MetadataValue.int(document["step_metadata"]["weight"]),
+        "reruns": dg.MetadataValue.int(len(document["rerun_history"])),
+    }

@@ -1,0 +1,138 @@
+"""A room with everything that audits need: the CRM and the model in memory, the database real."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlalchemy import func, select
+
+from automation_pipeline.audits.domain.audit import Standing, Wish
+from automation_pipeline.audits.domain.knobs import Knobs
+from automation_pipeline.audits.domain.step_result import StoredStep
+from automation_pipeline.audits.ports import Judge
+from automation_pipeline.audits.stages.audit_fiche import audit_fiche
+from automation_pipeline.audits.stages.import_config import import_config
+from automation_pipeline.audits.store.audits import find_audit
+from automation_pipeline.audits.store.steps import stored_steps
+from automation_pipeline.audits.tables import AuditRow
+from automation_pipeline.core.retry import Backoff
+from automation_pipeline.core.slots import Slots
+from automation_pipeline.fiches.domain.fiche import Recording
+from automation_pipeline.fiches.stages.fetch_fiches import fetch_fiches
+from automation_pipeline.fiches.tables import RecordingRow
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.leases import DatabaseLeases
+from automation_pipeline.storage.outbox import OutboxRow
+from automation_pipeline.storage.workflow_logs import WorkflowLogRow
+from automation_pipeline.transcription.domain.transcript import Chunk
+from automation_pipeline.transcription.store.transcripts import save_transcript
+from automation_pipeline_tests.audits.configurations import document
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording
+from automation_pipeline_tests.fakes.llm import FakeLanguageModel
+from automation_pipeline_tests.fakes.speech import transcript
+from automation_pipeline_tests.transcription.bench import NoLimit
+
+KNOBS = Knobs(
+    per_minute=1_000_000,
+    attempts=3,
+    backoff=Backoff(base_seconds=0, cap_seconds=0),
+    steps_at_once=3,
+    max_prompt_characters=100_000,
+    lease_seconds=30,
+)
+SAID = "speaker_0: Bonjour, cet appel est enregistré.\nspeaker_1: Très bien, je vous écoute."
+
+
+def call(call_id: str, *, url: str | None = None) -> Recording:
+    return recording(call_id, url=f"https://records.example.test/{call_id}" if url is None else url)
+
+
+@dataclass
+class Bench:
+    database: Database
+    clock: StandingClock
+    model: FakeLanguageModel = field(default_factory=FakeLanguageModel)
+    crm: FakeFicheSource = field(default_factory=FakeFicheSource)
+    knobs: Knobs = KNOBS
+    listened: list[str] = field(default_factory=list)
+    listen: Callable[[str], Awaitable[object]] | None = None
+
+    @property
+    def judge(self) -> Judge:
+        leases = DatabaseLeases(self.database)
+        places = Slots(leases, "language-model", 50, "test", poll_seconds=0.01)
+        return Judge(self.model, NoLimit(), places, leases, self.knobs)
+
+    def turn(self, **knobs: Any) -> None:
+        self.knobs = replace(self.knobs, **knobs)
+
+    def sell(self, fiche_id: str, *calls: Recording, said: str | None = SAID, times: int = 1) -> None:
+        """The fiche as the CRM has it, mirrored; in each of its calls this was said, in so many chunks."""
+        calls = calls or (call(f"{fiche_id}01"),)
+        self.crm.add(fiche(fiche_id, *calls))
+        asyncio.run(
+            fetch_fiches(
+                [fiche_id],
+                since=self.clock.now(),
+                settle=lambda _session, _told: None,
+                database=self.database,
+                source=self.crm,
+                clock=self.clock,
+            )
+        )
+        if said is not None:
+            self.transcribe(fiche_id, said, times)
+
+    def transcribe(self, fiche_id: str, said: str = SAID, times: int = 1) -> None:
+        chunks = [Chunk(n, 10.0 * n, 10.0 * n + 9, 2, ("speaker_0", "speaker_1"), said) for n in range(times)]
+        with self.database.transaction() as session:
+            calls = select(RecordingRow).where(RecordingRow.call_id.startswith(fiche_id))
+            for row in session.scalars(calls).all():
+                save_transcript(session, row.id, transcript(f"tr_{row.call_id}"), chunks if said else [])
+
+    def configure(self, steps: int = 3, name: str = "Sales", **fields: object) -> int:
+        given = document(name, steps, **fields)
+        return import_config(given, database=self.database, clock=self.clock).id
+
+    def configure_anew(self, name: str, steps: list[dict[str, Any]]) -> None:
+        import_config({"name": name, "steps": steps}, update=True, database=self.database, clock=self.clock)
+
+    def audit(self, fiche_id: str, config_id: int, tracking_id: str = "audit-1", **wish: Any) -> Standing:
+        return asyncio.run(self.auditing(fiche_id, config_id, tracking_id, **wish))
+
+    async def auditing(self, fiche_id: str, config_id: int, tracking_id: str = "audit-1", **wish: Any) -> Standing:
+        async def listened(fiche_id: str) -> None:
+            self.listened.append(fiche_id)
+
+        return await audit_fiche(
+            Wish(tracking_id=tracking_id, fiche_id=fiche_id, audit_config_id=config_id, **wish),
+            database=self.database,
+            source=self.crm,
+            listen=self.listen or listened,
+            judge=self.judge,
+            clock=self.clock,
+        )
+
+    def row(self, tracking_id: str = "audit-1") -> AuditRow:
+        with self.database.reading() as session:
+            return session.scalars(select(AuditRow).where(AuditRow.tracking_id == tracking_id)).one()
+
+    def steps(self, tracking_id: str = "audit-1") -> list[StoredStep]:
+        with self.database.reading() as session:
+            found = find_audit(session, tracking_id)
+            return stored_steps(session, found.standing.audit_id) if found else []
+
+    def audits(self) -> int:
+        with self.database.reading() as session:
+            return session.scalar(select(func.count()).select_from(AuditRow)) or 0
+
+    def events(self, name: str | None = None) -> list[dict[str, Any]]:
+        with self.database.reading() as session:
+            rows = session.scalars(select(OutboxRow).order_by(OutboxRow.id)).all()
+        return [{"name": row.event_name, **row.payload} for row in rows if name in {None, row.event_name}]
+
+    def notes(self) -> list[str]:
+        with self.database.reading() as session:
+            return list(session.scalars(select(WorkflowLogRow.message).order_by(WorkflowLogRow.id)))

@@ -1,0 +1,107 @@
+"""Audit configurations for tests, audits that use them, and what several processes do to them at once."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from automation_pipeline.audits.domain.config_document import parse_config
+from automation_pipeline.audits.stages.import_config import import_config
+from automation_pipeline.audits.store.configs import StoredConfig, add_config, get_config
+from automation_pipeline.audits.tables import AuditBatchRow, AuditRow, ConfigSnapshotRow
+from automation_pipeline.core.clock import SystemClock
+from automation_pipeline.core.errors import AutomationError
+from automation_pipeline.fiches.tables import FicheCache
+from automation_pipeline.storage.database import Database, Session
+
+NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+
+
+def step_document(position: int, **fields: object) -> dict[str, Any]:
+    return {
+        "position": position,
+        "name": f"Step {position}",
+        "prompt": f"Listen for number {position}.",
+        "controlPoints": ["Name given", "Recording announced"],
+        "severityLevel": "HIGH",
+        **fields,
+    }
+
+
+def document(name: str = "Sales", steps: int = 3, **fields: object) -> dict[str, Any]:
+    return {"name": name, "steps": [step_document(place) for place in range(1, steps + 1)], **fields}
+
+
+FULL: dict[str, Any] = {
+    "name": "Conformité — é",
+    "description": "All fields are given",
+    "systemPrompt": "You are a quality controller.",
+    "isActive": True,
+    "runAutomatically": True,
+    "createdBy": "ops",
+    "steps": [
+        step_document(
+            1,
+            description="Who calls, and why",
+            keywords=["recorded", "ORIAS"],
+            severityLevel="CRITICAL",
+            isCritical=True,
+            weight=10,
+            chronologicalImportant=True,
+            verifyProductInfo=True,
+        ),
+        step_document(2, description=None, keywords=[], isCritical=False, weight=2)
+        | {"chronologicalImportant": False, "verifyProductInfo": False},
+    ],
+}
+
+
+def add(database: Database, name: str = "Sales", at: datetime = NOW, **fields: object) -> int:
+    with database.transaction() as session:
+        return add_config(session, parse_config(document(name, **fields)), at)  # type: ignore[arg-type]
+
+
+def read(database: Database, config_id: int) -> StoredConfig:
+    with database.reading() as session:
+        return get_config(session, config_id)
+
+
+def add_audit(session: Session, config_id: int, tracking_id: str = "a", **fields: object) -> None:
+    """An audit of a fiche of its own."""
+    fiche = FicheCache(fiche_id=tracking_id, raw_data={}, fetched_at=NOW, expires_at=NOW)
+    session.add_all([fiche, ConfigSnapshotRow(fingerprint=tracking_id, document={})])
+    session.flush()
+    row: dict[str, Any] = {
+        "tracking_id": tracking_id, "fiche_cache_id": fiche.id, "audit_config_id": config_id,
+        "config_fingerprint": tracking_id, "overall_score": Decimal(0), "score_percentage": Decimal(0),
+        "niveau": "PENDING", "is_compliant": False, "critical_passed": 0, "critical_total": 0, "total_steps": 1, "status": "running",
+        "version": 1, "is_latest": True, "use_rlm": False, "transcript_mode": "prompt", "fence": 1,
+        "touched_at": NOW, "created_at": NOW, **fields,
+    }  # fmt: skip
+    session.add(AuditRow(**row))
+    session.flush()
+
+
+def add_batch(session: Session, config_id: int) -> None:
+    session.add(AuditBatchRow(id="b", audit_config_id=config_id, total=1, succeeded=0, failed=0, started_at=NOW))
+
+
+def import_many(url: str, given: dict[str, Any], update: bool, times: int) -> list[tuple[int, str]]:
+    """What each import came to: the id and the outcome, or 0 and the complaint."""
+    return on(url, lambda database: [_import(database, given, update) for _ in range(times)])
+
+
+def _import(database: Database, given: dict[str, Any], update: bool) -> tuple[int, str]:
+    try:
+        imported = import_config(given, update=update, database=database, clock=SystemClock())
+    except AutomationError as error:
+        return 0, str(error)
+    return imported.id, imported.outcome
+
+
+def on(url: str, act: Callable[[Database], Any]) -> Any:
+    database = Database(url)
+    try:
+        return act(database)
+    finally:
+        database.dispose()

@@ -1,0 +1,47 @@
+"""Days of sales for audits: what was sold, and the day audited as its asset does it."""
+
+import asyncio
+from datetime import date
+
+from automation_pipeline.audits.domain.chat import Question, Reply
+from automation_pipeline.audits.domain.day import DayAudits
+from automation_pipeline.audits.stages.audit_day import DayWork, audit_day
+from automation_pipeline.audits.store.days import audits_of
+from automation_pipeline.fiches.domain.sales import SalesList
+from automation_pipeline.fiches.store.sales import save_sales_list
+from automation_pipeline_tests.audits.bench import SAID, Bench
+from automation_pipeline_tests.fakes.crm import summary
+from automation_pipeline_tests.fakes.llm import honest, step_answer
+
+DAY = date(2026, 2, 3)
+WEAK = "speaker_0: Bonjour, je vous appelle sans rien annoncer."
+
+
+def sold(bench: Bench, *fiche_ids: str, day: date = DAY, said: str | None = SAID) -> None:
+    """Sold on the day, and this was said in the one call of each."""
+    for fiche_id in fiche_ids:
+        bench.sell(fiche_id, said=said)
+    listed = SalesList(day, len(fiche_ids), tuple(summary(fiche_id) for fiche_id in fiche_ids))
+    with bench.database.transaction() as session:
+        save_sales_list(session, listed, bench.clock.now())
+
+
+def by_what_is_said(question: Question) -> Reply:
+    """In a weak call the second of two points is not met."""
+    is_weak = any(WEAK in message.content for message in question.messages)
+    return step_answer(question, statuts=["PRESENT", "ABSENT"]) if is_weak else honest(question)
+
+
+def audit_the_day(bench: Bench, attempt: str = "run-1", width: int = 2) -> DayAudits:
+    async def listen(fiche_id: str) -> None:
+        bench.listened.append(fiche_id)
+
+    work = DayWork(day=DAY, attempt=attempt, width=width)
+    return asyncio.run(
+        audit_day(work, database=bench.database, source=bench.crm, listen=listen, judge=bench.judge, clock=bench.clock)
+    )
+
+
+def the_day(bench: Bench) -> DayAudits:
+    with bench.database.reading() as session:
+        return audits_of(session, DAY)

@@ -1,0 +1,225 @@
+"""How the model's answer is read: with patience for its form, strictly for its content."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from automation_pipeline.audits.domain.answer import ANSWER, BadAnswerError, read_answer
+from automation_pipeline.audits.domain.findings import Citation, Conforme, ControlPoint, Niveau, Statut, StepFinding
+
+CITATION = {
+    "texte": "cet appel est enregistré",
+    "minutage": "00:12",
+    "minutage_secondes": 12.4,
+    "speaker": "speaker_0",
+    "recording_index": 0,
+    "chunk_index": 2,
+    "recording_date": "03/02/2026",
+    "recording_time": "10:14",
+    "recording_url": "N/A",
+}
+POINT = {
+    "point": "Enregistrement annoncé",
+    "statut": "PRESENT",
+    "commentaire": "Dit d'emblée.",
+    "citations": [CITATION],
+    "minutages": ["00:12"],
+    "erreur_transcription_notee": False,
+    "variation_phonetique_utilisee": None,
+}
+GOOD = {
+    "traite": True,
+    "conforme": "CONFORME",
+    "minutages": ["00:12"],
+    "score": 9,
+    "points_controle": [POINT],
+    "mots_cles_trouves": ["enregistré"],
+    "commentaire_global": "Bien.",
+    "niveau_conformite": "BON",
+    "erreurs_transcription_tolerees": 0,
+}
+
+
+def written(**other: object) -> str:
+    return json.dumps(GOOD | other)
+
+
+def with_point(**other: object) -> str:
+    return written(points_controle=[POINT | other])
+
+
+def with_citation(**other: object) -> str:
+    return with_point(citations=[CITATION | other])
+
+
+def without(whole: Mapping[str, object], field: str) -> dict[str, object]:
+    return {name: value for name, value in whole.items() if name != field}
+
+
+FOUND = StepFinding(
+    traite=True,
+    conforme=Conforme.CONFORME,
+    score=9,
+    niveau_conformite=Niveau.BON,
+    points=(
+        ControlPoint(
+            point="Enregistrement annoncé",
+            statut=Statut.PRESENT,
+            commentaire="Dit d'emblée.",
+            citations=(Citation(**CITATION),),
+            minutages=("00:12",),
+        ),
+    ),
+    commentaire_global="Bien.",
+    minutages=("00:12",),
+    mots_cles_trouves=("enregistré",),
+)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        written(),
+        json.dumps(GOOD, indent=2),
+        written()[:-1],
+        f"```json\n{written()}\n```",
+        f"```\n{written()}```",
+        f"  {written()}\n\n",
+        written(commentaire_global="Bi\0en."),
+        written().replace("Bien", "B\0ien"),
+        written(score=9.0),
+        written(thoughts="hm", points_controle=[POINT | {"index": 1}]),
+    ],
+)
+def test_an_answer_is_read_whatever_its_wrapping(content: str) -> None:
+    assert read_answer(content) == FOUND
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("", "JSON valide"),
+        ("Je ne peux pas répondre.", "JSON valide"),
+        (written()[:-40], "JSON valide"),
+        (written() + written(), "JSON valide"),
+        (written(score=1).replace("1", "9" * 5000), "JSON valide"),
+        ("[" * 100_000, "JSON valide"),
+        ("[]", "objet JSON"),
+        ("3", "objet JSON"),
+        ("{}", "traite est obligatoire"),
+        (json.dumps(without(GOOD, "points_controle")), "points_controle est obligatoire"),
+        (written(traite="oui"), "traite doit être true ou false"),
+        (written(conforme="OUI"), "conforme doit être une des valeurs permises : 'CONFORME', 'PARTIEL' ou 'NON_CONF"),
+        (written(conforme=["CONFORME"]), "conforme doit"),
+        (written(niveau_conformite="PENDING"), "niveau_conformite doit être une des valeurs permises : 'EXCELLENT',"),
+        (written(score=-1), "score doit être au moins 0"),
+        (written(score="9"), "score doit être un nombre entier"),
+        (written(score=9.5), "score doit être un nombre entier"),
+        (written(score=True), "score doit être un nombre entier"),
+        (written(score=None), "score doit être un nombre entier"),
+        (written(score=10**30), "score doit être au plus"),
+        (written(erreurs_transcription_tolerees=-1), "erreurs_transcription_tolerees doit être au moins 0"),
+        (written(minutages="00:12"), "minutages doit être une liste"),
+        (written(minutages=[12]), "minutages[0] doit être un texte"),
+        (written(points_controle=["a"]), "points_controle[0] doit être un objet"),
+        (with_point(statut="VU"), "points_controle[0].statut doit être une des valeurs permises"),
+        (with_point(variation_phonetique_utilisee=3), "points_controle[0].variation_phonetique_utilisee doit"),
+        (json.dumps(GOOD | {"points_controle": [without(POINT, "citations")]}), "points_controle[0].citations est obl"),
+        (with_citation(minutage_secondes=-1), "citations[0].minutage_secondes doit être au moins 0"),
+        (with_citation(minutage_secondes="12"), "citations[0].minutage_secondes doit être un nombre"),
+        (with_citation(minutage_secondes=True), "citations[0].minutage_secondes doit être un nombre"),
+        (with_citation(minutage_secondes=float("inf")), "citations[0].minutage_secondes doit être"),
+        (with_citation(minutage_secondes=float("nan")), "citations[0].minutage_secondes doit être"),
+        (with_citation(minutage_secondes=10**400), "citations[0].minutage_secondes doit"),
+        (with_citation(recording_index="0"), "citations[0].recording_index doit être un nombre entier"),
+        (with_citation(chunk_index=1.5), "citations[0].chunk_index doit être un nombre entier"),
+        (with_citation(chunk_index=10**12), "citations[0].chunk_index doit être au plus"),
+        (with_citation(texte=None), "points_controle[0].citations[0].texte doit être un texte"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(content: str, problem: str) -> None:
+    with pytest.raises(BadAnswerError) as bad:
+        read_answer(content)
+    assert problem in bad.value.problem
+
+
+def test_many_faults_are_told_in_a_few_words() -> None:
+    with pytest.raises(BadAnswerError) as bad:
+        read_answer(written(points_controle=[{}] * 200))
+    assert len(bad.value.problem) < 1000
+    assert "autre(s) faute(s)" in bad.value.problem
+
+
+def test_an_index_below_zero_is_read_as_it_is() -> None:
+    assert read_answer(with_citation(recording_index=-1)).points[0].citations[0].recording_index == -1
+
+
+def test_the_recording_need_not_be_described_for_we_know_it() -> None:
+    bare = {name: value for name, value in CITATION.items() if not name.startswith("recording_") or "index" in name}
+    citation = read_answer(with_point(citations=[bare])).points[0].citations[0]
+    assert (citation.recording_date, citation.recording_time, citation.recording_url) == ("N/A", "N/A", "N/A")
+
+
+def test_long_texts_are_cut_and_half_characters_replaced() -> None:
+    found = read_answer(written(commentaire_global="x" * 30_000, mots_cles_trouves=["a\ud800b"]))
+    assert found.commentaire_global == "x" * 20_000
+    assert found.mots_cles_trouves == ("a?b",)
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+_answers = st.fixed_dictionaries({}, optional={name: st.just(value) | _json for name, value in GOOD.items()})
+
+
+@given(st.text() | _json.map(json.dumps) | _answers.map(json.dumps))
+@example("{" * 990)
+@example('{"points_controle": ' + "[" * 900 + "]" * 900 + "}")
+def test_nothing_but_a_bad_answer_is_raised(content: str) -> None:
+    with suppress(BadAnswerError):
+        read_answer(content)
+
+
+@given(st.data())
+def test_no_broken_field_of_an_answer_raises_anything_else(data: st.DataObject) -> None:
+    point = POINT | {data.draw(st.sampled_from(list(POINT))): data.draw(_json)}
+    citation = CITATION | {data.draw(st.sampled_from(list(CITATION))): data.draw(_json)}
+    with suppress(BadAnswerError):
+        read_answer(written(points_controle=[point, POINT | {"citations": [citation]}]))
+
+
+def _schemas(schema: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(schema, dict):
+        yield schema
+        for inner in schema.values():
+            yield from _schemas(inner)
+
+
+def test_the_schema_is_one_that_strict_providers_take() -> None:
+    allowed = {"type", "enum", "items", "properties", "required", "additionalProperties", "description"}
+    schemas = [schema for schema in _schemas(ANSWER.schema) if isinstance(schema.get("type"), str | list)]
+    for schema in schemas:
+        assert set(schema) <= allowed
+        if schema["type"] == "object":
+            assert schema["additionalProperties"] is False
+            assert schema["required"] == list(schema["properties"])
+    assert len(schemas) > 25
+
+
+def test_the_schema_asks_for_what_is_read() -> None:
+    properties: Any = ANSWER.schema["properties"]
+    point = properties["points_controle"]["items"]["properties"]
+    assert set(properties) == set(GOOD)
+    assert set(point) == set(POINT)
+    assert set(point["citations"]["items"]["properties"]) == set(CITATION)
+    assert "PENDING" not in properties["niveau_conformite"]["enum"]
+    assert set(properties["niveau_conformite"]["enum"]) == set(Niveau) - {Niveau.PENDING}
+    assert set(point["statut"]["enum"]) == set(Statut)
+    assert set(properties["conforme"]["enum"]) == set(Conforme)

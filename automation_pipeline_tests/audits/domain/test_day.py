@@ -1,0 +1,81 @@
+"""How the audits of a day are judged, and in which words their failures are counted."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automation_pipeline.audits.domain.day import AUDIT_CHECKS, DayAudits, FailingPoint, cause, judge_audits
+
+EVERY, STEPS, EVIDENCE = AUDIT_CHECKS
+
+
+def day(**counts: Any) -> DayAudits:
+    return DayAudits(**{"configs": 2, "fiches": 10, "audited": 20, "by_niveau": {}, "failures": {}} | counts)
+
+
+def failed(counts: dict[str, int]) -> set[str]:
+    return {finding.check for finding in judge_audits(day(**counts), asked=True) if not finding.passed}
+
+
+@pytest.mark.parametrize(
+    ("counts", "fails"),
+    [
+        ({}, set()),
+        ({"audited": 19}, set()),
+        ({"audited": 18}, {EVERY}),
+        ({"fiches": 0, "audited": 0}, set()),
+        ({"configs": 0, "audited": 0}, {EVERY}),
+        ({"steps": 100, "steps_failed": 5}, set()),
+        ({"steps": 100, "steps_failed": 6}, {STEPS}),
+        ({"citations": 100, "citations_removed": 10}, set()),
+        ({"citations": 100, "citations_removed": 11}, {EVIDENCE}),
+        ({"audited": 0, "steps": 3, "steps_failed": 3, "citations": 1, "citations_removed": 1}, set(AUDIT_CHECKS)),
+    ],
+)
+def test_nearly_all_is_audited_answered_and_proven(counts: dict[str, int], fails: set[str]) -> None:
+    assert failed(counts) == fails
+
+
+@given(st.integers(0, 3), st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))
+def test_each_check_is_told_once_whatever_the_day(configs: int, fiches: int, steps: int, citations: int) -> None:
+    counted = day(configs=configs, fiches=fiches, audited=0, steps=steps, citations=citations)
+    for asked in (True, False):
+        assert tuple(finding.check for finding in judge_audits(counted, asked=asked)) == AUDIT_CHECKS
+
+
+def test_of_a_day_that_nobody_asked_for_nothing_is_believed() -> None:
+    findings = judge_audits(day(), asked=False)
+    assert [(finding.passed, finding.grave) for finding in findings] == [(False, True)] * 3
+
+
+def test_without_an_automatic_configuration_the_finding_says_what_to_do() -> None:
+    [finding, *_] = judge_audits(day(configs=0, audited=0), asked=True)
+    assert "automation audit-configs import" in finding.says
+
+
+def test_the_finding_counts_audits_not_fiches() -> None:
+    [finding, *_] = judge_audits(day(audited=18), asked=True)
+    assert finding.says == "18 of 20 audits are there: 10 fiches with a transcript by 2 automatic configurations."
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ("Fiche 40 not found (404)", "Fiche not found (404)"),
+        (
+            "No usable transcribed recordings available for fiche 40 (timeline empty)",
+            "No usable transcribed recordings available for fiche (timeline empty)",
+        ),
+        ("No step could be judged: LLM call failed status=40", "No step could be judged: LLM call failed status=40"),
+        ("Fiche 401 is another one", "Fiche 401 is another one"),
+    ],
+)
+def test_failures_of_different_fiches_have_one_cause(error: str, told: str) -> None:
+    assert cause(error, "40") == told
+
+
+@pytest.mark.parametrize(("failing", "judged", "share"), [(1, 4, 0.25), (3, 3, 1.0), (0, 0, 0.0)])
+def test_a_points_share_is_of_the_times_it_applied(failing: int, judged: int, share: float) -> None:
+    assert FailingPoint("Welcome", "Name given", failing, judged).share == share

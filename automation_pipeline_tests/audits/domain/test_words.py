@@ -1,0 +1,25 @@
+"""Which words are searched for."""
+
+import pytest
+
+from automation_pipeline.audits.domain.words import MOST_TERMS, terms_of
+
+
+@pytest.mark.parametrize(
+    ("texts", "min_length", "terms"),
+    [
+        ((), 3, ()),
+        (("", " ?! "), 2, ()),
+        (("Délai de rétractation", "DELAI !"), 4, ("delai", "retractation")),
+        (("l'appel est enregistré",), 3, ("appel", "est", "enregistre")),
+        (("ORIAS n°12",), 2, ("orias", "12")),
+    ],
+)
+def test_terms_are_the_distinct_words_that_are_long_enough(
+    texts: tuple[str, ...], min_length: int, terms: tuple[str, ...]
+) -> None:
+    assert terms_of(texts, min_length) == terms
+
+
+def test_there_are_at_most_forty_terms() -> None:
+    assert terms_of((" ".join(f"mot{at}" for at in range(100)),), 3) == tuple(f"mot{at}" for at in range(MOST_TERMS))

@@ -1,0 +1,140 @@
+"""A day's audits: what is missing is made, one failure is one failure, and what is there is not asked for again."""
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select
+
+from automation_pipeline.audits.domain.chat import Question
+from automation_pipeline.audits.tables import AuditRow
+from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.audits.bench import Bench, call
+from automation_pipeline_tests.audits.days import audit_the_day, sold
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.crm import fiche
+from automation_pipeline_tests.fakes.llm import FakeLanguageModel
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    bench = Bench(database, clock)
+    bench.turn(steps_at_once=1)
+    return bench
+
+
+def rows(bench: Bench) -> list[AuditRow]:
+    with bench.database.reading() as session:
+        return list(session.scalars(select(AuditRow).order_by(AuditRow.id)))
+
+
+def forget_the_crm(bench: Bench) -> None:
+    """What it told is too old by now, and nobody has been asked since."""
+    bench.clock.pass_time(timedelta(hours=1))
+    bench.crm.asked.clear()
+
+
+def test_every_automatic_configuration_judges_every_fiche_once(bench: Bench) -> None:
+    first = bench.configure(steps=1, name="First", runAutomatically=True)
+    second = bench.configure(steps=2, name="Second", runAutomatically=True)
+    bench.configure(name="By hand")
+    sold(bench, "1", "2")
+    day = audit_the_day(bench, attempt="run-1")
+    assert (day.configs, day.fiches, day.audited, dict(day.failures)) == (2, 2, 4, {})
+    assert {row.tracking_id for row in rows(bench)} == {
+        f"day-2026-02-03-audit-{fiche_id}-{config_id}-run-1" for fiche_id in "12" for config_id in (first, second)
+    }
+    assert {row.trigger_source for row in rows(bench)} == {"asset"}
+    assert bench.model.calls == 2 * 1 + 2 * 2
+
+
+def test_a_second_time_asks_nobody_anything(bench: Bench) -> None:
+    bench.configure(runAutomatically=True)
+    sold(bench, "1", "2")
+    first, calls = audit_the_day(bench, attempt="run-1"), bench.model.calls
+    bench.crm.asked.clear()
+    assert audit_the_day(bench, attempt="run-2") == first
+    assert (bench.model.calls, bench.crm.asked, bench.audits()) == (calls, [], 2)
+
+
+def test_an_audit_made_by_hand_is_not_made_again(bench: Bench) -> None:
+    config_id = bench.configure(runAutomatically=True)
+    sold(bench, "1", "2")
+    bench.audit("1", config_id, "by-hand")
+    assert audit_the_day(bench).audited == 2
+    assert bench.audits() == 2
+
+
+def test_without_an_automatic_configuration_nothing_is_done(bench: Bench) -> None:
+    bench.configure(name="By hand")
+    sold(bench, "1")
+    day = audit_the_day(bench)
+    assert (day.configs, day.fiches, day.wanted, bench.audits(), bench.model.calls) == (0, 1, 0, 0, 0)
+
+
+def test_one_fiche_that_the_crm_gives_no_answer_for_takes_nothing_from_the_others(bench: Bench) -> None:
+    bench.configure(runAutomatically=True)
+    sold(bench, "1", "2", "3")
+    forget_the_crm(bench)
+    bench.crm.fail_always("2", PermanentError("The CRM refuses fiche 2."))
+    day = audit_the_day(bench)
+    assert (day.audited, day.wanted, dict(day.failures)) == (2, 3, {"The CRM refuses fiche.": 1})
+
+
+def test_when_none_gets_to_its_end_the_first_error_is_raised(bench: Bench) -> None:
+    bench.configure(runAutomatically=True)
+    sold(bench, "1", "2")
+    forget_the_crm(bench)
+    for fiche_id in ("1", "2"):
+        bench.crm.fail_always(fiche_id, TransientError(f"The CRM is away for {fiche_id}."))
+    with pytest.raises(TransientError, match=r"The CRM is away for 1\."):
+        audit_the_day(bench, width=1)
+    assert bench.audits() == 0
+
+
+def test_what_failed_is_tried_again_by_the_next_attempt_and_not_by_the_same(bench: Bench) -> None:
+    bench.configure(steps=1, runAutomatically=True)
+    sold(bench, "1", "2")
+    bench.model.refuse_everything(PermanentError("LLM call failed status=401"))
+    day = audit_the_day(bench, attempt="run-1")
+    assert (day.audited, day.failed) == (0, 2)
+    bench.model.refuse_everything(None)
+    again = audit_the_day(bench, attempt="run-1")
+    assert (again.audited, again.failed) == (0, 2)
+    later = audit_the_day(bench, attempt="run-2")
+    assert (later.audited, later.failed) == (2, 0)
+    assert Counter(row.version for row in rows(bench) if row.is_latest) == {2: 2}
+
+
+def test_a_fiche_that_the_crm_has_lost_is_a_failed_audit(bench: Bench) -> None:
+    bench.configure(steps=1, runAutomatically=True)
+    sold(bench, "1", "2")
+    forget_the_crm(bench)
+    bench.crm.remove("1")
+    day = audit_the_day(bench)
+    assert (day.audited, dict(day.failures)) == (1, {"Fiche not found (404)": 1})
+
+
+def test_a_call_that_is_new_is_listened_to_first(bench: Bench) -> None:
+    bench.configure(steps=1, runAutomatically=True)
+    sold(bench, "1")
+    forget_the_crm(bench)
+    bench.crm.add(fiche("1", call("101"), call("102")))
+    assert audit_the_day(bench).audited == 1
+    assert bench.listened == ["1"]
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_as_many_audits_as_allowed_are_made_at_once(bench: Bench, width: int) -> None:
+    together = asyncio.Barrier(width)
+
+    async def until_all_are_there(_: Question) -> None:
+        await asyncio.wait_for(together.wait(), timeout=20)
+
+    bench.model = FakeLanguageModel(meanwhile=until_all_are_there)
+    bench.configure(steps=1, runAutomatically=True)
+    sold(bench, *map(str, range(1, 2 * width + 1)))
+    assert audit_the_day(bench, width=width).audited == 2 * width
+    assert bench.model.most_at_once == width

@@ -1,0 +1,275 @@
+"""An audit from its wish to its end: what is stored, told, asked again and not asked again."""
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import update
+
+from automation_pipeline.audits.domain.audit import AuditStatus
+from automation_pipeline.audits.domain.chat import Question, Reply, Role
+from automation_pipeline.audits.tables import AuditRow
+from automation_pipeline.core.errors import NotFoundError, PermanentError, TransientError
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.audits.bench import Bench, call
+from automation_pipeline_tests.audits.configurations import step_document
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.llm import USAGE, FakeLanguageModel, StepInPrompt, step_answer
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock)
+
+
+def positions(model: FakeLanguageModel) -> Counter[int]:
+    return Counter(StepInPrompt.of(question).position for question in model.asked)
+
+
+def test_an_audit_judges_every_step_once_and_is_scored(bench: Bench) -> None:
+    bench.sell("1900417")
+    standing = bench.audit("1900417", bench.configure(steps=3))
+    assert (standing.status, standing.niveau, standing.score_percentage) == ("completed", "EXCELLENT", 100.0)
+    assert positions(bench.model) == {1: 1, 2: 1, 3: 1}
+    row = bench.row()
+    assert (row.is_latest, row.version, row.recordings_count, row.timeline_chunks) == (True, 1, 1, 1)
+    assert row.total_tokens == 3 * USAGE.total_tokens
+    assert row.result_data is not None
+    assert row.result_data["audit"]["compliance"] == {  # type: ignore[index]  # JSON
+        "score": 100.0,
+        "niveau": "EXCELLENT",
+        "points_critiques": "0/0",
+        "poids_obtenu": 15,
+        "poids_total": 15,
+    }
+
+
+def test_what_is_quoted_is_stored_with_its_recording(bench: Bench) -> None:
+    bench.sell("1900417")
+    bench.audit("1900417", bench.configure(steps=1))
+    [step] = bench.steps()
+    cited = [citation for point in step.finding.points for citation in point.citations]
+    assert {citation.call_id for citation in cited} == {"190041701"}
+    assert all(citation.recording_url == "https://records.example.test/190041701" for citation in cited)
+
+
+def test_the_world_hears_of_it_in_order(bench: Bench) -> None:
+    bench.sell("1900417")
+    bench.turn(steps_at_once=1)
+    bench.audit("1900417", bench.configure(steps=1))
+    assert [event["name"] for event in bench.events() if event["name"].startswith("audit.")] == [
+        "audit.started",
+        "audit.config_loaded",
+        "audit.transcription_check",
+        "audit.timeline_generated",
+        "audit.analysis_started",
+        "audit.progress",
+        "audit.step_started",
+        "audit.step_completed",
+        "audit.progress",
+        "audit.compliance_calculated",
+        "audit.completed",
+    ]
+    [done] = bench.events("audit.completed")
+    assert (done["overall_score"], done["score_percentage"], done["critical_issues"]) == ("5/5", "100.00%", "0/0")
+
+
+def test_an_invented_quotation_is_downgraded_whoever_asked(bench: Bench) -> None:
+    bench.model = FakeLanguageModel(lambda asked: step_answer(asked, quotation="je jure que cela a été dit"))
+    bench.sell("1900417")
+    standing = bench.audit("1900417", bench.configure(steps=2), trigger_source="automation")
+    assert (standing.niveau, standing.score_percentage) == ("INSUFFISANT", 0.0)
+    assert {point.statut for step in bench.steps() for point in step.finding.points} == {"ABSENT"}
+    assert bench.row().gating == {
+        "total_citations": 4,
+        "removed_citations": 4,
+        "downgraded_control_points": 4,
+        "steps_score_reduced": 2,
+        "steps_conforme_adjusted": 2,
+    }
+    assert not bench.row().is_compliant
+
+
+def test_a_step_returned_without_control_points_scores_nothing(bench: Bench) -> None:
+    bench.model = FakeLanguageModel(lambda asked: step_answer(asked, points_controle=[]))
+    bench.sell("1900417")
+    assert bench.audit("1900417", bench.configure(steps=1)).score_percentage == 0.0
+    [step] = bench.steps()
+    assert [point.commentaire for point in step.finding.points] == ["Non traité par le modèle."] * 2
+
+
+def test_a_bad_answer_is_sent_back_with_what_is_wrong(bench: Bench) -> None:
+    replies: list[Reply] = [Reply("Voilà !", USAGE), Reply('{"traite": "oui"}', USAGE)]
+
+    def answer(question: Question) -> Reply:
+        return replies.pop(0) if replies else step_answer(question)
+
+    bench.model = FakeLanguageModel(answer)
+    bench.sell("1900417")
+    assert bench.audit("1900417", bench.configure(steps=1)).score_percentage == 100.0
+    last = bench.model.asked[-1]
+    assert [message.role for message in last.messages[2:]] == [Role.ASSISTANT, Role.USER] * 2
+    assert "traite" in last.messages[-1].content
+    assert bench.row().total_tokens == 3 * USAGE.total_tokens
+
+
+def test_a_step_without_a_usable_answer_fails_for_itself(bench: Bench) -> None:
+    def answer(question: Question) -> Reply:
+        return Reply("?", USAGE) if StepInPrompt.of(question).position == 2 else step_answer(question)
+
+    bench.model = FakeLanguageModel(answer)
+    bench.sell("1900417")
+    standing = bench.audit("1900417", bench.configure(steps=3))
+    assert (standing.status, standing.failed, standing.score_percentage) == ("completed", 1, 66.67)
+    failed = bench.steps()[1]
+    assert failed.finding.error is not None
+    assert failed.finding.error.startswith("The model gave no usable answer")
+    assert failed.usage.total_tokens == 3 * USAGE.total_tokens
+    assert bench.row().total_tokens == 5 * USAGE.total_tokens
+    assert [event["step_position"] for event in bench.events("audit.step_failed")] == [2]
+
+
+def test_a_call_without_an_answer_is_made_again(bench: Bench) -> None:
+    bench.model.fail_once(TransientError("503"), TransientError("429", retry_after_seconds=0))
+    bench.sell("1900417")
+    assert bench.audit("1900417", bench.configure(steps=1)).score_percentage == 100.0
+    assert bench.model.calls == 3
+
+
+def test_an_audit_of_which_no_step_could_be_judged_has_failed(bench: Bench) -> None:
+    bench.model.refuse_everything(PermanentError("The key is refused (check LLM_API_KEY)."))
+    bench.sell("1900417")
+    standing = bench.audit("1900417", bench.configure(steps=2))
+    assert (standing.status, standing.niveau) == ("failed", "PENDING")
+    assert standing.error == "No step could be judged: The key is refused (check LLM_API_KEY)."
+    assert [event["failed_phase"] for event in bench.events("audit.failed")] == ["analysis"]
+
+
+def test_what_is_interrupted_goes_on_with_the_missing_steps(bench: Bench) -> None:
+    bench.sell("1900417")
+    config = bench.configure(steps=4)
+    bench.turn(steps_at_once=1)
+    asked = 0
+
+    async def die(_: Question) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            raise RuntimeError("killed")
+
+    bench.model = FakeLanguageModel(meanwhile=die)
+    with pytest.raises(RuntimeError, match="killed"):
+        bench.audit("1900417", config)
+    assert [step.position for step in bench.steps()] == [1, 2]
+    assert bench.row().status == AuditStatus.RUNNING
+    bench.model = FakeLanguageModel()
+    assert bench.audit("1900417", config).score_percentage == 100.0
+    assert positions(bench.model) == {3: 1, 4: 1}
+    assert bench.audits() == 1
+
+
+def test_a_repeated_wish_finds_its_audit_ended(bench: Bench) -> None:
+    bench.sell("1900417")
+    config = bench.configure(steps=2)
+    first = bench.audit("1900417", config)
+    assert bench.audit("1900417", config) == first
+    assert bench.model.calls == 2
+
+
+def test_a_new_wish_makes_a_new_version_and_the_old_one_is_not_the_latest(bench: Bench) -> None:
+    bench.sell("1900417")
+    config = bench.configure(steps=1)
+    bench.audit("1900417", config, "first")
+    bench.audit("1900417", config, "second")
+    assert (bench.row("first").version, bench.row("first").is_latest) == (1, False)
+    assert (bench.row("second").version, bench.row("second").is_latest) == (2, True)
+
+
+def test_two_workers_on_one_audit_ask_for_each_step_once(bench: Bench) -> None:
+    bench.sell("1900417")
+    config = bench.configure(steps=3)
+
+    async def both() -> None:
+        standings = await asyncio.gather(*(bench.auditing("1900417", config) for _ in range(2)))
+        assert {standing.status for standing in standings} == {"completed"}
+
+    asyncio.run(both())
+    assert positions(bench.model) == {1: 1, 2: 1, 3: 1}
+
+
+def test_who_was_fenced_off_writes_nothing(bench: Bench) -> None:
+    bench.sell("1900417")
+
+    async def overtaken(_: Question) -> None:
+        with bench.database.transaction() as session:
+            session.execute(update(AuditRow).values(fence=2**62))
+
+    bench.model = FakeLanguageModel(meanwhile=overtaken)
+    with pytest.raises(TransientError, match="passed on"):
+        bench.audit("1900417", bench.configure(steps=1))
+    assert bench.steps() == []
+
+
+def test_the_configuration_is_the_one_of_the_beginning(bench: Bench) -> None:
+    bench.sell("1900417")
+    config = bench.configure(steps=1)
+    bench.model.fail_once(*(TransientError("away"),) * 3)
+    bench.audit("1900417", config, "first")
+    changed = [step_document(1, name="Renamed", weight=9)]
+    bench.configure_anew("Sales", changed)
+    bench.audit("1900417", config, "second")
+    assert (bench.steps("second")[0].name, bench.steps("second")[0].weight) == ("Renamed", 9)
+    assert bench.row("first").config_fingerprint != bench.row("second").config_fingerprint
+
+
+def test_recordings_that_nobody_listened_to_are_transcribed_first(bench: Bench) -> None:
+    bench.sell("1900417", said=None)
+
+    async def listen(fiche_id: str) -> None:
+        bench.transcribe(fiche_id)
+
+    bench.listen = listen
+    assert bench.audit("1900417", bench.configure(steps=1)).score_percentage == 100.0
+
+
+def test_recordings_that_cannot_be_transcribed_are_no_reason_to_stop(bench: Bench) -> None:
+    bench.sell("1900417", call("190041701"), said="speaker_0: Bonjour, cet appel est enregistré.")
+    bench.clock.pass_time(timedelta(hours=1))
+    bench.sell("1900417", call("190041701"), call("190041702"), said=None)
+
+    async def listen(_: str) -> None:
+        raise PermanentError("ElevenLabs API key not configured (set ELEVENLABS_API_KEY)")
+
+    bench.listen = listen
+    assert bench.audit("1900417", bench.configure(steps=1)).score_percentage == 100.0
+    assert any("ELEVENLABS_API_KEY" in note for note in bench.notes())
+
+
+@pytest.mark.parametrize(
+    ("calls", "said", "reason"),
+    [
+        ((call("190041701", url=""),), None, "No transcriptions available for fiche 1900417 (0/1)"),
+        ((call("190041701"),), "", "No usable transcribed recordings available for fiche 1900417 (timeline empty)"),
+    ],
+)
+def test_nothing_to_judge_is_a_failed_audit(bench: Bench, calls: tuple, said: str | None, reason: str) -> None:
+    bench.sell("1900417", *calls, said=said)
+    standing = bench.audit("1900417", bench.configure(steps=1))
+    assert (standing.status, standing.error) == ("failed", reason)
+    assert bench.model.calls == 0
+
+
+def test_a_fiche_that_the_crm_lost_is_a_failed_audit(bench: Bench) -> None:
+    bench.sell("1900417")
+    bench.crm.remove("1900417")
+    bench.clock.pass_time(timedelta(days=1))
+    standing = bench.audit("1900417", bench.configure(steps=1))
+    assert (standing.status, standing.error) == ("failed", "Fiche 1900417 not found (404)")
+    assert [event["failed_phase"] for event in bench.events("audit.failed")] == ["fiche_not_found"]
+
+
+def test_an_unknown_configuration_is_no_audit(bench: Bench) -> None:
+    bench.sell("1900417")
+    with pytest.raises(NotFoundError, match="77"):
+        bench.audit("1900417", 77)

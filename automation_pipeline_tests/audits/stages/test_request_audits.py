@@ -1,0 +1,137 @@
+"""Asking for audits: requests with keys, batches that end whatever becomes of their items."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select, update
+
+from automation_pipeline.audits.stages.fail_audit import fail_audit
+from automation_pipeline.audits.stages.request_audits import Asking, Filed, request_audits
+from automation_pipeline.audits.stages.sweep_audits import sweep_audits
+from automation_pipeline.audits.store.batches import BatchStanding, batch_standing
+from automation_pipeline.audits.tables import AuditRow
+from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.leases import DatabaseLeases
+from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
+from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.llm import FakeLanguageModel
+
+FICHES = ("1900417", "1900418", "1900419")
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock)
+
+
+def ask(bench: Bench, config: int, *fiches: str, batch: bool = True) -> Filed:
+    asking = Asking(audit_config_id=config, batch=batch)
+    return request_audits(fiches or FICHES, asking, database=bench.database, clock=bench.clock)
+
+
+def standing(bench: Bench, filed: Filed) -> BatchStanding:
+    assert filed.batch_id is not None
+    with bench.database.reading() as session:
+        return batch_standing(session, filed.batch_id)
+
+
+def requests(bench: Bench) -> dict[str, RunRequestRow]:
+    with bench.database.reading() as session:
+        return {row.request_key: row for row in session.scalars(select(RunRequestRow).order_by(RunRequestRow.id))}
+
+
+def test_a_single_audit_is_one_request_for_the_job(bench: Bench) -> None:
+    config = bench.configure()
+    filed = ask(bench, config, "1900417", batch=False)
+    milliseconds = round(bench.clock.now().timestamp() * 1000)
+    assert [one.tracking_id for one in filed.audits] == [f"audit-1900417-{config}-{milliseconds}"]
+    [row] = requests(bench).values()
+    assert (row.job, row.config["audit_config_id"], row.config["trigger_source"]) == ("audit_fiche", config, "api")
+
+
+def test_asking_twice_in_one_batch_is_asking_once(bench: Bench) -> None:
+    filed = ask(bench, bench.configure(), "1900417", "1900417", "1900418")
+    assert standing(bench, filed).total == 2
+    assert list(requests(bench)) == [one.tracking_id for one in filed.audits]
+
+
+def test_nothing_is_filed_for_an_unknown_configuration(bench: Bench) -> None:
+    with pytest.raises(NotFoundError):
+        ask(bench, 77)
+    assert requests(bench) == {}
+
+
+def test_a_batch_advances_with_its_audits_and_ends_once(bench: Bench) -> None:
+    config = bench.configure(steps=1)
+    filed = ask(bench, config)
+    for one in filed.audits:
+        bench.sell(one.fiche_id)
+        bench.audit(one.fiche_id, config, one.tracking_id)
+        bench.audit(one.fiche_id, config, one.tracking_id)
+    ended = standing(bench, filed)
+    assert (ended.succeeded, ended.failed, ended.completed_at is not None) == (3, 0, True)
+    assert [event["completed"] for event in bench.events("batch.progress")] == [1, 2, 3]
+    [done] = bench.events("batch.completed")
+    assert (done["batch_id"], done["total"], done["operation_type"]) == (filed.batch_id, 3, "audit")
+
+
+def test_an_item_that_crashes_before_it_begins_ends_too(bench: Bench) -> None:
+    config = bench.configure(steps=1)
+    filed = ask(bench, config)
+    crashed, *others = filed.audits
+    with bench.database.transaction() as session:
+        fail_audit(session, crashed.tracking_id, "The run worker was killed", "run")
+    for one in others:
+        bench.sell(one.fiche_id)
+        bench.audit(one.fiche_id, config, one.tracking_id)
+    ended = standing(bench, filed)
+    assert (ended.succeeded, ended.failed, ended.completed_at is not None) == (2, 1, True)
+    assert ended.failures == [(crashed.fiche_id, "The run worker was killed")]
+    assert len(bench.events("batch.completed")) == 1
+
+
+def test_the_sweep_counts_items_whose_request_was_refused(bench: Bench) -> None:
+    filed = ask(bench, bench.configure(steps=1))
+    with bench.database.transaction() as session:
+        for one in filed.audits:
+            mark_refused(session, one.tracking_id, "The job could not be launched")
+    leases = DatabaseLeases(bench.database)
+    assert set(sweep_audits(1800, database=bench.database, leases=leases)) == {one.tracking_id for one in filed.audits}
+    assert standing(bench, filed).completed_at is not None
+    assert sweep_audits(1800, database=bench.database, leases=leases) == []
+
+
+def abandoned(bench: Bench) -> None:
+    """An audit whose worker died long ago, as far as its row tells."""
+    bench.sell("1900417")
+
+    async def die(_: object) -> None:
+        raise RuntimeError("killed")
+
+    bench.model = FakeLanguageModel(meanwhile=die)
+    with pytest.raises(RuntimeError):
+        bench.audit("1900417", bench.configure(steps=1))
+    with bench.database.transaction() as session:
+        row = session.scalars(select(AuditRow)).one()
+        long_ago = row.touched_at - timedelta(hours=1)
+        session.execute(update(AuditRow).values(touched_at=long_ago))
+
+
+def test_the_sweep_ends_what_nobody_works_on(bench: Bench) -> None:
+    abandoned(bench)
+    leases = DatabaseLeases(bench.database)
+    assert sweep_audits(1800, database=bench.database, leases=leases) == ["audit-1"]
+    row = bench.row()
+    assert (row.status, row.error_message) == ("failed", "Nobody has worked on this audit for 30 minutes")
+    assert [event["failed_phase"] for event in bench.events("audit.failed")] == ["sweep"]
+
+
+def test_the_sweep_leaves_what_somebody_holds(bench: Bench) -> None:
+    abandoned(bench)
+    leases = DatabaseLeases(bench.database)
+    lease = leases.acquire(f"audit-{bench.row().id}:0", "somebody", 60)
+    assert lease is not None
+    assert sweep_audits(1800, database=bench.database, leases=leases) == []
+    assert bench.row().status == "running"

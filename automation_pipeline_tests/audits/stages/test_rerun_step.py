@@ -1,0 +1,195 @@
+"""A step judged again: what replaces what, what is added up, what happens once."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from automation_pipeline.audits.domain.chat import Question, Reply, Usage
+from automation_pipeline.audits.domain.place import Place
+from automation_pipeline.audits.domain.rerun import Rerun
+from automation_pipeline.audits.stages.rerun_step import rerun_step
+from automation_pipeline.audits.stages.review_step import review_step
+from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError, PermanentError
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.audits.bench import SAID, Bench
+from automation_pipeline_tests.audits.reviewers import put
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.llm import USAGE, FakeLanguageModel, step_answer
+
+AGAIN = Usage(prompt_tokens=700, completion_tokens=7)
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    model = FakeLanguageModel(lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3))
+    return Bench(database, clock, model=model)
+
+
+@pytest.fixture
+def audit_id(bench: Bench) -> int:
+    """Two steps, 3 of 5 points each."""
+    bench.sell("1900417")
+    audit_id = bench.audit("1900417", bench.configure(steps=2)).audit_id
+    bench.model = FakeLanguageModel(lambda asked: step_answer(asked, usage=AGAIN))
+    return audit_id
+
+
+def rerun(bench: Bench, position: int = 1, audit_id: int = 1, event: str = "e", **wish: Any) -> dict[str, Any]:
+    made = Rerun(rerun_id=f"rerun-{audit_id}-{position}-{event}", place=Place(audit_id, position), **wish)
+    return asyncio.run(rerun_step(made, database=bench.database, judge=bench.judge))
+
+
+def told(bench: Bench, name: str) -> list[dict[str, Any]]:
+    return [event for event in bench.events(name) if "rerun_id" in event]
+
+
+def test_what_is_found_replaces_the_step_and_the_audit_follows(bench: Bench, audit_id: int) -> None:
+    other = bench.steps()[1]
+    step = rerun(bench, instructions="Listen to the end.")
+    assert (step["score"], step["conforme"]) == (5, "CONFORME")
+    assert [point["statut"] for point in step["points_controle"]] == ["PRESENT", "PRESENT"]
+    assert all(
+        citation["recording_url"] == "https://records.example.test/190041701"
+        for point in step["points_controle"]
+        for citation in point["citations"]
+    )
+    assert bench.steps()[1] == other
+    row = bench.row()
+    assert (float(row.score_percentage), row.niveau) == (80.0, "BON")
+    assert row.result_data["audit"]["results"]["compliance"]["score"] == 80.0  # type: ignore[index]  # JSON
+    [asked] = bench.model.asked
+    assert "Instructions complémentaires : Listen to the end." in asked.messages[1].content
+    assert "Résultat précédent" not in asked.messages[1].content
+
+
+def test_tokens_add_up_over_all_analyses(bench: Bench, audit_id: int) -> None:
+    step = rerun(bench)
+    both = USAGE + AGAIN
+    assert step["usage"] == {"prompt_tokens": both.prompt_tokens, "completion_tokens": both.completion_tokens,
+                             "total_tokens": both.total_tokens}  # fmt: skip
+    row = bench.row()
+    assert row.total_tokens == both.total_tokens + USAGE.total_tokens
+    assert row.result_data["statistics"]["total_tokens"] == row.total_tokens  # type: ignore[index]  # JSON
+
+
+def test_the_trail_and_the_world_hear_of_it(bench: Bench, audit_id: int) -> None:
+    [entry] = rerun(bench, instructions=" Listen. ")["rerun_history"]
+    old = {"score": 3, "conforme": "PARTIEL", "total_citations": 1}
+    new = {"score": 5, "conforme": "CONFORME", "total_citations": 2}
+    assert entry.pop("at").endswith("Z")
+    assert entry == {
+        "kind": "step_rerun", "rerun_id": "rerun-1-1-e", "event_id": "e", "step_position": 1,
+        "custom_prompt": "Listen.", "previous": old, "next": new,
+    }  # fmt: skip
+    [started], [completed] = told(bench, "audit.step_started"), told(bench, "audit.step_completed")
+    about = {"rerun_id": "rerun-1-1-e", "audit_id": "1", "step_position": 1}
+    assert {**about, "status": "rerunning"}.items() <= started.items()
+    assert {**about, "status": "rerun_completed", "original": old, "rerun": new}.items() <= completed.items()
+    assert completed["comparison"] == {"changed": ["score", "conforme", "total_citations"]}
+    assert "fiche_id" not in {**started, **completed}
+    assert bench.notes()[-1] == "RERUN of step 1: PARTIEL, 3 points -> CONFORME, 5 points"
+
+
+def test_a_rerun_happens_once_however_often_it_is_tried(bench: Bench, audit_id: int) -> None:
+    first = rerun(bench)
+    stored, events = bench.row(), bench.events()
+    assert rerun(bench) == first
+    assert bench.model.calls == 1
+    assert (bench.row().total_tokens, bench.events()) == (stored.total_tokens, events)
+    assert len(rerun(bench, event="another")["rerun_history"]) == 2
+    assert bench.model.calls == 2
+
+
+def test_two_tries_of_one_rerun_at_once_ask_the_model_once(bench: Bench, audit_id: int) -> None:
+    wish, judge = Rerun(rerun_id="one", place=Place(audit_id, 1)), bench.judge
+
+    async def both() -> list[dict[str, object]]:
+        tries = (rerun_step(wish, database=bench.database, judge=judge) for _ in range(2))
+        return await asyncio.gather(*tries)
+
+    one, two = asyncio.run(both())
+    assert one == two
+    assert bench.model.calls == 1
+
+
+def test_a_rerun_that_fails_leaves_the_result_and_counts_its_tokens(bench: Bench, audit_id: int) -> None:
+    before = bench.steps()[0]
+    bench.model = FakeLanguageModel(lambda _asked: Reply("no JSON", AGAIN))
+    with pytest.raises(PermanentError, match="no usable answer"):
+        rerun(bench)
+    after = bench.steps()[0]
+    assert after.finding == before.finding
+    spent = bench.model.calls * AGAIN.total_tokens
+    assert (after.usage.total_tokens, bench.row().total_tokens) == (
+        USAGE.total_tokens + spent,
+        2 * USAGE.total_tokens + spent,
+    )
+    [failed] = told(bench, "audit.step_failed")
+    assert failed["status"] == "failed"
+    assert bench.notes()[-1].startswith("RERUN of step 1 failed: The model gave no usable answer")
+    bench.model = FakeLanguageModel(lambda asked: step_answer(asked, usage=AGAIN))
+    assert len(rerun(bench)["rerun_history"]) == 1
+
+
+def test_an_invented_quotation_proves_nothing_here_either(bench: Bench, audit_id: int) -> None:
+    bench.model = FakeLanguageModel(lambda asked: step_answer(asked, quotation="je jure que cela a été dit"))
+    step = rerun(bench)
+    assert (step["score"], step["conforme"]) == (0, "NON_CONFORME")
+
+
+def test_a_score_above_the_weight_is_cut(bench: Bench, audit_id: int) -> None:
+    bench.model = FakeLanguageModel(lambda asked: step_answer(asked, score=50))
+    assert rerun(bench)["score"] == 5
+
+
+def test_a_failed_step_is_a_step_again(bench: Bench) -> None:
+    model = FakeLanguageModel()
+    model.fail_once(PermanentError("Away."))
+    bench.model = model
+    bench.sell("1900417")
+    bench.turn(steps_at_once=1)
+    bench.audit("1900417", bench.configure(steps=2))
+    assert bench.row().failed_steps == 1
+    step = rerun(bench)
+    assert (step["error"], step["traite"], step["usage"]["total_tokens"]) == (None, True, USAGE.total_tokens)
+    assert (bench.row().failed_steps, bench.row().niveau) == (0, "EXCELLENT")
+
+
+def test_calls_that_have_grown_too_long_are_read_with_tools(bench: Bench, audit_id: int) -> None:
+    bench.transcribe("1900417", f"{SAID}\n" * 30, times=10)
+    bench.turn(max_prompt_characters=20_000)
+    rerun(bench)
+    assert bench.model.asked[0].tools
+
+
+def test_a_review_made_meanwhile_is_what_the_trail_finds(bench: Bench, audit_id: int) -> None:
+    async def review(_asked: Question) -> None:
+        given = {"conforme": "NON_CONFORME", "score": 1}
+        await asyncio.to_thread(review_step, audit_id, 1, given, database=bench.database)
+
+    bench.model = FakeLanguageModel(lambda asked: step_answer(asked, usage=AGAIN), meanwhile=review)
+    step = rerun(bench)
+    assert step["rerun_history"][0]["previous"]["score"] == 1
+    assert (step["score"], len(step["human_review"])) == (5, 1)
+
+
+@pytest.mark.parametrize("state", ["running", "failed", "deleted"])
+def test_only_a_completed_audit_is_judged_again(bench: Bench, audit_id: int, state: str) -> None:
+    put(bench.database, audit_id, state)
+    with pytest.raises(ConflictError, match=f"Audit 1 is {state}"):
+        rerun(bench)
+    assert bench.model.calls == 0
+
+
+def test_what_cannot_be_done_asks_the_model_nothing(bench: Bench, audit_id: int) -> None:
+    with pytest.raises(NotFoundError, match="Audit not found"):
+        rerun(bench, audit_id=7)
+    with pytest.raises(NotFoundError, match="Audit step with ID '1:3' not found"):
+        rerun(bench, position=3)
+    with pytest.raises(InvalidInputError):
+        rerun(bench, instructions="x" * 5001)
+    bench.transcribe("1900417", "")
+    with pytest.raises(PermanentError, match="No usable transcribed recordings"):
+        rerun(bench)
+    assert bench.model.calls == 0

@@ -1,0 +1,91 @@
+"""One latest audit of a fiche and configuration, whatever processes do at once, and whatever is deleted."""
+
+import pytest
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+
+from automation_pipeline.audits.store.audits import set_deleted
+from automation_pipeline.audits.tables import AuditRow
+from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.processes import begin_audits
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.processes import at_once
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    bench = Bench(database, clock)
+    bench.sell("1900417")
+    return bench
+
+
+def versions(bench: Bench) -> list[tuple[int, bool]]:
+    with bench.database.reading() as session:
+        rows = session.execute(select(AuditRow.version, AuditRow.is_latest).order_by(AuditRow.version))
+        return list(rows.tuples())
+
+
+def test_audits_begun_by_several_processes_have_one_latest_and_no_version_twice(
+    bench: Bench, database_url: str
+) -> None:
+    config = bench.configure(steps=1)
+    mine = [[f"{worker}-{number}" for number in range(5)] for worker in range(4)]
+    at_once(begin_audits, *((database_url, "1900417", config, names) for names in mine))
+    assert versions(bench) == [(number, number == 20) for number in range(1, 21)]
+
+
+def test_one_wish_carried_out_by_several_processes_begins_one_audit(bench: Bench, database_url: str) -> None:
+    config = bench.configure(steps=1)
+    begun = at_once(begin_audits, *((database_url, "1900417", config, ["the same"]) for _ in range(4)))
+    assert len({audit_id for ids in begun for audit_id in ids}) == 1
+    assert versions(bench) == [(1, True)]
+
+
+def test_audits_of_other_configurations_and_fiches_do_not_count(bench: Bench) -> None:
+    bench.sell("1900418")
+    one, other = bench.configure(steps=1), bench.configure(steps=1, name="Other")
+    for fiche, config in (("1900417", one), ("1900417", other), ("1900418", one)):
+        bench.audit(fiche, config, f"{fiche}-{config}")
+    assert versions(bench) == [(1, True)] * 3
+
+
+def delete(bench: Bench, tracking_id: str, *, deleted: bool = True) -> None:
+    with bench.database.transaction() as session:
+        audit_id = session.scalars(select(AuditRow.id).where(AuditRow.tracking_id == tracking_id)).one()
+        set_deleted(session, audit_id, bench.clock.now() if deleted else None)
+
+
+def test_the_one_before_is_the_latest_while_a_later_one_is_deleted(bench: Bench) -> None:
+    config = bench.configure(steps=1)
+    for name in ("first", "second", "third"):
+        bench.audit("1900417", config, name)
+    delete(bench, "second")
+    assert versions(bench) == [(1, False), (2, False), (3, True)]
+    delete(bench, "third")
+    assert versions(bench) == [(1, True), (2, False), (3, False)]
+    delete(bench, "second", deleted=False)
+    assert versions(bench) == [(1, False), (2, True), (3, False)]
+
+
+def test_a_version_is_never_given_twice_though_the_last_was_deleted(bench: Bench) -> None:
+    config = bench.configure(steps=1)
+    bench.audit("1900417", config, "first")
+    delete(bench, "first")
+    bench.audit("1900417", config, "second")
+    assert versions(bench) == [(1, False), (2, True)]
+
+
+def test_there_is_no_audit_to_delete(bench: Bench) -> None:
+    with bench.database.transaction() as session, pytest.raises(NotFoundError, match="Audit not found"):
+        set_deleted(session, 77, None)
+
+
+def test_the_database_itself_refuses_a_second_latest(bench: Bench) -> None:
+    config = bench.configure(steps=1)
+    bench.audit("1900417", config, "first")
+    bench.audit("1900417", config, "second")
+    with pytest.raises(IntegrityError), bench.database.transaction() as session:
+        for row in session.scalars(select(AuditRow)):
+            row.is_latest = True

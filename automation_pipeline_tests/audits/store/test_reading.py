@@ -1,0 +1,178 @@
+"""Audits as they are read: whole with their steps, or listed and filtered, by as many queries however many they are."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from automation_pipeline.audits.domain.audit import AuditStatus
+from automation_pipeline.audits.domain.findings import Niveau
+from automation_pipeline.audits.domain.place import Place
+from automation_pipeline.audits.store.audits import set_deleted
+from automation_pipeline.audits.store.reading import AuditFilter, audit_document, audit_step_document, list_audits
+from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.configurations import NOW, add, add_audit
+from automation_pipeline_tests.audits.reviewers import put
+from automation_pipeline_tests.conftest import StandingClock
+
+COUNTED: dict[str, object] = {"total_steps": 3}
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock)
+
+
+@pytest.fixture
+def audit_id(bench: Bench) -> int:
+    bench.sell("1900417")
+    return bench.audit("1900417", bench.configure(steps=2), trigger_source="api").audit_id
+
+
+def document(bench: Bench, audit_id: int, **how: bool) -> dict[str, Any]:
+    with bench.database.reading() as session:
+        return audit_document(session, audit_id, **how)
+
+
+def found(database: Database, **wanted: object) -> list[str]:
+    """The ids of the listed audits."""
+    with database.reading() as session:
+        rows, total = list_audits(session, AuditFilter(**wanted))  # type: ignore[arg-type]
+    assert total == len(rows)
+    return [str(row["id"]) for row in rows]
+
+
+@contextmanager
+def counting(database: Database) -> Iterator[list[str]]:
+    said: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+        said.append(statement)
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    try:
+        yield said
+    finally:
+        event.remove(database.engine, "before_cursor_execute", note)
+
+
+def test_an_audit_is_read_with_its_row_its_fiche_and_its_steps(bench: Bench, audit_id: int) -> None:
+    read = document(bench, audit_id)
+    told = {
+        "id": "1", "trackingId": "audit-1", "ficheId": "1900417", "prospectName": "Odile MARTEL", "groupe": "TEAM R1",
+        "auditConfigId": "1", "auditConfigName": "Sales", "status": "completed", "niveau": "EXCELLENT",
+        "scorePercentage": 100.0, "isCompliant": True, "isLatest": True, "version": 1, "triggerSource": "api",
+        "automationRunId": None, "transcriptMode": "prompt", "useRlm": False, "deletedAt": None,
+    }  # fmt: skip
+    assert told.items() <= read.items()
+    assert read["createdAt"].endswith("Z")
+    assert not {"fence", "ficheCacheId", "touchedAt", "configFingerprint"} & set(read)
+    results = read["resultData"]["audit"]["results"]
+    assert set(results) == {"compliance", "approach", "steps"}
+    assert [step["step_metadata"]["position"] for step in results["steps"]] == [1, 2]
+    assert "steps" not in document(bench, audit_id, details=False)["resultData"]["audit"]["results"]
+
+
+def test_a_step_has_the_form_of_the_result_document(bench: Bench, audit_id: int) -> None:
+    with bench.database.reading() as session:
+        step = audit_step_document(session, Place(audit_id, 1))
+    assert set(step) == {
+        "traite", "conforme", "score", "niveau_conformite", "commentaire_global", "minutages", "mots_cles_trouves",
+        "erreurs_transcription_tolerees", "points_controle", "step_metadata", "usage", "human_review",
+        "rerun_history", "error",
+    }  # fmt: skip
+    [point, _] = step["points_controle"]  # type: ignore[misc]  # JSON
+    [citation] = point.pop("citations")
+    assert point == {
+        "point": "Name given",
+        "statut": "PRESENT",
+        "commentaire": "Jugé PRESENT.",
+        "minutages": ["00:00"],
+        "erreur_transcription_notee": False,
+        "variation_phonetique_utilisee": None,
+    }
+    assert (citation["recording_index"], citation["recording_date"]) == (0, "03/02/2026")
+    assert citation["recording_url"] == "https://records.example.test/190041701"
+    assert step["step_metadata"] == {
+        "position": 1, "name": "Step 1", "severity": "HIGH", "is_critical": False, "weight": 5,
+    }  # fmt: skip
+    assert (step["human_review"], step["rerun_history"]) == ([], [])
+
+
+def test_an_audit_that_has_not_ended_is_read_too(bench: Bench) -> None:
+    config_id = add(bench.database)
+    with bench.database.transaction() as session:
+        add_audit(session, config_id, "a", total_steps=3)
+    assert document(bench, 1)["resultData"] == {"audit": {"results": {"steps": []}}}
+    assert document(bench, 1, details=False)["resultData"] is None
+
+
+def test_an_unknown_audit_is_not_found(bench: Bench, audit_id: int) -> None:
+    with pytest.raises(NotFoundError, match="Audit not found"):
+        document(bench, 2**63 - 1)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ids"),
+    [
+        ({}, ["4", "3", "1"]),
+        ({"latest_only": False}, ["4", "3", "2", "1"]),
+        ({"latest_only": False, "include_deleted": True}, ["5", "4", "3", "2", "1"]),
+        ({"include_deleted": True}, ["4", "3", "1"]),
+        ({"fiche_ids": ["a", "c", "never"]}, ["3", "1"]),
+        ({"fiche_ids": [f"f{n}" for n in range(3000)]}, []),
+        ({"audit_config_ids": [2]}, ["4"]),
+        ({"statuses": [AuditStatus.FAILED]}, ["3"]),
+        ({"niveaux": [Niveau.BON, Niveau.REJET]}, ["4", "1"]),
+        ({"statuses": [AuditStatus.COMPLETED], "niveaux": [Niveau.REJET], "audit_config_ids": [1, 2]}, ["4"]),
+    ],
+)
+def test_audits_are_listed_newest_first_and_filtered(
+    database: Database, wanted: dict[str, object], ids: list[str]
+) -> None:
+    add(database, "One")
+    add(database, "Two")
+    with database.transaction() as session:
+        for number, (fiche_id, config_id, fields) in enumerate(
+            [
+                ("a", 1, {"status": "completed", "niveau": "BON"}),
+                ("b", 1, {"is_latest": False, "status": "completed"}),
+                ("c", 1, {"status": "failed"}),
+                ("d", 2, {"status": "completed", "niveau": "REJET"}),
+                ("e", 1, {"is_latest": False, "deleted_at": NOW}),
+            ]
+        ):
+            add_audit(session, config_id, fiche_id, created_at=NOW + timedelta(hours=number), **COUNTED | fields)
+    assert found(database, **wanted) == ids
+
+
+def test_a_page_knows_how_many_there_are_and_costs_two_queries(database: Database) -> None:
+    config_id = add(database)
+    with database.transaction() as session:
+        for number in range(7):
+            add_audit(session, config_id, f"f{number}", created_at=NOW + timedelta(hours=number), **COUNTED)
+    with counting(database) as statements, database.reading() as session:
+        rows, total = list_audits(session, AuditFilter(limit=3, offset=2))
+    assert ([row["ficheId"] for row in rows], total) == (["f4", "f3", "f2"], 7)
+    assert len([one for one in statements if one.startswith("SELECT")]) == 2
+
+
+def test_a_list_shows_the_stored_result(bench: Bench, audit_id: int) -> None:
+    with bench.database.reading() as session:
+        [row], _ = list_audits(session, AuditFilter())
+    assert row == document(bench, audit_id, details=False)
+
+
+def test_the_one_before_a_deleted_audit_is_listed_again(bench: Bench, audit_id: int) -> None:
+    again = bench.audit("1900417", 1, "audit-2").audit_id
+    assert found(bench.database) == [str(again)]
+    put(bench.database, again, "deleted")
+    assert found(bench.database) == [str(audit_id)]
+    with bench.database.transaction() as session:
+        set_deleted(session, again, None)
+    assert found(bench.database) == [str(again)]

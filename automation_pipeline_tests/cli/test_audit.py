@@ -1,0 +1,125 @@
+"""`automation audit`: asking is quick and answers the ids; what is followed is shown with its evidence."""
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from sqlalchemy import select
+
+from automation_pipeline.cli import audit, following
+from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
+from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+from automation_pipeline_tests.conftest import StandingClock
+
+
+@pytest.fixture
+def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
+    with open_terminal(request) as terminal:
+        yield terminal
+
+
+@pytest.fixture
+def bench(terminal: Terminal, clock: StandingClock) -> Bench:
+    return Bench(terminal.database, clock)
+
+
+def requests(terminal: Terminal) -> list[RunRequestRow]:
+    with terminal.database.reading() as session:
+        return list(session.scalars(select(RunRequestRow).order_by(RunRequestRow.id)))
+
+
+def test_one_fiche_is_one_request(terminal: Terminal, bench: Bench) -> None:
+    config = bench.configure()
+    asked = terminal.json("audit", "1900417", "--config", str(config), "--tools")
+    [request] = requests(terminal)
+    assert asked == {
+        "batch_id": None,
+        "audits": [{"fiche_id": "1900417", "tracking_id": request.request_key}],
+    }
+    assert (request.job, request.config["use_rlm"], request.config["trigger_source"]) == ("audit_fiche", True, "cli")
+
+
+def test_several_fiches_are_a_batch(terminal: Terminal, bench: Bench) -> None:
+    asked = terminal.json("audit", "7", "8", "7", "--config", str(bench.configure()))
+    assert [one["tracking_id"] for one in asked["audits"]] == [
+        f"batch-{asked['batch_id']}-audit-{fiche}-1" for fiche in ("7", "8")
+    ]
+
+
+class Daemon(threading.Event):
+    """What Dagster would do, in a pause between two looks."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        super().__init__()
+        self._act = act
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._act()
+        return False
+
+
+def dagster_does(act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    follow = following.follow_audits
+    monkeypatch.setattr(
+        audit, "follow_audits", lambda *given, **named: follow(*given, **{**named, "pause": Daemon(act)})
+    )
+
+
+def carry_out(bench: Bench, terminal: Terminal) -> None:
+    for request in requests(terminal):
+        bench.audit(str(request.config["fiche_id"]), 1, request.request_key)
+
+
+def test_the_verdict_is_shown_with_its_quotations(
+    terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.configure(steps=2)
+    bench.sell("1900417")
+    dagster_does(lambda: carry_out(bench, terminal), monkeypatch)
+    ended = terminal.run("audit", "1900417", "--config", "1", "--wait")
+    assert (ended.code, ended.err) == (0, "")
+    assert "EXCELLENT" in ended.out
+    assert "cet appel est enregistré" in ended.out
+
+
+def test_several_that_are_followed_are_a_table(
+    terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.configure(steps=1)
+    bench.sell("1900417")
+    bench.sell("1900418", said="")
+    dagster_does(lambda: carry_out(bench, terminal), monkeypatch)
+    told = terminal.json("audit", "1900417", "1900418", "--config", "1", "--wait", code=1)
+    assert [audit["status"] for audit in told["audits"]] == ["completed", "failed"]
+
+
+def test_a_request_that_comes_to_nothing_is_told(
+    terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.configure(steps=1)
+
+    def refuse() -> None:
+        with terminal.database.transaction() as session:
+            mark_refused(session, requests(terminal)[0].request_key, "LLM API key not configured (set LLM_API_KEY)")
+
+    dagster_does(refuse, monkeypatch)
+    ended = terminal.run("audit", "1900417", "--config", "1", "--wait")
+    assert (ended.code, ended.err) == (1, "LLM API key not configured (set LLM_API_KEY).\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        ("audit --config 1", 2, "Missing argument 'fiche_ids'"),
+        ("audit 7", 2, "Missing option '--config'"),
+        ("audit abc --config 1", 2, "A fiche id is a number, unlike abc."),
+        ("audit 7 --config none", 2, "Invalid value for '--config'"),
+        ("audit 7 --config 77", 1, "Audit config with ID '77' not found."),
+    ],
+)
+def test_nonsense_is_one_sentence(terminal: Terminal, words: str, code: int, sentence: str) -> None:
+    ended = terminal.run(*words.split())
+    assert (ended.code, ended.out) == (code, "")
+    assert ended.err.startswith(sentence)
+    assert len(ended.err.splitlines()) == 1

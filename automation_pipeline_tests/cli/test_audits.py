@@ -1,0 +1,231 @@
+"""Audits from the command line: listed, shown down to the quotation, overruled, judged again; nonsense is refused."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+
+import pytest
+from sqlalchemy import select
+
+from automation_pipeline.audits.domain.chat import Question, Reply
+from automation_pipeline.audits.domain.place import Place
+from automation_pipeline.audits.domain.rerun import Rerun
+from automation_pipeline.audits.stages.rerun_step import rerun_step
+from automation_pipeline.cli import audits
+from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
+from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.configurations import step_document
+from automation_pipeline_tests.audits.reviewers import put
+from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.llm import FakeLanguageModel, StepInPrompt, step_answer
+
+
+@pytest.fixture
+def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
+    with open_terminal(request) as terminal:
+        yield terminal
+
+
+@pytest.fixture(autouse=True)
+def bench(terminal: Terminal, clock: StandingClock) -> Bench:
+    """Audit 1: a critical step of which the second point is ABSENT, and one that the model did not judge."""
+
+    def answer(asked: Question) -> Reply | Exception:
+        if StepInPrompt.of(asked).position == 2:
+            return PermanentError("The model is [away].")
+        return step_answer(asked, statuts=["PRESENT", "ABSENT"], score=4)
+
+    bench = Bench(terminal.database, clock, model=FakeLanguageModel(answer))
+    bench.sell("1900417")
+    steps = [
+        step_document(1, name="Greeting [1]", isCritical=True, weight=8),
+        step_document(2, name="Goodbye", weight=2),
+    ]
+    bench.configure_anew("Sales", steps)
+    bench.audit("1900417", 1, trigger_source="api")
+    return bench
+
+
+class During(threading.Event):
+    """What happens while somebody waits; Ctrl-C when they wait again."""
+
+    def __init__(self, act: Callable[[], None] | None = None) -> None:
+        super().__init__()
+        self._act = act
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if self._act is None:
+            raise KeyboardInterrupt
+        act, self._act = self._act, None
+        act()
+        return False
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None] | None) -> None:
+    monkeypatch.setattr(audits, "threading", SimpleNamespace(Event=lambda: During(act)))
+
+
+def request_key(terminal: Terminal) -> str:
+    with terminal.database.reading() as session:
+        return session.scalars(select(RunRequestRow.request_key)).one()
+
+
+def test_the_list_shows_the_latest_and_all_versions_when_asked(terminal: Terminal, bench: Bench) -> None:
+    bench.audit("1900417", 1, "audit-2")
+    listed = terminal.json("audits", "list")
+    assert ([audit["id"] for audit in listed["audits"]], listed["total"]) == (["2"], 1)
+    everything = terminal.json("audits", "list", "--all-versions")
+    assert [(audit["id"], audit["isLatest"]) for audit in everything["audits"]] == [("2", True), ("1", False)]
+    for flags, ids in [
+        (["--fiche", "1900417", "--fiche", "7"], ["2"]),
+        (["--fiche", "7"], []),
+        (["--config", "2"], []),
+        (["--status", "completed"], ["2"]),
+        (["--status", "running", "--status", "failed"], []),
+    ]:
+        assert [audit["id"] for audit in terminal.json("audits", "list", *flags)["audits"]] == ids
+    said = terminal.run("audits", "list", "--all-versions", "--limit", "1").out.splitlines()
+    assert said[1].split()[:7] == ["2", "1900417", "Sales", "REJET", "40.00", "%", "0/1"]
+    assert said[2] == "1 of 2 audits."
+    assert "REJET (old)" in terminal.run("audits", "list", "--all-versions").out
+
+
+def test_people_see_the_verdict_first_and_then_every_step(terminal: Terminal) -> None:
+    ended = terminal.run("audits", "show", "1")
+    assert (ended.code, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    assert lines[0].strip().split(maxsplit=1) == ["verdict", "REJET, 40.00 %, 0/1 critical steps passed"]
+    assert "1900417  Odile MARTEL" in ended.out
+    [first] = [line for line in lines if line.startswith("1 ")]
+    assert first.split() == ["1", "Greeting", "[1]", "*", "PARTIEL", "4/8", "Étape", "analysée."]
+    [second] = [line for line in lines if line.startswith("2 ")]
+    assert second.split() == [*["2", "Goodbye", "NON_CONFORME", "(failed)", "0/2"], "The", "model", "is", "[away]."]
+    assert "«" not in ended.out
+
+
+def test_every_point_is_shown_with_what_proves_it(terminal: Terminal) -> None:
+    said = terminal.run("audits", "show", "1", "--steps").out
+    assert "1  Greeting [1]: PARTIEL, 4/8\n" in said
+    assert "  1. PRESENT  Name given\n     Jugé PRESENT.\n" in said
+    assert "     « Bonjour, cet appel est enregistré. » 00:00, call 1 (03/02/2026 10:14), speaker_0\n" in said
+    assert "  2. ABSENT  Recording announced\n" in said
+
+
+def test_an_audit_is_one_document(terminal: Terminal) -> None:
+    shown = terminal.json("audits", "show", "1")
+    assert (shown["id"], shown["niveau"], shown["trackingId"]) == ("1", "REJET", "audit-1")
+    assert len(shown["resultData"]["audit"]["results"]["steps"]) == 2
+
+
+def test_an_audit_that_runs_or_has_failed_is_shown_too(terminal: Terminal, bench: Bench) -> None:
+    put(bench.database, 1, "running")
+    said = terminal.run("audits", "show", "1", "--steps")
+    assert said.code == 0
+    assert "1, running" in said.out
+    assert "verdict  " not in said.out.splitlines()[0]
+
+
+def test_a_person_overrules_a_step_and_a_control_point(terminal: Terminal) -> None:
+    words = ["--step", "1", "--point", "2", "--statut", "present", "--comment", "Heard.", "--reviewer", "qa"]
+    told = terminal.json("audits", "review", "1", *words, "--reason", "At 00:12")
+    assert (told["step"]["conforme"], told["audit"]["scorePercentage"]) == ("CONFORME", 80.0)
+    [review] = told["step"]["human_review"]
+    assert (review["by"], review["reason"], review["override"]["commentaire"]) == ("qa", "At 00:12", "Heard.")
+    words = ["--step", "2", "--conforme", "CONFORME", "--score", "2", "--dealt-with"]
+    ended = terminal.run("audits", "review", "1", *words)
+    assert ended.out == ("Step 2  Goodbye: CONFORME, 2/2\nAudit 1: EXCELLENT, 100.00 %, 1/1 critical steps passed\n")
+    said = terminal.run("audits", "show", "1", "--steps").out
+    assert "by qa: control point 2, statut ABSENT -> PRESENT, the comment (At 00:12)\n" in said
+
+
+def test_a_rerun_is_asked_for(terminal: Terminal) -> None:
+    asked = terminal.json("audits", "rerun", "1", "--step", "1", "--point", "2", "--instructions", "Listen.")
+    assert asked == {
+        "rerun_id": f"rerun-1-1-cp-2-{asked['event_id']}", "event_id": asked["event_id"], "audit_id": "1",
+        "step_position": 1, "control_point_index": 2,
+    }  # fmt: skip
+    assert request_key(terminal) == asked["rerun_id"]
+    assert "is requested" in terminal.run("audits", "rerun", "1", "--step", "1").out
+
+
+def test_a_rerun_is_followed_to_its_end(terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def carry_out() -> None:
+        wish = Rerun(rerun_id=request_key(terminal), place=Place(1, 1))
+        bench.model = FakeLanguageModel()
+        asyncio.run(rerun_step(wish, database=bench.database, judge=bench.judge))
+
+    meanwhile(monkeypatch, carry_out)
+    told = terminal.json("audits", "rerun", "1", "--step", "1", "--wait")
+    assert (told["step"]["conforme"], told["audit"]["niveau"], told["step_position"]) == ("CONFORME", "BON", 1)
+
+
+def test_a_rerun_that_fails_is_told_of(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        with terminal.database.transaction() as session:
+            mark_refused(session, request_key(terminal), "The model is away.")
+
+    meanwhile(monkeypatch, refuse)
+    ended = terminal.run("audits", "rerun", "1", "--step", "1", "--wait", "--json")
+    assert (ended.code, ended.out, ended.err) == (1, "", "The model is away.\n")
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_ctrl_c_says_that_the_rerun_goes_on(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
+    meanwhile(monkeypatch, None)
+    ended = terminal.run("audits", "rerun", "1", "--step", "1", "--wait", *flags)
+    goes_on = "The rerun goes on without us: `automation audits show 1 --steps` tells what it finds.\n"
+    assert (ended.code, ended.err) == (130, goes_on)
+
+
+def test_an_audit_goes_out_of_sight_and_comes_back(terminal: Terminal) -> None:
+    assert terminal.json("audits", "delete", "1") == {"id": "1", "deleted": True}
+    assert terminal.json("audits", "list")["total"] == 0
+    assert terminal.json("audits", "list", "--all-versions")["total"] == 1
+    assert "(deleted)" in terminal.run("audits", "show", "1").out
+    assert terminal.run("audits", "restore", "1").out == "Audit 1 is restored.\n"
+    assert terminal.json("audits", "list")["total"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        ("list --status done", 2, "Invalid value for '--status'"),
+        ("list --limit 0", 2, "Invalid value for '--limit'"),
+        ("list --config 0", 2, "Invalid value for '--config'"),
+        ("show", 2, "Missing argument"),
+        ("show x", 2, "Invalid value for 'audit_id'"),
+        ("show 7", 1, "Audit not found"),
+        ("show 9223372036854775808", 2, "Invalid value for 'audit_id'"),
+        ("review 1", 2, "Missing option '--step'"),
+        ("review 1 --step 1", 2, "The review cannot be accepted: conforme: is required."),
+        ("review 1 --step 1 --conforme YES", 2, "Invalid value for '--conforme'"),
+        ("review 1 --step 1 --conforme PARTIEL --score 9", 2, "The review cannot be accepted: score: must not be"),
+        ("review 1 --step 1 --statut PRESENT", 2, "--statut and --comment are about a control point"),
+        ("review 1 --step 1 --point 1 --score 3", 2, "--conforme, --score and --dealt-with are about a whole step"),
+        ("review 1 --step 1 --point 1", 2, "The review cannot be accepted: A review of a control point gives"),
+        ("review 1 --step 9 --conforme PARTIEL", 1, "Audit step with ID '1:9' not found."),
+        ("review 7 --step 1 --conforme PARTIEL", 1, "Audit not found."),
+        ("rerun 1 --step 0", 2, "Invalid value for '--step'"),
+        ("rerun 1 --step 1 --point 9", 1, "Audit control point with ID '1:1:9' not found."),
+        (f"rerun 1 --step 1 --instructions {'x' * 5001}", 2, "The rerun cannot be accepted: instructions: must have"),
+        ("delete 7", 1, "Audit not found."),
+        ("restore 7", 1, "Audit not found."),
+    ],
+)
+def test_nonsense_is_one_sentence(terminal: Terminal, words: str, code: int, sentence: str) -> None:
+    ended = terminal.run("audits", *words.split())
+    assert (ended.code, ended.out) == (code, "")
+    assert ended.err.startswith(sentence)
+    assert len(ended.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", ["review 1 --step 1 --conforme PARTIEL", "rerun 1 --step 1 --wait"])
+def test_a_running_audit_is_left_alone(terminal: Terminal, bench: Bench, words: str) -> None:
+    put(bench.database, 1, "running")
+    ended = terminal.run("audits", *words.split())
+    assert (ended.code, ended.err) == (1, "Audit 1 is running: only a completed audit can be changed.\n")

@@ -1,0 +1,326 @@
+"""The client of language models: what it sends, what each answer means and says, and that it lets go of everything."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from time import perf_counter
+from typing import Any, TypeVar
+
+import httpx
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from automation_pipeline.audits.domain.chat import (
+    AnswerSchema,
+    Message,
+    Question,
+    Reply,
+    Role,
+)
+from automation_pipeline.clients.llm import (
+    ChatCompletions,
+    ModelAccessError,
+    ModelAnswerError,
+    ModelRefusedError,
+    ModelUnavailableError,
+    PromptTooLongError,
+)
+from automation_pipeline.clients.llm_payloads import question_json
+from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
+
+Result = TypeVar("Result")
+Answer = Callable[[httpx.Request], httpx.Response]
+
+NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+KEY = "sk-s3cret0123"
+ROOT = "http://127.0.0.1:1234/v1"
+FAILED = "LLM call failed"
+SCHEMA = AnswerSchema("audit_step", {"type": "object", "properties": {}, "required": [], "additionalProperties": False})
+QUESTION = Question((Message(Role.SYSTEM, "Tu audites."), Message(Role.USER, "Étape 1")), SCHEMA)
+
+
+def client(answer: Any, key: str | None = KEY, base_url: str = ROOT, **options: Any) -> ChatCompletions:
+    options = {"model": "gpt-4.1", "now": lambda: NOW, "transport": httpx.MockTransport(answer)} | options
+    return ChatCompletions(key, base_url, **options)
+
+
+def using(model: ChatCompletions, act: Callable[[ChatCompletions], Awaitable[Result]]) -> Result:
+    async def acted() -> Result:
+        try:
+            return await act(model)
+        finally:
+            await model.aclose()
+
+    return asyncio.run(acted())
+
+
+def ask(answer: Any, question: Question = QUESTION, **options: Any) -> Reply:
+    return using(client(answer, **options), lambda model: model.ask(question))
+
+
+def error(answer: Any, **options: Any) -> AutomationError:
+    with pytest.raises(AutomationError) as caught:
+        ask(answer, **options)
+    return caught.value
+
+
+def saying(document: object, status: int = 200, **headers: str) -> Answer:
+    return lambda _: httpx.Response(status, json=document, headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+
+def completion(finish_reason: str = "stop", usage: object = None, **message: object) -> dict[str, Any]:
+    said = {"role": "assistant", "content": "{}"} | message
+    return {"id": "chatcmpl-1", "choices": [{"index": 0, "message": said, "finish_reason": finish_reason}]} | (
+        {"usage": usage} if usage else {}
+    )
+
+
+def refusing(message: object = None, code: object = None, kind: object = None) -> dict[str, object]:
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+def test_a_question_is_one_post_of_json() -> None:
+    requests: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        return httpx.Response(200, json=completion())
+
+    ask(answer, temperature=0.5)
+    (request,) = requests
+    assert (request.method, str(request.url)) == ("POST", f"{ROOT}/chat/completions")
+    assert request.headers["Content-Type"] == "application/json"
+    assert request.content == question_json(QUESTION, "gpt-4.1", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        (b"", "expected JSON object"),
+        (b"<html>Welcome</html>", "expected JSON object"),
+        (b"[]", "expected JSON object"),
+        (b"[" * 100_000, "expected JSON object"),
+        (b'{"choices": [{"mess', "expected JSON object"),
+        (b'{"choices": [{"message": {"content": "\\ud800"}}]}', "expected JSON object"),
+        (b'{"error": {"message": "overloaded", "code": 502}}', "choices"),
+        (b'{"choices": []}', "choices"),
+        (b'{"choices": null}', "choices"),
+        (b'{"choices": [{}]}', "choices.0.message"),
+        (b'{"choices": [{"message": {"content": 7}}]}', "choices.0.message.content"),
+        (b'{"choices": [{"message": {"content": ["a"]}}]}', "choices.0.message.content"),
+        (b'{"choices": [{"message": {"tool_calls": [{"id": "1"}]}}]}', "choices.0.message.tool_calls.0.function"),
+    ],
+)
+def test_what_is_no_completion_is_transient_and_says_where(body: bytes, where: str) -> None:
+    met = error(lambda _: httpx.Response(200, content=body))
+    assert (type(met), str(met)) == (
+        ModelAnswerError,
+        f"{FAILED}: the provider answered something that is not a completion ({where}).",
+    )
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["error", "message", "x"]), inner),
+    max_leaves=8,
+)
+NEARLY = st.fixed_dictionaries(
+    {"choices": st.lists(st.fixed_dictionaries({"message": JSON | st.fixed_dictionaries({"content": JSON})}))},
+    optional={"usage": JSON | st.fixed_dictionaries({"prompt_tokens": JSON}), "error": JSON},
+)
+
+
+@given(
+    body=(JSON | NEARLY).map(lambda document: json.dumps(document).encode()) | st.binary(),
+    status=st.sampled_from([200, 200, 200, 204, 302, 400, 401, 404, 413, 429, 503]),
+    wait=st.none() | st.text(st.characters(min_codepoint=32, max_codepoint=126)),
+)
+@example(b'{"error": ' * 500, 400, "1" * 5000)
+@example(b"1" * 5000, 200, "Mon, 99 May 99999 10:01:30 GMT")
+def test_no_answer_ends_in_anything_but_a_reply_or_our_two_errors(body: bytes, status: int, wait: str | None) -> None:
+    headers = {"Retry-After": wait, "Retry-After-Ms": wait} if wait is not None else {}
+    with suppress(TransientError, PermanentError):
+        reply = ask(lambda _: httpx.Response(status, content=body, headers=headers))
+        assert isinstance(reply, Reply)
+        assert "\0" not in reply.content
+
+
+ACCESS, BASE, MODEL = (f" (check LLM_{name})" for name in ("API_KEY", "BASE_URL", "MODEL"))
+
+
+@pytest.mark.parametrize(
+    ("status", "document", "kind", "says"),
+    [
+        (
+            401,
+            refusing("Wrong key.", "invalid_api_key"),
+            ModelAccessError,
+            f"code=invalid_api_key {{Wrong key.}}{ACCESS}",
+        ),
+        (403, refusing("No.", None, "forbidden"), ModelAccessError, f"code=forbidden {{No.}}{ACCESS}"),
+        (404, refusing("Unknown.", "model_not_found"), ModelRefusedError, f"code=model_not_found {{Unknown.}}{MODEL}"),
+        (404, refusing('model "gpt-4.1" not found'), ModelRefusedError, f'{{model "gpt-4.1" not found}}{MODEL}'),
+        (404, {"detail": "Not Found"}, ModelRefusedError, f"{{Not Found}}{BASE}"),
+        (302, {}, ModelRefusedError, BASE.strip()),
+        (
+            400,
+            refusing("Too long.", "context_length_exceeded"),
+            PromptTooLongError,
+            "code=context_length_exceeded {Too long.}",
+        ),
+        (
+            400,
+            {"message": "This model's maximum context length is 4096 tokens.", "code": 400},
+            PromptTooLongError,
+            "{This model's maximum context length is 4096 tokens.}",
+        ),
+        (
+            400,
+            refusing("Bad\n schema.", None, "invalid_request_error"),
+            ModelRefusedError,
+            "code=invalid_request_error {Bad schema.}",
+        ),
+        (413, refusing("Big."), ModelRefusedError, "{Big.}"),
+        (422, refusing("x" * 900), ModelRefusedError, f"{{{'x' * 500}}}"),
+        (
+            429,
+            refusing("Slow down.", "rate_limit_exceeded"),
+            ModelUnavailableError,
+            "code=rate_limit_exceeded {Slow down.}",
+        ),
+        (
+            429,
+            refusing("Pay.", "insufficient_quota"),
+            ModelRefusedError,
+            "code=insufficient_quota {Pay.} (check the account behind LLM_API_KEY)",
+        ),
+        (408, {}, ModelUnavailableError, ""),
+        (409, {}, ModelUnavailableError, ""),
+        (500, refusing("Oops."), ModelUnavailableError, "{Oops.}"),
+        (502, "<html>", ModelUnavailableError, ""),
+        (503, None, ModelUnavailableError, ""),
+        (529, refusing("Overloaded."), ModelUnavailableError, "{Overloaded.}"),
+    ],
+)
+def test_every_status_has_its_verdict_and_its_sentence(
+    status: int, document: object, kind: type[AutomationError], says: str
+) -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        return httpx.Response(status, json=document, headers={"Location": "/elsewhere"} if status == 302 else {})
+
+    met = error(answer)
+    said = says.replace("{", "provider_message=").replace("}", "")
+    assert (type(met), str(met)) == (kind, f"{FAILED} status={status} {said}".rstrip())
+    assert asked == ["/v1/chat/completions"]
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 503])
+@pytest.mark.parametrize(
+    ("headers", "wait"),
+    [
+        ({}, None),
+        ({"Retry_After": "7"}, 7),
+        ({"Retry_After": "Mon, 04 May 2026 10:01:30 GMT"}, 90),
+        ({"Retry_After": "soon"}, None),
+        ({"retry_after_ms": "2500"}, 2.5),
+        ({"retry_after_ms": "2500", "Retry_After": "3"}, 2.5),
+        ({"retry_after_ms": "20"}, 1),
+        ({"retry_after_ms": "inf", "Retry_After": "3"}, 3),
+    ],
+)
+def test_the_wait_that_the_provider_asks_for_is_kept(status: int, headers: dict[str, str], wait: float | None) -> None:
+    met = error(saying({}, status, **headers))
+    assert isinstance(met, ModelUnavailableError)
+    assert met.retry_after_seconds == wait
+
+
+@pytest.mark.parametrize("status", [302, 400, 401, 404, 429, 503])
+def test_a_key_that_the_provider_repeats_is_not_repeated_by_us(status: int) -> None:
+    met = error(saying(refusing(f"{'x' * 490} {KEY} is wrong", KEY), status))
+    assert KEY[:8] not in f"{met!s} {met!r} {vars(met)}"
+    assert "*** is" in str(met)
+
+
+@pytest.mark.parametrize(
+    "raised", [httpx.ConnectError(f"no {KEY}"), httpx.ReadError(KEY), httpx.RemoteProtocolError(KEY)]
+)
+def test_a_server_out_of_reach_is_transient_and_nothing_of_the_request_is_told(raised: Exception) -> None:
+    def answer(_: httpx.Request) -> httpx.Response:
+        raise raised
+
+    met = error(answer)
+    assert str(met) == f"{FAILED}: the provider could not be reached ({type(raised).__name__})."
+    assert (type(met), met.__cause__, met.__suppress_context__) == (ModelUnavailableError, None, True)
+
+
+class Body(httpx.AsyncByteStream):
+    """Pieces without end, counted; `wait` lies between them."""
+
+    def __init__(self, piece: bytes, wait: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0)) -> None:
+        self.piece, self.wait = piece, wait
+        self.sent = 0
+        self.begun = asyncio.Event()
+        self.closed = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            self.sent += len(self.piece)
+            self.begun.set()
+            yield self.piece
+            await self.wait()
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "says"),
+    [
+        (200, ModelAnswerError, f"{FAILED}: the answer is bigger than 8 MB."),
+        (400, ModelRefusedError, f"{FAILED} status=400"),
+        (503, ModelUnavailableError, f"{FAILED} status=503"),
+    ],
+)
+def test_a_huge_body_is_not_read_to_its_end(status: int, kind: type[AutomationError], says: str) -> None:
+    body = Body(b" " * 100_000)
+    met = error(lambda _: httpx.Response(status, stream=body))
+    assert (type(met), str(met)) == (kind, says)
+    assert body.sent <= 8_200_000
+    assert body.closed
+
+
+@pytest.mark.parametrize("trickles", [False, True])
+def test_a_call_that_does_not_come_to_an_end_is_given_up_in_time(trickles: bool) -> None:
+    body = Body(b" ", lambda: asyncio.sleep(0.01))
+
+    async def answer(_: httpx.Request) -> httpx.Response:
+        if not trickles:
+            await asyncio.Event().wait()
+        return httpx.Response(200, stream=body)
+
+    began = perf_counter()
+    met = error(answer, timeout_seconds=0.1)
+    assert perf_counter() - began < 4
+    assert (type(met), str(met)) == (ModelUnavailableError, f"{FAILED}: the provider did not answer in time.")
+    assert body.closed is trickles
+
+
+def test_a_cancelled_call_goes_away_and_closes_its_answer() -> None:
+    body = Body(b" ", lambda: asyncio.Event().wait())
+
+    async def cancelled(model: ChatCompletions) -> None:
+        task = asyncio.create_task(model.ask(QUESTION))
+        await body.begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert body.closed
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    using(client(lambda _: httpx.Response(200, stream=body)), cancelled)

@@ -1,0 +1,128 @@
+"""The way to a language model: its address, its key, and the check that both and the model are good."""
+
+import httpx
+import pytest
+
+from automation_pipeline.clients.keys import bare_key
+from automation_pipeline.clients.llm import (
+    ModelAccessError,
+    ModelAnswerError,
+    ModelRefusedError,
+    ModelUnavailableError,
+    chat_root,
+)
+from automation_pipeline.core.errors import AutomationError, PermanentError
+from automation_pipeline_tests.clients.test_llm import KEY, ROOT, ask, client, completion, refusing, saying, using
+
+
+@pytest.mark.parametrize(
+    ("configured", "root"),
+    [
+        ("http://127.0.0.1:1234/v1", "http://127.0.0.1:1234/v1"),
+        (" http://127.0.0.1:1234/v1/ ", "http://127.0.0.1:1234/v1"),
+        ("http://127.0.0.1:1234", "http://127.0.0.1:1234/v1"),
+        ("https://llm.test/", "https://llm.test/v1"),
+        ("https://llm.test/openai/v1", "https://llm.test/openai/v1"),
+        ("https://llm.test/api?version=3", "https://llm.test/api?version=3"),
+        ("https://llm.test?version=3", "https://llm.test/v1?version=3"),
+    ],
+)
+def test_an_address_without_a_path_gets_v1(configured: str, root: str) -> None:
+    assert str(chat_root(configured)) == root
+
+
+@pytest.mark.parametrize(
+    "configured", ["", "llm.test/v1", "ftp://llm.test", "http://", "http://h:port/", "http://h:99999", "http://\n"]
+)
+def test_an_address_that_is_not_of_the_web_is_refused_at_once(configured: str) -> None:
+    with pytest.raises(PermanentError, match=r"^LLM address is not one of the web \(set LLM_BASE_URL\)$"):
+        client(saying({}), base_url=configured)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "path"),
+    [("http://h/api?version=3", "/api/models/org%2Fmodel?version=3"), (ROOT, "/v1/models/org%2Fmodel")],
+)
+def test_the_query_of_the_address_stays_and_a_models_name_is_one_segment(base_url: str, path: str) -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.raw_path.decode())
+        return httpx.Response(200, json={"data": []} if len(asked) == 1 else {"id": "org/model"})
+
+    using(client(answer, base_url=base_url, model="org/model"), lambda model: model.check())
+    assert asked[1] == path
+
+
+@pytest.mark.parametrize(
+    ("key", "header"), [(f' "{KEY}"\n', f"Bearer {KEY}"), (None, None), ("", None), (" '' ", None)]
+)
+def test_a_server_of_ones_own_may_do_without_a_key(key: str | None, header: str | None) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert request.headers.get("Authorization") == header
+        return httpx.Response(200, json=completion())
+
+    assert ask(answer, key=key).content == "{}"
+
+
+@pytest.mark.parametrize("key", [None, "", ' "" '])
+def test_openai_itself_wants_a_key(key: str | None) -> None:
+    with pytest.raises(PermanentError) as caught:
+        client(saying({}), key=key, base_url="https://API.openai.com/v1")
+    assert str(caught.value) == "LLM API key not configured (set LLM_API_KEY)"
+
+
+def test_a_key_that_no_header_can_hold_is_refused_without_being_shown() -> None:
+    with pytest.raises(PermanentError, match=r"^LLM API key holds characters that cannot be sent") as caught:
+        client(saying({}), key="sk-é")
+    assert "sk-" not in str(caught.value)
+    assert bare_key("sk-é") == "sk-é"
+
+
+HTML = (200, "<html>Welcome</html>")
+LISTED = (200, {"object": "list", "data": [{"id": "gpt-4o"}, {"id": "gpt-4.1", "object": "model"}]})
+UNLISTED = (200, {"data": [{"id": "gpt-4o"}]})
+LACKING = (404, {"detail": "Not Found"})
+UNKNOWN = (404, refusing("Unknown.", "model_not_found"))
+CLOSED = (403, refusing("Missing scopes: api.model.read"))
+GOOD = (200, completion())
+WRONG_KEY = (401, refusing("Wrong key.", "invalid_api_key"))
+DOWN = (503, {})
+
+
+@pytest.mark.parametrize(
+    ("pages", "kind"),
+    [
+        ([LISTED], None),
+        ([UNLISTED, (200, {"id": "gpt-4.1-2025-04-14"})], None),
+        ([UNLISTED, UNKNOWN], ModelRefusedError),
+        ([UNLISTED, LACKING, GOOD], None),
+        ([UNLISTED, LACKING, UNKNOWN], ModelRefusedError),
+        ([UNLISTED, HTML, GOOD], None),
+        ([LACKING, GOOD], None),
+        ([(405, {}), GOOD], None),
+        ([CLOSED, GOOD], None),
+        ([CLOSED, CLOSED], ModelAccessError),
+        ([HTML, HTML], ModelAnswerError),
+        ([HTML, LACKING], ModelRefusedError),
+        ([WRONG_KEY], ModelAccessError),
+        ([LACKING, WRONG_KEY], ModelAccessError),
+        ([DOWN], ModelUnavailableError),
+        ([LACKING, DOWN], ModelUnavailableError),
+    ],
+)
+def test_a_check_asks_for_the_models_and_in_doubt_for_a_word(
+    pages: list[tuple[int, object]], kind: type[AutomationError] | None
+) -> None:
+    left = list(pages)
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        status, document = left.pop(0)
+        return httpx.Response(status, json=document)
+
+    met: AutomationError | None = None
+    try:
+        using(client(answer), lambda model: model.check())
+    except AutomationError as error:
+        met = error
+    assert (type(met) if met else None, left) == (kind, [])

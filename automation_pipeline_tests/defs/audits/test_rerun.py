@@ -1,0 +1,90 @@
+"""The job `audit_rerun`: from its config to the stored step, and a retry that finds it stored."""
+
+import dagster as dg
+import pytest
+
+from automation_pipeline import bootstrap
+from automation_pipeline.audits.domain.place import Place
+from automation_pipeline.audits.stages.request_rerun import JOB, request_rerun
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.defs.audits.rerun import audit_rerun
+from automation_pipeline.defs.automation.sensors import run_failures
+from automation_pipeline.defs.requests.sensor import launch_requests
+from automation_pipeline.orchestration.doors import DOORS, run_request
+from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.run_requests import offer_waiting, taken
+from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.llm import FakeLanguageModel, step_answer
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """One step of two points, the second ABSENT; the services of the process are those of the bench."""
+    model = FakeLanguageModel(lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3))
+    bench = Bench(database, clock, model=model)
+    bench.sell("1900417")
+    bench.audit("1900417", bench.configure(steps=1))
+    bench.model = FakeLanguageModel()
+    services = bootstrap.Services(Settings(), clock)
+    services.database, services.judge = database, bench.judge
+    monkeypatch.setattr(bootstrap, "services", lambda: services)
+    return bench
+
+
+def execute(config: object, tags: dict[str, str] | None = None) -> dg.ExecuteInProcessResult:
+    return audit_rerun.execute_in_process(
+        run_config={"ops": {DOORS[JOB]: {"config": config}}},
+        resources={"services": ServicesResource()},
+        tags=tags,
+        raise_on_error=False,
+    )
+
+
+def test_a_request_is_carried_out_and_taken(bench: Bench) -> None:
+    asked = request_rerun(Place(1, 1, 2), instructions="Listen.", database=bench.database, clock=bench.clock)
+    with bench.database.transaction() as session:
+        [wish] = offer_waiting(session, limit=9)
+    launch = run_request(wish)
+    result = execute(launch.run_config["ops"]["rerun"]["config"], dict(launch.tags))
+    assert result.success
+    assert bench.row().niveau == "EXCELLENT"
+    with bench.database.reading() as session:
+        assert taken(session, [asked.key]) == {asked.key}
+    metadata = result.get_step_success_events()[0]
+    assert metadata.step_key == "rerun"
+    again = execute(launch.run_config["ops"]["rerun"]["config"])
+    assert again.success
+    assert bench.model.calls == 1
+
+
+def test_the_launchpad_needs_no_more_than_a_step(bench: Bench) -> None:
+    assert execute({"audit_id": 1, "step_position": 1}).success
+    assert execute({"audit_id": 1, "step_position": 1}).success
+    assert bench.model.calls == 2
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"audit_id": 7, "step_position": 1}, "Audit not found"),
+        ({"audit_id": 1, "step_position": 1, "control_point_index": 9}, "Audit control point with ID '1:1:9'"),
+        ({"audit_id": 1, "step_position": 1, "custom_prompt": "x" * 5001}, "at most 5000 characters"),
+    ],
+)
+def test_what_cannot_be_done_fails_for_good_in_one_sentence(
+    bench: Bench, config: dict[str, object], words: str
+) -> None:
+    result = execute(config)
+    assert not result.success
+    [failure] = result.get_step_failure_events()
+    assert words in (failure.step_failure_data.user_failure_data.description or "")
+    assert bench.model.calls == 0
+
+
+def test_the_doors_and_the_sensors_know_the_job() -> None:
+    assert audit_rerun.name == JOB
+    assert DOORS[JOB] in {node.name for node in audit_rerun.nodes}
+    assert JOB in {job.name for job in launch_requests.jobs}
+    assert run_failures.name == "run_failures"

@@ -1,0 +1,168 @@
+"""The judgement of steps by what is said: phases found or missing, proofs that stand there, inventions that do not."""
+
+import json
+from collections.abc import Sequence
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from automation_pipeline.simulator import Fiche, Kind, Phase, World, phases_said
+from automation_pipeline.simulator.llm.judge import Judgement, judged
+from automation_pipeline.simulator.llm.messages import Message
+from automation_pipeline.simulator.llm.prompt import AuditPrompt, read_prompt
+from automation_pipeline.simulator.llm.words import normalised
+from automation_pipeline_tests.simulator.llm.audit_prompts import chunks, prompt, step, tool_prompt, transcript
+
+WORLD = World(7, 24, vary=False)
+FICHES = [
+    fiche
+    for later in range(8)
+    for fiche in WORLD.day(date(2026, 2, 2) + timedelta(days=later))
+    if fiche.kind is not Kind.MISSING and chunks(fiche)
+]
+SAID = {fiche.id: phases_said(fiche) for fiche in FICHES}
+WITHDRAWAL = step("Droit de rétractation", ["Le droit de rétractation est annoncé"], ["rétractation", "renoncer"])
+CONFIG: dict[str, Any] = json.loads((Path(__file__).parents[3] / "demo/audit_config.json").read_text())
+
+
+def read(text: str) -> AuditPrompt:
+    found = read_prompt([Message("system", "Tu contrôles."), Message("user", text)])
+    assert found
+    return found
+
+
+def judge(fiche: Fiche, described: str, *, inventions: float = 0.0) -> Judgement:
+    asked = read(prompt(fiche, described))
+    return judged(asked, asked.chunks, inventions=inventions, seed=f"7/{fiche.id}")
+
+
+def statuts(said: Sequence[str], points: Sequence[str], keywords: Sequence[str]) -> list[str]:
+    text = (
+        "=== TRANSCRIPTION DES APPELS ===\n\n--- Enregistrement 1 ---\nAppel : 98170000012\n"
+        "[Segment 1] 0.0 s - 9.0 s | Locuteurs : speaker_0\n"
+        + "\n".join(f"speaker_0: {line}" for line in said)
+        + "\n=== FIN DE LA TRANSCRIPTION ===\n\n"
+        + step("Essai", points, keywords)
+    )
+    asked = read(text)
+    return [point.statut for point in judged(asked, asked.chunks, inventions=0, seed="x").points]
+
+
+@pytest.mark.parametrize(
+    ("phase", "point", "keywords"),
+    [
+        (Phase.WITHDRAWAL_RIGHT, "Le droit de rétractation est annoncé", ["rétractation"]),
+        (Phase.RECORDING_NOTICE, "L'enregistrement est annoncé", ["enregistré"]),
+        (Phase.PRESENTATION, "L'immatriculation ORIAS est mentionnée", ["ORIAS"]),
+        (Phase.DISCOVERY, "Les besoins sont recueillis", ["vos besoins"]),
+        (Phase.PRICE, "La cotisation est annoncée", ["cotisation"]),
+        (Phase.CONSENT, "La signature électronique est expliquée", ["signature électronique"]),
+        (Phase.PAYMENT, "L'IBAN est recueilli", ["IBAN"]),
+    ],
+)
+def test_a_step_passes_where_its_phase_was_said_and_fails_where_it_was_not(
+    phase: Phase, point: str, keywords: list[str]
+) -> None:
+    described = step("Essai", [point], keywords)
+    verdicts = {(phase in SAID[fiche.id], judge(fiche, described).conforme) for fiche in FICHES}
+    assert verdicts == {(True, "CONFORME"), (False, "NON_CONFORME")}
+
+
+def test_a_proof_stands_word_for_word_in_the_chunk_it_names_and_is_long_enough() -> None:
+    proven = 0
+    for fiche in FICHES[:60]:
+        texts = chunks(fiche)
+        for described in map(rendered, CONFIG["steps"]):
+            for proof in (proof for point in judge(fiche, described).points for proof in point.proofs):
+                assert proof.text in texts[proof.chunk.recording_index, proof.chunk.chunk_index]
+                assert len(normalised(proof.text)) >= 12
+                proven += 1
+    assert proven > 500
+
+
+def rendered(one: dict[str, Any]) -> str:
+    return step(one["name"], one["controlPoints"], one["keywords"], position=one["position"], weight=one["weight"])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 1.0])
+def test_inventions_follow_the_share_and_are_not_said_in_the_chunk(share: float) -> None:
+    proofs = [proof for fiche in FICHES for proof in judge(fiche, WITHDRAWAL, inventions=share).points[0].proofs[:1]]
+    invented = [proof for proof in proofs if normalised(proof.text) not in normalised(proof.chunk.text)]
+    assert len(proofs) > 60
+    assert abs(len(invented) / len(proofs) - share) <= (0.12 if 0 < share < 1 else 0)
+
+
+def test_the_same_seed_invents_the_same_and_another_seed_elsewhere() -> None:
+    def invented(seed: str) -> list[bool]:
+        asked = [read(prompt(fiche, WITHDRAWAL)) for fiche in FICHES]
+        judgements = [
+            judged(one, one.chunks, inventions=0.3, seed=f"{seed}/{place}") for place, one in enumerate(asked)
+        ]
+        return [proof.text not in proof.chunk.text for one in judgements for proof in one.points[0].proofs[:1]]
+
+    assert invented("7") == invented("7") != invented("8")
+
+
+@pytest.mark.parametrize(
+    ("said", "points", "keywords", "expected"),
+    [
+        (["Votre conversation est enregistrée."], ["L'enregistrement est dit"], ["enregistré"], ["PRESENT"]),
+        (["Votre conversation est notée ici."], ["L'enregistrement est dit"], ["enregistré"], ["ABSENT"]),
+        (["Un contraire de ce que vous dites."], ["Le contrat est lu"], ["contrat"], ["ABSENT"]),
+        (["Le délai court, et la rétractation."], ["Le délai"], ["délai de rétractation"], ["ABSENT"]),
+        (["Je parle du premier sujet ici."], ["Tout est dit"], ["premier", "second", "troisième"], ["PARTIEL"]),
+        (["Le premier et le second sujet."], ["Tout est dit"], ["premier", "second", "troisième"], ["PRESENT"]),
+        (["Ah oui."], ["Si le client a un chien"], ["chien"], ["NON_APPLICABLE"]),
+        (["C'est votre dernière chance."], ["Aucune dernière chance"], ["dernière chance"], ["ABSENT"]),
+        (["Prenez tout votre temps."], ["Aucune dernière chance"], ["dernière chance"], ["NON_APPLICABLE"]),
+        (["IBAN ?", "oui"], ["L'IBAN est demandé"], ["IBAN"], ["ABSENT"]),  # too short to prove anything
+        (["Rien à signaler de plus ici."], ["Tout est dit"], [], ["ABSENT"]),
+    ],
+)
+def test_a_point_is_judged_by_the_keywords_that_belong_to_it(
+    said: list[str], points: list[str], keywords: list[str], expected: list[str]
+) -> None:
+    assert statuts(said, points, keywords) == expected
+
+
+def test_a_step_without_an_applicable_point_passes_whole() -> None:
+    described = step("Essai", ["Aucun hélicoptère"], ["hélicoptère"], weight=6)
+    verdict = judge(FICHES[0], described)
+    assert (verdict.ratio, verdict.score, verdict.conforme, verdict.niveau) == (1.0, 6, "CONFORME", "EXCELLENT")
+
+
+def test_a_prompt_is_read_whole() -> None:
+    fiche = FICHES[0]
+    asked = read(prompt(fiche, rendered(CONFIG["steps"][3])))
+    assert (asked.position, asked.weight, asked.name) == (4, 8, "Découverte des besoins")
+    assert list(asked.points) == CONFIG["steps"][3]["controlPoints"]
+    assert list(asked.keywords) == CONFIG["steps"][3]["keywords"]
+    assert (asked.has_transcript, asked.fiche_id) == (True, fiche.id)
+    assert {(one.recording_index, one.chunk_index): one.text for one in asked.chunks} == chunks(fiche)
+
+
+def test_other_texts_are_no_audit_prompt() -> None:
+    assert read_prompt([Message("user", "Bonjour"), Message("user", transcript(FICHES[0]))]) is None
+    assert read_prompt([Message("system", prompt(FICHES[0], WITHDRAWAL))]) is None
+    assert read(tool_prompt(WITHDRAWAL)).has_transcript is False
+
+
+def test_the_demos_configuration_has_the_reference_shape_and_spreads_the_fiches() -> None:
+    steps = CONFIG["steps"]
+    assert [one["position"] for one in steps] == list(range(1, 19))
+    assert [one["weight"] for one in steps] == [10, 7, 2, 8, 8, 5, 10, 9, 7, 6, 10, 7, 9, 8, 8, 6, 3, 2]
+    assert [one["position"] for one in steps if one["isCritical"]] == [1, 4, 5, 7, 11]
+    assert all(2 <= len(one["controlPoints"]) <= 4 and 3 <= len(one["keywords"]) <= 6 for one in steps)
+    outcomes = [_outcome(fiche) for fiche in FICHES]
+    good = sum(rejected is False and share >= 0.75 for rejected, share in outcomes) / len(outcomes)
+    assert 0.3 <= good <= 0.7
+    assert 0.25 <= sum(rejected for rejected, _ in outcomes) / len(outcomes) <= 0.7
+
+
+def _outcome(fiche: Fiche) -> tuple[bool, float]:
+    """Whether a critical step fails, and the share of the score."""
+    verdicts = [(one, judge(fiche, rendered(one))) for one in CONFIG["steps"]]
+    rejected = any(one["isCritical"] and verdict.conforme != "CONFORME" for one, verdict in verdicts)
+    return rejected, sum(verdict.score for _, verdict in verdicts) / 125

@@ -1,0 +1,86 @@
+"""Answers that are cut, broken or never come, and that tokens are counted only for what was really given."""
+
+import json
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from openai import OpenAI
+
+from automation_pipeline_tests.outside import NO_CERTIFICATES, fault, model_totals
+from automation_pipeline_tests.simulator.llm.asking import (
+    CHAT,
+    FICHE,
+    MODEL,
+    ROUTE,
+    WITHDRAWAL,
+    Finding,
+    audit,
+)
+from automation_pipeline_tests.simulator.llm.audit_prompts import prompt
+
+
+def test_too_little_room_cuts_the_answer(client: OpenAI) -> None:
+    answer = client.chat.completions.create(model=MODEL, messages=CHAT, max_completion_tokens=3)
+    assert answer.choices[0].finish_reason == "length"
+    assert answer.usage
+    assert answer.usage.completion_tokens == 3
+
+
+def test_faults_speak_the_providers_language_and_count_no_tokens(client: OpenAI, url: str) -> None:
+    fault(
+        url, {"route": ROUTE, "status": 500, "first": 1}, {"route": ROUTE, "status": 429, "retry_after": 2, "first": 1}
+    )
+    fault(url, {"route": ROUTE, "body": "truncated", "first": 1}, {"route": ROUTE, "drop": True, "first": 1})
+    with pytest.raises(openai.InternalServerError):
+        audit(client)
+    with pytest.raises(openai.RateLimitError) as caught:
+        audit(client)
+    assert (caught.value.code, caught.value.response.headers["retry-after"]) == ("rate_limit_exceeded", "2")
+    with pytest.raises(json.JSONDecodeError):
+        audit(client)
+    with pytest.raises(openai.APIConnectionError):
+        audit(client)
+    assert model_totals(url)["answered"] == 0
+    assert audit(client).choices[0].message.parsed
+    totals = model_totals(url)
+    assert (totals["calls"], totals["answered"], totals["items"]) == (5, 1, {f"{FICHE.id}/3": 1})
+
+
+@pytest.mark.parametrize(
+    ("body", "ending", "is_json"),
+    [
+        ("content_not_json", "stop", False),
+        ("content_wrong_enum", "stop", True),
+        ("content_missing_field", "stop", True),
+        ("content_cut", "length", False),
+        ("refusal", "stop", False),
+    ],
+)
+def test_a_model_can_answer_badly_and_is_paid_for_it(
+    client: OpenAI, url: str, body: str, ending: str, is_json: bool
+) -> None:
+    fault(url, {"route": ROUTE, "body": body, "first": 1})
+    messages: Any = [{"role": "user", "content": prompt(FICHE, WITHDRAWAL)}]
+    answer = client.chat.completions.create(model=MODEL, messages=messages)
+    message = answer.choices[0].message
+    assert answer.choices[0].finish_reason == ending
+    assert (message.refusal is not None) == (body == "refusal")
+    if is_json:
+        assert json.loads(message.content or "")
+    with pytest.raises(ValueError, match="Finding"):
+        Finding.model_validate_json(message.content or "")
+    assert answer.usage
+    assert model_totals(url)["completion_tokens"] == answer.usage.completion_tokens
+
+
+def test_such_a_body_is_for_the_model_only(url: str, client: OpenAI) -> None:
+    posted = {"route": "crm.details", "body": "refusal"}
+    answer = httpx.post(f"{url}/_sim/faults", json=posted, verify=NO_CERTIFICATES)
+    assert (answer.status_code, "is for a language model" in answer.text) == (422, True)
+
+
+@pytest.mark.parametrize("posted", ["", "3", "{}", '{"inventions": 2}', '{"per_minute": -1}', '{"other": 1}'])
+def test_a_bad_setup_is_refused(url: str, posted: str) -> None:
+    assert httpx.put(f"{url}/_sim/llm", content=posted, verify=NO_CERTIFICATES).status_code == 422
