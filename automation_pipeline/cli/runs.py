@@ -6,12 +6,12 @@ import typer
 from rich.text import Text
 
 from automation_pipeline import bootstrap
-from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.automation.domain.run import FicheOutcome, OutcomeStatus, Run
 from automation_pipeline.automation.store.ledger import outcomes
 from automation_pipeline.automation.store.runs import get_run, list_runs, run_logs
 from automation_pipeline.automation.tables import LogRow
 from automation_pipeline.cli.output import AsJson, as_document, print_facts, print_json, print_table, screen
+from automation_pipeline.core.json_model import LARGEST_ID
 
 app = typer.Typer(help="See what became of the runs.", no_args_is_help=True)
 

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from automation_pipeline import bootstrap
-from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.automation.domain.schedule import Schedule, cron_of, parse_selection
 from automation_pipeline.automation.stages.create_schedule import create_schedule
 from automation_pipeline.automation.stages.request_run import request_run
@@ -25,6 +24,7 @@ from automation_pipeline.cli.output import (
     screen,
 )
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.core.schedule_times import occurrences
 from automation_pipeline.core.wall_clock import zone
 

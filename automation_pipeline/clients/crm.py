@@ -10,9 +10,9 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from automation_pipeline.clients.crm_payloads import DetailsPayload, RefusalPayload, SalesPayload, without_nul
-from automation_pipeline.core.retrying import Retrying
 from automation_pipeline.core.errors import NotFoundError, PermanentError, TransientError
 from automation_pipeline.core.retry import Backoff, retry_after_seconds
+from automation_pipeline.core.retrying import Retrying
 from automation_pipeline.fiches.domain.fiche import FicheDetails
 from automation_pipeline.fiches.domain.sales import SalesList
 

@@ -74,7 +74,8 @@ def add_audit(session: Session, config_id: int, tracking_id: str = "a", **fields
     row: dict[str, Any] = {
         "tracking_id": tracking_id, "fiche_cache_id": fiche.id, "audit_config_id": config_id,
         "config_fingerprint": tracking_id, "overall_score": Decimal(0), "score_percentage": Decimal(0),
-        "niveau": "PENDING", "is_compliant": False, "critical_passed": 0, "critical_total": 0, "total_steps": 1, "status": "running",
+        "niveau": "PENDING", "is_compliant": False, "critical_passed": 0, "critical_total": 0,
+        "total_steps": 1, "status": "running",
         "version": 1, "is_latest": True, "use_rlm": False, "transcript_mode": "prompt", "fence": 1,
         "touched_at": NOW, "created_at": NOW, **fields,
     }  # fmt: skip

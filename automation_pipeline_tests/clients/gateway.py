@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from automation_pipeline.clients.crm import CrmClient
-from automation_pipeline.core.retrying import Retrying
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.retry import Backoff
+from automation_pipeline.core.retrying import Retrying
 from automation_pipeline.fiches.domain.fiche import FicheDetails
 from automation_pipeline.fiches.domain.sales import SalesList
 from automation_pipeline.simulator import Kind, World

@@ -7,10 +7,10 @@ from typing import Annotated, Self, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, HttpUrl, SecretStr, TypeAdapter, model_validator
 
-from automation_pipeline.core.json_model import Id, Instant, JsonModel, parse
 from automation_pipeline.automation.domain.selection import FicheSelection
 from automation_pipeline.core.cron import Cron
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.json_model import Id, Instant, JsonModel, parse
 from automation_pipeline.core.wall_clock import zone
 
 

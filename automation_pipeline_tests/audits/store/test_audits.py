@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
-from automation_pipeline.audits.store.audits import set_deleted
+from automation_pipeline.audits.store.audits import set_deleted, set_values
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
@@ -86,6 +86,7 @@ def test_the_database_itself_refuses_a_second_latest(bench: Bench) -> None:
     config = bench.configure(steps=1)
     bench.audit("1900417", config, "first")
     bench.audit("1900417", config, "second")
+    with bench.database.reading() as session:
+        before = session.scalars(select(AuditRow.id).where(AuditRow.is_latest.is_(False))).one()
     with pytest.raises(IntegrityError), bench.database.transaction() as session:
-        for row in session.scalars(select(AuditRow)):
-            row.is_latest = True
+        set_values(session, before, {"is_latest": True})
