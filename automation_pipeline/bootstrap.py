@@ -7,11 +7,15 @@ import asyncio
 import os
 import socket
 from collections.abc import Coroutine
+from datetime import timedelta
 from functools import cache, cached_property
 from typing import TypeVar
 
 from automation_pipeline.audits.domain import knobs as audit_knobs
 from automation_pipeline.audits.ports import Judge
+from automation_pipeline.automation.domain.delivery import Patience
+from automation_pipeline.automation.domain.due import DueRules
+from automation_pipeline.automation.ports import MailSender, PostOffice, WebhookSender
 from automation_pipeline.core.clock import Clock, SystemClock
 from automation_pipeline.core.coordination import Leases, RateLimiter
 from automation_pipeline.core.errors import PermanentError
@@ -115,6 +119,49 @@ class Services:
         return Judge(model, self._shared_limiter, places, self.leases, judge_knobs(settings))
 
     @cached_property
+    def webhooks(self) -> WebhookSender:
+        from automation_pipeline.clients.webhook import WebhookClient  # noqa: PLC0415  httpx only where it is used
+
+        settings = self.settings
+        return WebhookClient(
+            now=self.clock.now,
+            allowed_origins=settings.webhook_allowed_origins,
+            timeout_seconds=settings.webhook_timeout_seconds,
+        )
+
+    @cached_property
+    def mail(self) -> MailSender | None:
+        """None where no mail server is configured, or nobody to write as."""
+        settings = self.settings
+        sender = settings.smtp_from or settings.smtp_user
+        if settings.smtp_host is None or sender is None:
+            return None
+        from automation_pipeline.mail.smtp import MailServer, SmtpMail  # noqa: PLC0415  only where it is configured
+
+        server = MailServer(
+            host=settings.smtp_host,
+            port=settings.smtp_port,
+            secure=settings.smtp_secure,
+            sender=sender,
+            user=settings.smtp_user,
+            password=settings.smtp_pass.get_secret_value() if settings.smtp_pass else None,
+            seconds=settings.smtp_timeout_ms / 1000,
+        )
+        return SmtpMail(server)
+
+    @cached_property
+    def post_office(self) -> PostOffice:
+        """Who carries messages about runs."""
+        secret = self.settings.webhook_secret
+        return PostOffice(
+            webhooks=self.webhooks,
+            mail=self.mail,
+            publisher=None,
+            secret=secret.get_secret_value() if secret else None,
+            patience=Patience(attempts=self.settings.webhook_max_attempts),
+        )
+
+    @cached_property
     def _shared_limiter(self) -> RateLimiter:
         """A provider's cap outlives an outage of Redis: the database takes over."""
         in_database = DatabaseRateLimiter(self.database)
@@ -139,6 +186,20 @@ def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
     for task in tasks:
         task.cancel()
     loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+
+
+def due_rules(settings: Settings) -> DueRules:
+    waits_ms = (
+        settings.automation_fiche_details_max_wait_ms
+        + settings.automation_transcription_max_wait_ms
+        + settings.automation_audit_max_wait_ms
+        + settings.automation_scheduler_stale_grace_ms
+    )
+    return DueRules(
+        window=timedelta(minutes=settings.automation_scheduler_window_minutes),
+        stale_after=timedelta(milliseconds=waits_ms),
+        lost_after_seconds=settings.automation_lost_after_seconds,
+    )
 
 
 def speech_knobs(settings: Settings) -> Knobs:

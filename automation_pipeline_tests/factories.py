@@ -1,14 +1,22 @@
 """Stored things for tests, each with only what the test cares about said aloud."""
 
+import asyncio
 from collections.abc import Iterable
+from datetime import timedelta
 
 from automation_pipeline.automation.domain.run import RunTicket
 from automation_pipeline.automation.domain.schedule import Schedule
 from automation_pipeline.automation.stages.create_schedule import create_schedule
 from automation_pipeline.automation.stages.open_run import Opening, open_run
-from automation_pipeline.automation.stages.select_fiches import select_fiches
+from automation_pipeline.automation.stages.select_fiches import Selected, SelectionKnobs, select_fiches
 from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.slots import Slots
+from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.leases import DatabaseLeases
+from automation_pipeline_tests.fakes.crm import FakeFicheSource
+
+COOLDOWN = timedelta(minutes=5)
 
 
 def a_schedule(
@@ -28,5 +36,20 @@ def an_open_run(database: Database, clock: Clock, fiche_ids: Iterable[str] = ("1
     """A run whose first attempt has selected its fiches."""
     schedule = a_schedule(database, clock, fiche_ids)
     ticket = open_run(an_opening(schedule.id), database=database, clock=clock)
-    select_fiches(ticket, database=database, clock=clock, processes=1)
+    selected(ticket, database, clock)
     return ticket
+
+
+def selected(
+    ticket: RunTicket, database: Database, clock: Clock, source: FicheSource | None = None, *, processes: int = 1
+) -> Selected:
+    """The selection, made by a CRM that knows of no sales unless one is given."""
+    work = select_fiches(
+        ticket,
+        database=database,
+        source=source or FakeFicheSource(),
+        clock=clock,
+        slots=Slots(DatabaseLeases(database), "crm", 3, "me"),
+        knobs=SelectionKnobs(processes=processes, cooldown=COOLDOWN),
+    )
+    return asyncio.run(work)

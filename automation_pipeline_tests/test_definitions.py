@@ -1,5 +1,8 @@
 """What Dagster sees: the public names, tags and strictness of CONTRACT 3."""
 
+import subprocess
+import sys
+
 import dagster as dg
 import pytest
 
@@ -18,11 +21,12 @@ def test_the_public_names_are_there(loaded: dg.Definitions) -> None:
     nightly = {"sales_list_revalidation", "sales_list_staleness"}
     assert jobs == {"audit_fiche", "audit_rerun", "automation_run", "transcribe_fiche"} | nightly
     assets = {key.to_user_string() for key in loaded.resolve_all_asset_keys()}
-    assert assets == {"sales_list", "fiche_details", "transcripts", "audit_outcomes"}
+    assert assets == {"sales_list", "fiche_details", "transcripts", "audit_outcomes", "daily_quality_report"}
     sensors = {sensor.name: sensor.default_status for sensor in loaded.sensors or []}
     running = dg.DefaultSensorStatus.RUNNING
+    ends = ("run_failures", "terminated_runs")
     sweeps = ("sweep_transcription_runs", "sweep_audits")
-    names = ("launch_requests", "run_failures", "reconcile_stale_runs", *sweeps)
+    names = ("due_schedules", "launch_requests", "relay_outbox", "reconcile_stale_runs", *ends, *sweeps)
     assert sensors == dict.fromkeys(names, running)
 
 
@@ -68,3 +72,10 @@ def test_the_executor_is_configuration() -> None:
     inside, several = Settings(), Settings(automation_executor="multiprocess", automation_max_processes=3)
     assert (executor_of(inside).name, processes_of(inside)) == ("in_process", 1)
     assert (executor_of(several).name, processes_of(several)) == ("multiprocess", 3)
+
+
+def test_what_draws_reports_is_not_loaded_with_the_definitions() -> None:
+    heavy = "{'pandas', 'pyarrow', 'matplotlib'}"
+    look = f"import sys; from automation_pipeline.definitions import defs; defs(); print({heavy} & set(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert loaded.stdout.strip().splitlines()[-1] == "set()"

@@ -36,5 +36,8 @@ def environment(address: str, **more: str) -> Mapping[str, str]:
         "ELEVENLABS_API_KEY": SPEECH_KEY,
         "LLM_BASE_URL": f"{address}/v1",
         "LLM_API_KEY": LLM_KEY,
+        # The simulator has no caps: nobody needs to wait for it.
+        "TRANSCRIPTION_ELEVENLABS_RATE_LIMIT_PER_MINUTE": "6000",
+        "LLM_RATE_LIMIT_PER_MINUTE": "60000",
         **more,
     }

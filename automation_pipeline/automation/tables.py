@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, UniqueConstraint, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from automation_pipeline.storage.metadata import Table
@@ -48,6 +48,17 @@ class ScheduleRow(Table):
     webhook_url: Mapped[str | None]
     notify_emails: Mapped[list[str]] = mapped_column(TextList)
     external_api_key: Mapped[str | None]
+    # Where a month lacks the day: `skip` the month, or run on its `last_day`.
+    short_months: Mapped[str] = mapped_column(server_default="skip")
+    catch_up: Mapped[str] = mapped_column(server_default="skip")
+    catch_up_limit: Mapped[int] = mapped_column(server_default="10")
+    jitter_seconds: Mapped[int] = mapped_column(server_default="0")
+    pause_after_failures: Mapped[int | None]
+    failures_in_a_row: Mapped[int] = mapped_column(server_default="0")
+    paused_reason: Mapped[str | None]
+    skip_due_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # The last occurrence that was decided upon, run or not; `last_run_at` is moved by runs started by hand too.
+    last_due_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     last_run_at: Mapped[datetime | None] = mapped_column(UtcDateTime, index=True)
     last_run_status: Mapped[str | None]
     total_runs: Mapped[int] = mapped_column(default=0)
@@ -55,6 +66,33 @@ class ScheduleRow(Table):
     failed_runs: Mapped[int] = mapped_column(default=0)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class DueTimeRow(Table):
+    """The first due time of an active schedule that nobody has decided upon, and the timing that it was found for. Due
+    detection alone writes it: whoever changes a schedule need not know."""
+
+    __tablename__ = "automation_due_times"
+
+    schedule_id: Mapped[int] = mapped_column(
+        ForeignKey("automation_schedules.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    next_due_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    timing: Mapped[str]
+
+
+class OccurrenceRow(Table):
+    """What became of one due time of a schedule: a run, or the reason for none."""
+
+    __tablename__ = "automation_occurrences"
+    __table_args__ = (UniqueConstraint("schedule_id", "due_at"),)
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    schedule_id: Mapped[int] = mapped_column(ForeignKey("automation_schedules.id", ondelete="CASCADE"))
+    due_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    run_id: Mapped[int | None] = mapped_column(ForeignKey("automation_runs.id", ondelete="SET NULL"), index=True)
+    not_run_because: Mapped[str | None]
+    decided_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
 
 
 class RunRow(Table):
@@ -98,6 +136,12 @@ class RunRow(Table):
     error_details: Mapped[JsonObject | None] = mapped_column(Json)
     config_snapshot: Mapped[JsonObject] = mapped_column(Json)
     result_summary: Mapped[JsonObject | None] = mapped_column(Json)
+    # What was resolved, picked and dropped, by stable keys.
+    selection_summary: Mapped[JsonObject | None] = mapped_column(Json)
+    # The later stages were left out: a fetch failed, and the schedule does not go on through errors.
+    stopped_after_fetch: Mapped[bool] = mapped_column(server_default=false())
+    fetched_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    retry_of_run_id: Mapped[int | None] = mapped_column(BigInteger)
 
 
 class HeartbeatRow(Table):
@@ -119,6 +163,7 @@ class FicheResultRow(Table):
         UniqueConstraint("run_id", "fiche_id"),
         CheckConstraint("status IN ('pending', 'successful', 'failed', 'ignored')", name="status"),
         Index(None, "run_id", "batch", "status"),
+        Index(None, "fiche_id"),
     )
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
@@ -130,6 +175,12 @@ class FicheResultRow(Table):
     error: Mapped[str | None]
     ignore_reason: Mapped[str | None]
     recordings_count: Mapped[int | None]
+    # A pending fiche is `selected`, or `fetched`: its details are here and it has passed the filters.
+    stage: Mapped[str] = mapped_column(server_default="selected")
+    # Why it was ignored or has failed, as a key that does not change with the words.
+    reason: Mapped[str | None]
+    transcribed: Mapped[bool] = mapped_column(server_default=false())
+    audits: Mapped[int] = mapped_column(server_default="0")
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
@@ -144,3 +195,27 @@ class LogRow(Table):
     message: Mapped[str]
     details: Mapped[JsonObject] = mapped_column("metadata", Json)
     timestamp: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class NotificationRow(Table):
+    """One message about a run to one receiver, and how its delivery stands."""
+
+    __tablename__ = "automation_notifications"
+    __table_args__ = (
+        UniqueConstraint("run_id", "channel", "target"),
+        CheckConstraint("channel IN ('webhook', 'email')", name="channel"),
+        CheckConstraint("status IN ('pending', 'sent', 'failed')", name="status"),
+    )
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    run_id: Mapped[int] = mapped_column(ForeignKey("automation_runs.id", ondelete="CASCADE"))
+    channel: Mapped[str]
+    target: Mapped[str]
+    payload: Mapped[JsonObject] = mapped_column(Json)
+    status: Mapped[str]
+    attempts: Mapped[int]
+    status_code: Mapped[int | None]
+    response_body: Mapped[str | None]
+    last_error: Mapped[str | None]
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    sent_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

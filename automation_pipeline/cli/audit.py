@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -12,10 +12,13 @@ from automation_pipeline.audits.stages.request_audits import Asking, Filed, requ
 from automation_pipeline.audits.store.reading import audit_document
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli import audit_page
-from automation_pipeline.cli.following import follow_audits
+from automation_pipeline.cli.arguments import check_fiche_ids
+from automation_pipeline.cli.following import NeverBegun, follow_audits
 from automation_pipeline.cli.output import AsJson, print_json, print_table, screen
-from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.json_model import LARGEST_ID
+
+Ended: TypeAlias = Standing | NeverBegun
 
 
 def audit(
@@ -34,21 +37,19 @@ def audit(
 ) -> None:
     """Judge the calls of fiches step by step. What is not transcribed yet is transcribed first. Dagster's daemon starts
     it within seconds."""
-    wrong = [fiche_id for fiche_id in fiche_ids if not fiche_id.isdecimal()]
-    if wrong:
-        raise InvalidInputError(f"A fiche id is a number, unlike {', '.join(wrong)}.")
+    check_fiche_ids(fiche_ids)
     services = bootstrap.services()
     asking = Asking(audit_config_id=config, use_rlm=tools, trigger_source="cli", batch=len(set(fiche_ids)) > 1)
     filed = request_audits(fiche_ids, asking, database=services.database, clock=services.clock)
-    ended: Mapping[str, Standing] = {}
+    ended: Mapping[str, Ended] = {}
     if wait:
         ended = follow_audits(filed.audits, services, pause=threading.Event(), quiet=as_json)
     _tell(filed, ended, services, as_json=as_json)
-    if wait and not all(standing.status is AuditStatus.COMPLETED for standing in ended.values()):
+    if wait and not all(isinstance(one, Standing) and one.status is AuditStatus.COMPLETED for one in ended.values()):
         raise typer.Exit(1)
 
 
-def _tell(filed: Filed, ended: Mapping[str, Standing], services: Services, *, as_json: bool) -> None:
+def _tell(filed: Filed, ended: Mapping[str, Ended], services: Services, *, as_json: bool) -> None:
     if as_json:
         audits = [_document(one.fiche_id, one.tracking_id, ended.get(one.tracking_id)) for one in filed.audits]
         print_json({"batch_id": filed.batch_id, "audits": audits})
@@ -59,35 +60,37 @@ def _tell(filed: Filed, ended: Mapping[str, Standing], services: Services, *, as
         _show(list(ended.values()), services)
 
 
-def _show(ended: Sequence[Standing], services: Services) -> None:
-    if len(ended) == 1:
-        with services.database.reading() as session:
-            document = audit_document(session, ended[0].audit_id)
-        audit_page.show(document, steps=True)
+def _show(ended: Sequence[Ended], services: Services) -> None:
+    """Of several a table; one alone is shown with its steps, or with the sentence that refuses it."""
+    if len(ended) > 1:
+        print_table(("id", "fiche", "status", "verdict", "score", "error"), map(_row, ended))
         return
-    rows = [
-        (
-            one.audit_id,
-            one.fiche_id,
-            one.status,
-            audit_page.coloured(one.niveau),
-            f"{one.score_percentage:.2f} %",
-            one.error,
-        )
-        for one in ended
-    ]
-    print_table(("id", "fiche", "status", "verdict", "score", "error"), rows)
+    [one] = ended
+    if isinstance(one, NeverBegun):
+        raise PermanentError(one.error)
+    with services.database.reading() as session:
+        document = audit_document(session, one.audit_id)
+    audit_page.show(document, steps=True)
 
 
-def _document(fiche_id: str, tracking_id: str, standing: Standing | None) -> dict[str, object]:
+def _row(one: Ended) -> Sequence[object]:
+    if isinstance(one, NeverBegun):
+        return None, one.fiche_id, AuditStatus.FAILED, None, None, one.error
+    verdict, score = audit_page.coloured(one.niveau), f"{one.score_percentage:.2f} %"
+    return one.audit_id, one.fiche_id, one.status, verdict, score, one.error
+
+
+def _document(fiche_id: str, tracking_id: str, ended: Ended | None) -> dict[str, object]:
+    """Whatever became of them, audits that were followed have the same fields."""
     document: dict[str, object] = {"fiche_id": fiche_id, "tracking_id": tracking_id}
-    if standing is not None:
-        document |= {
-            "audit_id": str(standing.audit_id),
-            "status": standing.status,
-            "niveau": standing.niveau,
-            "score_percentage": standing.score_percentage,
-            "failed_steps": standing.failed,
-            "error": standing.error,
-        }
-    return document
+    if ended is None:
+        return document
+    begun = ended if isinstance(ended, Standing) else None
+    return document | {
+        "audit_id": begun and str(begun.audit_id),
+        "status": begun.status if begun else AuditStatus.FAILED,
+        "niveau": begun and begun.niveau,
+        "score_percentage": begun and begun.score_percentage,
+        "failed_steps": begun and begun.failed,
+        "error": ended.error,
+    }

@@ -17,9 +17,10 @@ from automation_pipeline.audits.stages.review_control_point import review_contro
 from automation_pipeline.audits.stages.review_step import review_step
 from automation_pipeline.audits.store.reading import AuditFilter, audit_document, audit_step_document, list_audits
 from automation_pipeline.cli import audit_page
+from automation_pipeline.cli.arguments import check_fiche_ids
 from automation_pipeline.cli.following import follow_rerun
 from automation_pipeline.cli.output import AsJson, print_json, screen
-from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.errors import InvalidInputError, PermanentError
 from automation_pipeline.core.json_model import LARGEST_ID
 
 app = typer.Typer(help="See what audits found; overrule it, or have it judged again.", no_args_is_help=True)
@@ -45,6 +46,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the latest audit of each fiche and configuration, newest first."""
+    check_fiche_ids(fiche or ())
     chosen = AuditFilter(
         fiche_ids=fiche or (),
         audit_config_ids=config or (),
@@ -123,8 +125,8 @@ def rerun(
     services, place = bootstrap.services(), Place(audit_id, step, point)
     requested = request_rerun(place, instructions=instructions, database=services.database, clock=services.clock)
     if wait:
-        follow_rerun(requested.rerun_id, audit_id, services, pause=threading.Event(), quiet=as_json)
-        _tell_step(place, _document(requested, place), as_json=as_json)
+        error = follow_rerun(requested.rerun_id, audit_id, services, pause=threading.Event(), quiet=as_json)
+        _tell_rerun(requested, place, error, as_json=as_json)
     elif as_json:
         print_json(_document(requested, place))
     else:
@@ -160,6 +162,15 @@ def _tell_step(place: Place, besides: dict[str, object], *, as_json: bool) -> No
         return
     _say(f"Step {audit_page.step_line(step)}")
     _say(f"Audit {place.audit_id}: {audit_page.verdict_line(audit)}")
+
+
+def _tell_rerun(requested: RequestedRerun, place: Place, error: str | None, *, as_json: bool) -> None:
+    """Of one that failed the document tells why, and how the step still stands."""
+    if error is not None and not as_json:
+        raise PermanentError(error)
+    _tell_step(place, {**_document(requested, place), "error": error}, as_json=as_json)
+    if error is not None:
+        raise typer.Exit(1)
 
 
 def _document(requested: RequestedRerun, place: Place) -> dict[str, object]:

@@ -27,8 +27,8 @@ class Finding:
 
 
 def doctor(*, as_json: AsJson = False) -> None:
-    """Check the database, Redis, the CRM, speech-to-text, the language model and Dagster. Exit 1 if a required one
-    fails."""
+    """Check the database, Redis, the CRM, speech-to-text, the language model, the mail server and Dagster. Exit 1 if
+    a required one fails."""
     services = bootstrap.services()
     checks: dict[str, Callable[[Services], str | None]] = {
         "database": _database,
@@ -36,6 +36,7 @@ def doctor(*, as_json: AsJson = False) -> None:
         "crm": _crm,
         "speech": _speech,
         "model": _model,
+        "smtp": _smtp,
         "dagster": _dagster,
     }
     findings = [_examine(name, check, services) for name, check in checks.items()]
@@ -90,6 +91,15 @@ def _model(services: Services) -> str | None:
         return None
     services.run(services.judge.model.check())
     return f"{settings.llm_base_url} answers and knows {settings.llm_model}"
+
+
+def _smtp(services: Services) -> str | None:
+    if services.settings.smtp_host is None:
+        return None
+    if services.mail is None:
+        raise PermanentError("SMTP_HOST is set, but neither SMTP_FROM nor SMTP_USER: no e-mail has a sender")
+    services.run(services.mail.check())
+    return f"{services.settings.smtp_host}:{services.settings.smtp_port} answers and lets us in"
 
 
 def _dagster(services: Services) -> str:

@@ -9,6 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from automation_pipeline import bootstrap
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.cli.arguments import check_fiche_ids
 from automation_pipeline.cli.fiche_page import print_fiche
 from automation_pipeline.cli.output import AsJson, print_json, print_table, screen
 from automation_pipeline.core.errors import InvalidInputError
@@ -34,6 +35,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one fiche as it is mirrored; --json shows all of it."""
+    check_fiche_ids([fiche_id])
     with bootstrap.services().database.reading() as session:
         document = {**fiche_document(session, fiche_id), "transcription": transcription_status(session, fiche_id)}
     if as_json:

@@ -1,47 +1,57 @@
-"""`automation runs`: what became of them, fiche by fiche."""
+"""`automation runs`: what became of them, fiche by fiche; watch one, cancel it, or run again what failed."""
 
+import threading
+from collections.abc import Iterator
+from enum import StrEnum
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from automation_pipeline import bootstrap
-from automation_pipeline.automation.domain.run import FicheOutcome, OutcomeStatus, Run
-from automation_pipeline.automation.store.ledger import outcomes
-from automation_pipeline.automation.store.runs import get_run, list_runs, run_logs
+from automation_pipeline.automation.domain.run import Run, RunStatus
+from automation_pipeline.automation.stages.cancel_run import cancel_run
+from automation_pipeline.automation.stages.retry_run import retry_run
+from automation_pipeline.automation.store.progress import logs_after, runs_like
+from automation_pipeline.automation.store.runs import get_run
 from automation_pipeline.automation.tables import LogRow
-from automation_pipeline.cli.output import AsJson, as_document, print_facts, print_json, print_table, screen
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.cli import run_outcomes, run_report
+from automation_pipeline.cli.following import POLL_SECONDS, watch_run
+from automation_pipeline.cli.output import AsJson, as_document, print_json, print_table, screen
 from automation_pipeline.core.json_model import LARGEST_ID
 
-app = typer.Typer(help="See what became of the runs.", no_args_is_help=True)
+app = typer.Typer(help="See what became of the runs; cancel one, or run again what failed.", no_args_is_help=True)
+app.command("report")(run_report.report)
 
 RunId = Annotated[int, typer.Argument(min=1, max=LARGEST_ID, help="The run's id, as `automation runs list` shows it.")]
-COLOURS = {
-    OutcomeStatus.SUCCESSFUL: "green",
-    OutcomeStatus.FAILED: "red",
-    OutcomeStatus.IGNORED: "yellow",
-    OutcomeStatus.PENDING: "cyan",
-}
+
+
+class Level(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 @app.command("list")
 def list_(
     *,
     schedule: Annotated[int | None, typer.Option(min=1, max=LARGEST_ID, help="Only the runs of this schedule.")] = None,
+    status: Annotated[list[RunStatus] | None, typer.Option(help="Only runs that stand so; may be repeated.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many.")] = 20,
     offset: Annotated[int, typer.Option(min=0, max=1_000_000_000, help="Leave out the newest so many.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """List the runs, newest first."""
     with bootstrap.services().database.reading() as session:
-        runs = list_runs(session, schedule_id=schedule, limit=limit, offset=offset)
+        runs = runs_like(session, schedule_id=schedule, statuses=status or (), limit=limit, offset=offset)
     if as_json:
         print_json({"runs": [as_document(run) for run in runs]})
         return
     print_table(
         ("id", "schedule", "status", "started (UTC)", "seconds", "fiches", "ok", "failed", "ignored"),
         (
-            (r.id, r.schedule_id, r.status, f"{r.started_at:%Y-%m-%d %H:%M}", _seconds(r),
+            (r.id, r.schedule_id, r.status, f"{r.started_at:%Y-%m-%d %H:%M}", run_outcomes.seconds_of(r),
              r.selected_fiches, r.successful_fiches, r.failed_fiches, r.ignored_fiches)
             for r in runs
         ),
@@ -50,40 +60,106 @@ def list_(
 
 @app.command()
 def show(run_id: RunId, *, as_json: AsJson = False) -> None:
-    """Show one run: how it stands, and the outcome of every fiche."""
-    with bootstrap.services().database.reading() as session:
-        run, fiches = get_run(session, run_id), outcomes(session, run_id)
+    """Show one run: how it stands, what it chose, and the outcome of every fiche."""
+    story = run_outcomes.run_story(run_id, bootstrap.services().database)
     if as_json:
-        print_json({**as_document(run), "fiches": [as_document(fiche) for fiche in fiches]})
-        return
-    counts = f" = {run.successful_fiches} successful + {run.failed_fiches} failed + {run.ignored_fiches} ignored"
-    print_facts(
-        {
-            "run": f"{run.id} of schedule {run.schedule_id}, {run.trigger}",
-            "status": f"{run.status} ({run.phase})" if run.phase else run.status,
-            "attempt": run.attempt,
-            "started": f"{run.started_at:%Y-%m-%d %H:%M:%S} UTC",
-            "seconds": _seconds(run),
-            "fiches": f"{run.selected_fiches} selected{counts if run.completed_at else ''}",
-            "error": run.error_message,
-            "dagster run": run.dagster_run_id,
-        }
-    )
-    if fiches:
-        print_table(("fiche", "outcome", "recordings", "why"), (_outcome(fiche) for fiche in fiches))
+        print_json(run_outcomes.document(story))
+    else:
+        run_outcomes.show(story)
 
 
 @app.command()
-def logs(run_id: RunId, *, as_json: AsJson = False) -> None:
+def logs(
+    run_id: RunId,
+    *,
+    level: Annotated[Level, typer.Option(help="Leave out what is less urgent.")] = Level.DEBUG,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show what the run wrote down, oldest first."""
-    with bootstrap.services().database.reading() as session:
-        get_run(session, run_id)
-        rows = run_logs(session, run_id)
+    rows = _written(run_id, level, bootstrap.services(), follow=follow)
     if as_json:
         print_json({"logs": [_log(row) for row in rows]})
         return
     for row in rows:
         screen.print(f"{row.timestamp:%H:%M:%S}  {row.level:<7}  {row.message}", highlight=False, markup=False)
+
+
+@app.command()
+def watch(run_id: RunId, *, as_json: AsJson = False) -> None:
+    """Follow a run to its end, phase by phase; exit 1 unless it ends completed or partial."""
+    _watch(run_id, bootstrap.services(), as_json=as_json)
+
+
+@app.command()
+def cancel(
+    run_id: RunId,
+    *,
+    reason: Annotated[str | None, typer.Option(help="Why; it stays with the run.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """End a run that waits or works: what is not done of it has failed. Dagster stops within seconds."""
+    services = bootstrap.services()
+    with services.database.reading() as session:
+        is_over = get_run(session, run_id).completed_at is not None
+    if not (yes or is_over or typer.confirm(f"Cancel run {run_id}?", err=True)):
+        typer.echo(f"Run {run_id} goes on.", err=True)
+        raise typer.Exit(1)
+    run = cancel_run(run_id, reason=reason, database=services.database, clock=services.clock)
+    if as_json:
+        print_json({"run_id": str(run.id), "status": run.status, "error": run.error_message})
+    else:
+        _say(f"Run {run_id} is cancelled: {run.successful_fiches} fiches were done, {run.failed_fiches} have failed.")
+
+
+@app.command()
+def retry(
+    run_id: RunId,
+    *,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow the new run to its end.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Ask for a new run over the fiches that failed in this one; the ignored ones are left alone."""
+    services = bootstrap.services()
+    run = retry_run(run_id, database=services.database, clock=services.clock)
+    if wait:
+        _watch(run.id, services, as_json=as_json)
+    elif as_json:
+        print_json({"run_id": str(run.id), "retry_of_run_id": str(run_id), **_where(run)})
+    else:
+        _say(
+            f"Run {run.id} is requested, for what failed in run {run_id}: `automation runs watch {run.id}` follows it."
+        )
+
+
+def _watch(run_id: int, services: Services, *, as_json: bool) -> None:
+    run = watch_run(run_id, services, pause=threading.Event(), quiet=as_json)
+    story = run_outcomes.run_story(run_id, services.database)
+    if as_json:
+        print_json({"run_id": str(run_id), **run_outcomes.document(story)})
+    else:
+        run_outcomes.show(story)
+    if run.status not in {RunStatus.COMPLETED, RunStatus.PARTIAL}:
+        raise typer.Exit(1)
+
+
+def _written(run_id: int, level: Level, services: Services, *, follow: bool) -> Iterator[LogRow]:
+    """Each row once; with `follow` those too that the run is still to write."""
+    seen, pause = 0, threading.Event()
+    while True:
+        with services.database.reading() as session:
+            is_over = get_run(session, run_id).completed_at is not None
+            rows = logs_after(session, run_id, seen, level)
+        yield from rows
+        if is_over or not follow:
+            return
+        seen = rows[-1].id if rows else seen
+        pause.wait(POLL_SECONDS)
+
+
+def _where(run: Run) -> dict[str, str]:
+    return {"schedule_id": str(run.schedule_id), "status": run.status}
 
 
 def _log(row: LogRow) -> dict[str, object]:
@@ -95,11 +171,5 @@ def _log(row: LogRow) -> dict[str, object]:
     }
 
 
-def _seconds(run: Run) -> str | None:
-    return None if run.duration_ms is None else f"{run.duration_ms / 1000:.1f}"
-
-
-def _outcome(fiche: FicheOutcome) -> tuple[object, ...]:
-    colour = COLOURS[fiche.status]
-    why = fiche.error or fiche.ignore_reason
-    return (fiche.fiche_id, Text(fiche.status, colour), fiche.recordings_count, why)
+def _say(sentence: str) -> None:
+    screen.print(sentence, markup=False, highlight=False)

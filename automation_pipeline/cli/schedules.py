@@ -1,51 +1,55 @@
-"""`automation schedules`: what is run, and when."""
+"""`automation schedules`: what is run, and when. Due times are in schedule_times.py, the look in schedule_page.py."""
 
+import sys
 import threading
-from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from automation_pipeline import bootstrap
-from automation_pipeline.automation.domain.schedule import Schedule, cron_of, parse_selection
+from automation_pipeline.automation.domain.schedule import Schedule
+from automation_pipeline.automation.domain.selection import parse_selection
 from automation_pipeline.automation.stages.create_schedule import create_schedule
+from automation_pipeline.automation.stages.delete_schedule import delete_schedule
+from automation_pipeline.automation.stages.pause_schedule import pause_schedule
 from automation_pipeline.automation.stages.request_run import request_run
+from automation_pipeline.automation.stages.resume_schedule import resume_schedule
+from automation_pipeline.automation.stages.update_schedule import update_schedule
 from automation_pipeline.automation.store.schedules import get_schedule, list_schedules
+from automation_pipeline.cli import schedule_times
 from automation_pipeline.cli.following import follow_run
-from automation_pipeline.cli.output import (
-    AsJson,
-    as_document,
-    print_facts,
-    print_json,
-    print_table,
-    read_json_object,
-    screen,
+from automation_pipeline.cli.output import AsJson, print_json, read_json_object, screen
+from automation_pipeline.cli.schedule_page import (
+    ScheduleId,
+    print_schedule,
+    print_schedules,
+    schedule_document,
 )
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.json_model import LARGEST_ID
-from automation_pipeline.core.schedule_times import occurrences
-from automation_pipeline.core.wall_clock import zone
 
 app = typer.Typer(help="Configure what is run, and when.", no_args_is_help=True)
 
-FIRST_YEAR, LAST_YEAR = 1970, 2999
+app.command("skip-next")(schedule_times.skip_next_)
+app.command("next")(schedule_times.next_)
+app.command("occurrences")(schedule_times.occurrences)
 
-ScheduleId = Annotated[
-    int, typer.Argument(min=1, max=LARGEST_ID, help="The schedule's id, as `automation schedules list` shows it.")
+ScheduleFile = Annotated[Path, typer.Option("--file", "-f", help="JSON file of the schedule; - reads standard input.")]
+ChangesFile = Annotated[
+    Path, typer.Option("--file", "-f", help="JSON file of the fields that change; - reads standard input.")
 ]
 
 
 @app.command()
-def create(
-    *,
-    file: Annotated[Path, typer.Option("--file", "-f", help="JSON file of the schedule; - reads standard input.")],
-    as_json: AsJson = False,
-) -> None:
+def create(*, file: ScheduleFile, as_json: AsJson = False) -> None:
     """Store a new schedule from the JSON that the HTTP API takes."""
     services = bootstrap.services()
-    schedule = create_schedule(read_json_object(file), database=services.database, clock=services.clock)
+    schedule = create_schedule(
+        read_json_object(file),
+        database=services.database,
+        clock=services.clock,
+        webhook_origins=services.settings.webhook_allowed_origins,
+    )
     _show(schedule, as_json=as_json)
 
 
@@ -56,60 +60,73 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the schedules, newest first."""
-    with bootstrap.services().database.reading() as session:
+    services = bootstrap.services()
+    with services.database.reading() as session:
         schedules = list_schedules(session, include_inactive=include_inactive)
+    now = services.clock.now()
     if as_json:
-        print_json({"schedules": [as_document(schedule) for schedule in schedules]})
-        return
-    print_table(
-        ("id", "name", "type", "selection", "last run", "last status", "runs"),
-        (
-            (
-                s.id,
-                s.name,
-                s.schedule_type,
-                s.fiche_selection.mode,
-                _minute(s.last_run_at),
-                s.last_run_status,
-                s.total_runs,
-            )
-            for s in schedules
-        ),
-    )
+        print_json({"schedules": [schedule_document(schedule, now) for schedule in schedules]})
+    else:
+        print_schedules(schedules, now)
 
 
 @app.command()
 def show(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
-    """Show one schedule."""
-    with bootstrap.services().database.reading() as session:
-        schedule = get_schedule(session, schedule_id)
+    """Show one schedule and its next occurrences."""
+    _show(_stored(schedule_id), as_json=as_json)
+
+
+@app.command()
+def update(schedule_id: ScheduleId, *, file: ChangesFile, as_json: AsJson = False) -> None:
+    """Change the fields that the file names. Null clears a field; a selection is replaced whole."""
+    services = bootstrap.services()
+    patch = read_json_object(file)
+    schedule = update_schedule(
+        schedule_id,
+        patch,
+        database=services.database,
+        clock=services.clock,
+        webhook_origins=services.settings.webhook_allowed_origins,
+    )
     _show(schedule, as_json=as_json)
 
 
-@app.command("next")
-def next_(
+@app.command()
+def delete(
     schedule_id: ScheduleId,
     *,
-    after: Annotated[str | None, typer.Option(help="Start from this ISO instant instead of now.")] = None,
-    count: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 10,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the coming occurrences, in the schedule's time zone and in UTC."""
-    services = bootstrap.services()
-    start = services.clock.now() if after is None else _instant(after)
-    with services.database.reading() as session:
-        schedule = get_schedule(session, schedule_id)
-    cron, place = cron_of(schedule), zone(schedule.timezone)
-    coming = [] if cron is None else list(islice(occurrences(cron, place, start), count))
+    """Delete a schedule with its runs, their outcomes and logs. Its audits stay."""
+    if not yes:
+        _ask_whether_to_delete(_stored(schedule_id))
+    delete_schedule(schedule_id, database=bootstrap.services().database)
     if as_json:
-        print_json({"occurrences": [f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" for at in coming]})
-    elif cron is None:
-        screen.print("A MANUAL schedule runs only when it is asked to: `automation schedules run-now`.")
+        print_json({"id": str(schedule_id), "deleted": True})
     else:
-        print_table(
-            (schedule.timezone, "UTC"),
-            ((f"{at.astimezone(place):%a %d %b %Y %H:%M %Z}", f"{at:%Y-%m-%d %H:%M}") for at in coming),
-        )
+        _say(f"Schedule {schedule_id} is deleted.")
+
+
+@app.command()
+def pause(
+    schedule_id: ScheduleId,
+    *,
+    reason: Annotated[str | None, typer.Option(help="Why, for whoever looks at it later.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start no more runs of a schedule until it is resumed. A run that is at work goes on."""
+    services = bootstrap.services()
+    schedule = pause_schedule(schedule_id, database=services.database, clock=services.clock, reason=reason)
+    _tell(schedule, "is paused", as_json=as_json)
+
+
+@app.command()
+def resume(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
+    """Take a paused schedule into use again. What fell due during the pause is not run."""
+    services = bootstrap.services()
+    schedule = resume_schedule(schedule_id, database=services.database, clock=services.clock)
+    _tell(schedule, "is active", as_json=as_json)
 
 
 @app.command("run-now")
@@ -134,30 +151,32 @@ def run_now(
         raise typer.Exit(1)
 
 
-def _instant(text: str) -> datetime:
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidInputError(f"--after is not an ISO instant such as 2026-03-29T01:00:00Z: {text}") from None
-    if not FIRST_YEAR <= instant.year <= LAST_YEAR:
-        raise InvalidInputError(f"--after must lie between the years {FIRST_YEAR} and {LAST_YEAR}: {text}")
-    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+def _stored(schedule_id: int) -> Schedule:
+    with bootstrap.services().database.reading() as session:
+        return get_schedule(session, schedule_id)
 
 
-def _minute(instant: datetime | None) -> str:
-    return f"{instant:%Y-%m-%d %H:%M} UTC" if instant else ""
+def _ask_whether_to_delete(schedule: Schedule) -> None:
+    if not sys.stdin.isatty():
+        raise InvalidInputError(f"Nobody is here to be asked: say --yes to delete schedule {schedule.id}.")
+    question = f"Delete schedule {schedule.id}, {schedule.name}, and all of its {schedule.total_runs} runs?"
+    typer.confirm(question, abort=True, err=True)
 
 
 def _show(schedule: Schedule, *, as_json: bool) -> None:
+    now = bootstrap.services().clock.now()
     if as_json:
-        print_json(as_document(schedule))
-        return
-    print_facts(
-        {
-            "schedule": f"{schedule.id}  {schedule.name}",
-            "type": f"{schedule.schedule_type}, {'active' if schedule.is_active else 'paused'}, {schedule.timezone}",
-            "selection": schedule.fiche_selection.model_dump_json(by_alias=True, exclude_defaults=True),
-            "last run": schedule.last_run_at and f"{_minute(schedule.last_run_at)} ({schedule.last_run_status})",
-            "runs": f"{schedule.total_runs} in all, {schedule.failed_runs} failed",
-        }
-    )
+        print_json(schedule_document(schedule, now))
+    else:
+        print_schedule(schedule, now)
+
+
+def _tell(schedule: Schedule, how: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(schedule_document(schedule, bootstrap.services().clock.now()))
+    else:
+        _say(f"Schedule {schedule.id} {how}.")
+
+
+def _say(sentence: str) -> None:
+    screen.print(sentence, markup=False, highlight=False)

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from automation_pipeline import bootstrap
+from automation_pipeline.cli.arguments import check_fiche_ids
 from automation_pipeline.cli.following import follow_transcriptions
 from automation_pipeline.cli.output import AsJson, print_json, screen
-from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.transcription.domain.requests import Requested
 from automation_pipeline.transcription.domain.run import Priority, RunStatus, Standing
 from automation_pipeline.transcription.stages.request_transcriptions import request_transcriptions
@@ -23,9 +23,7 @@ def transcribe(
     as_json: AsJson = False,
 ) -> None:
     """Transcribe the recordings of fiches that have no transcript yet. Dagster's daemon starts it within seconds."""
-    wrong = [fiche_id for fiche_id in fiche_ids if not fiche_id.isdecimal()]
-    if wrong:
-        raise InvalidInputError(f"A fiche id is a number, unlike {', '.join(wrong)}.")
+    check_fiche_ids(fiche_ids)
     services = bootstrap.services()
     requested = request_transcriptions(
         fiche_ids, priority=priority, batch=False, database=services.database, clock=services.clock

@@ -143,11 +143,10 @@ class ChatCompletions:
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 return await self._called(method, path, content)
-        except (TimeoutError, httpx.TimeoutException):
+        except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
             raise ModelUnavailableError(f"{FAILED}: the provider did not answer in time.") from None
         except httpx.HTTPError as error:
-            kind = type(error).__name__
-            raise ModelUnavailableError(f"{FAILED}: the provider could not be reached ({kind}).") from None
+            raise ModelUnavailableError(f"{FAILED}: the provider could not be reached{_how(error)}") from None
         except UnicodeError:
             raise PermanentError(f"{FAILED}: its address cannot be looked up (check LLM_BASE_URL)") from None
 
@@ -188,6 +187,13 @@ class ChatCompletions:
         if _MILLISECONDS.fullmatch(milliseconds):
             return retry_after_seconds(f"{float(milliseconds) / 1000:.3f}", self._now())
         return retry_after_seconds(headers.get("Retry-After"), self._now())
+
+
+def _how(error: httpx.HTTPError) -> str:
+    """Where there was no connection at all, the address may be wrong."""
+    kind = type(error).__name__
+    no_connection = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+    return f": {kind} (check LLM_BASE_URL)" if no_connection else f" ({kind})."
 
 
 def _below(root: httpx.URL, path: str) -> bytes:

@@ -1,13 +1,17 @@
 """The base of the values that people write and read as JSON: camelCase outside, snake_case inside, nothing unknown."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, field_validator
 from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails
 
 from automation_pipeline.core.errors import InvalidInputError
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 class JsonModel(BaseModel):
@@ -16,13 +20,29 @@ class JsonModel(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _can_be_stored(cls, given: object) -> object:
-        if any(isinstance(text, str) and "\0" in text for text in _entries(given)):
-            raise ValueError("must not hold the character NUL")
+        for text in _texts(given):
+            fault = text_fault(text)
+            if fault is not None:
+                raise ValueError(fault)
         return given
 
 
-def _entries(given: object) -> Sequence[object]:
-    return cast("Sequence[object]", given) if isinstance(given, list | tuple) else (given,)
+def text_fault(text: str) -> str | None:
+    """Why no database can keep the text. Half of a surrogate pair comes out of a JSON escape, or of a terminal."""
+    if "\0" in text:
+        return "must not hold the character NUL"
+    return "must not hold half a character" if _HALF.search(text) else None
+
+
+def _texts(given: object) -> Iterator[str]:
+    """Those in lists of lists too, however deep; what an object holds is for its own model to look at."""
+    left = [given]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, list | tuple):
+            left.extend(cast("Sequence[object]", one))
 
 
 def _iso(instant: datetime) -> str:
@@ -48,16 +68,50 @@ def parse(model: type[Model], given: Mapping[str, object], complaint: str) -> Mo
 _PLAINLY = {
     "extra_forbidden": "is not a known field",
     "missing": "is required",
-    "tuple_type": "should be a list",
+    "string_type": "must be a text",
+    "string_too_short": "must have at least {min_length} {characters}",
+    "string_too_long": "must have at most {max_length} {characters}",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "too_short": "must have at least {min_length} {entries}",
+    "too_long": "must have at most {max_length} {entries}",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "dict_type": "must be an object",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_parsing_size": "must be a whole number of fewer digits",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "greater_than": "must be more than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "enum": "must be {expected}",
+    "literal_error": "must be {expected}",
+    "url_type": "must be a web address",
+    "url_parsing": "must be a web address",
+    "url_scheme": "must be an address that begins with {expected_schemes}",
+    "url_too_long": "must have at most {max_length} characters",
 }
+_LENGTHS = ("min_length", "max_length")
 
 
 def field_errors(error: ValidationError) -> tuple[tuple[str, str], ...]:
     """Where and why; a complaint about the whole carries no field."""
-    return tuple(
-        (
-            ".".join(str(part) for part in problem["loc"]),
-            _PLAINLY.get(problem["type"], problem["msg"].removeprefix("Value error, ").removeprefix("Input ")),
-        )
-        for problem in error.errors(include_url=False, include_input=False)
-    )
+    problems = error.errors(include_url=False, include_input=False)
+    return tuple((".".join(str(part) for part in problem["loc"]), _plainly(problem)) for problem in problems)
+
+
+def _plainly(problem: ErrorDetails) -> str:
+    known = _PLAINLY.get(problem["type"])
+    if known is None:
+        return problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    facts = problem.get("ctx", {})
+    is_one = any(facts.get(length) == 1 for length in _LENGTHS)
+    nouns = {"characters": "character", "entries": "entry"} if is_one else {}
+    return known.format(**{"characters": "characters", "entries": "entries"} | nouns | facts)

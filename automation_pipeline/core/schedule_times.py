@@ -1,6 +1,6 @@
 """The instants at which a cron fires in a zone. Clock changes are in wall_clock.py, windows in execution_window.py."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from heapq import merge
 from zoneinfo import ZoneInfo
@@ -16,6 +16,15 @@ def occurrences(cron: Cron, zone: ZoneInfo, after: datetime) -> Iterator[datetim
     start = wall - max(overlap(wall, zone), timedelta(0))
     previous = after
     for instant in _instants(cron, zone, start):
+        if instant > previous:
+            yield instant
+            previous = instant
+
+
+def occurrences_of(crons: Iterable[Cron], zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
+    """The instants at which any of them fires, each once; none without a cron."""
+    previous = after
+    for instant in merge(*(occurrences(cron, zone, after) for cron in crons)):
         if instant > previous:
             yield instant
             previous = instant

@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from automation_pipeline.automation.domain.run import RunTicket, Trigger
-from automation_pipeline.automation.domain.schedule import parse_selection
+from automation_pipeline.automation.domain.selection import parse_selection
 from automation_pipeline.automation.stages.open_run import Opening
 from automation_pipeline.core.errors import InvalidInputError
 

@@ -20,8 +20,7 @@ from automation_pipeline.orchestration.aftermath import (
     silent_since,
     will_retry,
 )
-
-RUN_ID_TAG = "automation/run_id"
+from automation_pipeline.orchestration.cancelling import RUN_ID_TAG, terminate_cancelled
 
 Case = TypeVar("Case")
 
@@ -35,6 +34,7 @@ def look_after_all(instance: DagsterInstance, services: Services) -> tuple[int, 
     done = [
         *_each(at_work, lambda run: _look_after(run, instance, services, patience)),
         *_each(unopened, lambda run_id: _look_for(run_id, instance, services)),
+        *terminate_cancelled(instance, services),
     ]
     return len(at_work) + len(unopened), done
 

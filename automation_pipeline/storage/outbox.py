@@ -2,9 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
-from sqlalchemy import FromClause, Index, UniqueConstraint, func, or_, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    CursorResult,
+    FromClause,
+    Index,
+    UniqueConstraint,
+    delete,
+    func,
+    or_,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from automation_pipeline.core.events import Event
@@ -12,6 +24,8 @@ from automation_pipeline.storage.bulk import is_postgres, upsert
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.metadata import Table
 from automation_pipeline.storage.types import BigId, Json, JsonObject, UtcDateTime
+
+NEVER = datetime(9000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -77,12 +91,22 @@ def _as_many_as(rows: Sequence[object]) -> FromClause:
     return func.generate_series(1, len(rows)).table_valued("number")
 
 
-def claim_waiting(session: Session, worker: str, *, limit: int, hold_seconds: float) -> list[ClaimedEvent]:
-    """Oldest first; nobody else gets them until the hold ends. Two workers claiming at once never get the same row."""
-    free = or_(OutboxRow.claimed_until.is_(None), OutboxRow.claimed_until <= database_now())
+def claim_waiting(
+    session: Session,
+    worker: str,
+    *,
+    limit: int,
+    hold_seconds: float,
+    only: str | None = None,
+    but: str | None = None,
+) -> list[ClaimedEvent]:
+    """Oldest first; nobody else gets them until the hold ends. Two workers claiming at once never get the same row.
+    `only` is the name of the events wanted, `but` that of those not wanted."""
+    named: list[ColumnElement[bool]] = [OutboxRow.event_name == only] if only else []
+    named += [OutboxRow.event_name != but] if but else []
     oldest = (
         select(OutboxRow.id)
-        .where(OutboxRow.published_at.is_(None), OutboxRow.available_at <= database_now(), free)
+        .where(*_claimable(), *named)
         .order_by(OutboxRow.id)
         .limit(limit)
         .with_for_update(skip_locked=True)
@@ -98,6 +122,16 @@ def claim_waiting(session: Session, worker: str, *, limit: int, hold_seconds: fl
     return [_claimed(row) for row in sorted(claimed, key=lambda row: row.id)]
 
 
+def is_waiting(session: Session) -> bool:
+    """There is something to claim. It only reads, where a claim would stand in line with the writers for nothing."""
+    return session.scalar(select(OutboxRow.id).where(*_claimable()).limit(1)) is not None
+
+
+def _claimable() -> tuple[ColumnElement[bool], ...]:
+    free = or_(OutboxRow.claimed_until.is_(None), OutboxRow.claimed_until <= database_now())
+    return OutboxRow.published_at.is_(None), OutboxRow.available_at <= database_now(), free
+
+
 def mark_published(session: Session, worker: str, ids: Sequence[int]) -> None:
     session.execute(
         update(OutboxRow)
@@ -108,10 +142,32 @@ def mark_published(session: Session, worker: str, ids: Sequence[int]) -> None:
 
 
 def put_back(session: Session, worker: str, event_id: int, *, error: str, delay_seconds: float) -> None:
+    put_all_back(session, worker, [event_id], error=error, delay_seconds=delay_seconds)
+
+
+def put_all_back(session: Session, worker: str, ids: Sequence[int], *, error: str, delay_seconds: float) -> None:
+    _let_go(session, worker, ids, error, database_now(delay_seconds))
+
+
+def park(session: Session, worker: str, event_id: int, *, error: str) -> None:
+    """Nobody claims it again. It stays unpublished, so that it can be found, and put back by hand."""
+    _let_go(session, worker, [event_id], error, NEVER)
+
+
+def purge_published(session: Session, *, after_days: int) -> int:
+    """Forget the events that have been out for so long; how many they were."""
+    old = OutboxRow.published_at <= database_now(-after_days * 86_400.0)
+    result = session.execute(delete(OutboxRow).where(old).execution_options(synchronize_session=False))
+    return result.rowcount if isinstance(result, CursorResult) else 0
+
+
+def _let_go(
+    session: Session, worker: str, ids: Sequence[int], error: str, available_at: datetime | database_now
+) -> None:
     session.execute(
         update(OutboxRow)
-        .where(OutboxRow.id == event_id, OutboxRow.claimed_by == worker)
-        .values(available_at=database_now(delay_seconds), claimed_by=None, claimed_until=None, last_error=error)
+        .where(OutboxRow.id.in_(ids), OutboxRow.claimed_by == worker)
+        .values(available_at=available_at, claimed_by=None, claimed_until=None, last_error=error)
         .execution_options(synchronize_session=False)
     )
 

@@ -108,6 +108,68 @@ def test_a_request_that_comes_to_nothing_is_told(
     assert (ended.code, ended.err) == (1, "LLM API key not configured (set LLM_API_KEY).\n")
 
 
+NO_KEY = "LLM API key not configured (set LLM_API_KEY)"
+
+
+def refuse_first_then_carry_out(terminal: Terminal, bench: Bench) -> Callable[[], None]:
+    """The first of the requests comes to nothing; the others go on, in the pauses after."""
+    looks = 0
+
+    def act() -> None:
+        nonlocal looks
+        looks += 1
+        first, *others = requests(terminal)
+        if looks == 1:
+            with terminal.database.transaction() as session:
+                mark_refused(session, first.request_key, NO_KEY)
+        elif len(others) >= looks - 1:
+            other = others[looks - 2]
+            bench.audit(str(other.config["fiche_id"]), 1, other.request_key)
+
+    return act
+
+
+def test_a_refused_audit_does_not_end_the_watching_of_the_others(
+    terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.configure(steps=1)
+    for fiche in ("7", "8", "9"):
+        bench.sell(fiche)
+    dagster_does(refuse_first_then_carry_out(terminal, bench), monkeypatch)
+    told = terminal.json("audit", "7", "8", "9", "--config", "1", "--wait", code=1)
+    first, *others = told["audits"]
+    assert first == {
+        "fiche_id": "7", "tracking_id": first["tracking_id"], "audit_id": None, "status": "failed", "niveau": None,
+        "score_percentage": None, "failed_steps": None, "error": NO_KEY,
+    }  # fmt: skip
+    assert [(one["fiche_id"], one["status"], one["audit_id"]) for one in others] == [
+        ("8", "completed", "1"),
+        ("9", "completed", "2"),
+    ]
+
+
+def test_a_refused_audit_is_a_row_among_the_others(
+    terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.configure(steps=1)
+    bench.sell("8")
+    dagster_does(refuse_first_then_carry_out(terminal, bench), monkeypatch)
+    ended = terminal.run("audit", "7", "8", "--config", "1", "--wait")
+    assert (ended.code, ended.err) == (1, "")
+    rows = [line.split() for line in ended.out.splitlines()]
+    assert ["7", "failed", "LLM"] in [row[:3] for row in rows]
+    assert ["1", "8", "completed", "EXCELLENT", "100.00", "%"] in rows
+
+
+def test_one_alone_that_is_refused_is_a_document_too(
+    terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.configure(steps=1)
+    dagster_does(refuse_first_then_carry_out(terminal, bench), monkeypatch)
+    told = terminal.json("audit", "7", "--config", "1", "--wait", code=1)
+    assert [(one["status"], one["error"], one["audit_id"]) for one in told["audits"]] == [("failed", NO_KEY, None)]
+
+
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [

@@ -160,6 +160,7 @@ def test_a_rerun_is_followed_to_its_end(terminal: Terminal, bench: Bench, monkey
     meanwhile(monkeypatch, carry_out)
     told = terminal.json("audits", "rerun", "1", "--step", "1", "--wait")
     assert (told["step"]["conforme"], told["audit"]["niveau"], told["step_position"]) == ("CONFORME", "BON", 1)
+    assert told["error"] is None
 
 
 def test_a_rerun_that_fails_is_told_of(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,8 +169,19 @@ def test_a_rerun_that_fails_is_told_of(terminal: Terminal, monkeypatch: pytest.M
             mark_refused(session, request_key(terminal), "The model is away.")
 
     meanwhile(monkeypatch, refuse)
-    ended = terminal.run("audits", "rerun", "1", "--step", "1", "--wait", "--json")
-    assert (ended.code, ended.out, ended.err) == (1, "", "The model is away.\n")
+    ended = terminal.run("audits", "rerun", "1", "--step", "1", "--wait")
+    assert (ended.code, ended.err) == (1, "The model is away.\n")
+
+
+def test_a_rerun_that_fails_is_a_document_all_the_same(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        with terminal.database.transaction() as session:
+            mark_refused(session, request_key(terminal), "The model is away.")
+
+    meanwhile(monkeypatch, refuse)
+    told = terminal.json("audits", "rerun", "1", "--step", "1", "--wait", code=1)
+    assert (told["error"], told["rerun_id"]) == ("The model is away.", request_key(terminal))
+    assert (told["step"]["conforme"], told["audit"]["niveau"]) == ("PARTIEL", "REJET")
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])

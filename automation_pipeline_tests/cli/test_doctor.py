@@ -6,6 +6,7 @@ import pytest
 
 from automation_pipeline.cli import doctor
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+from automation_pipeline_tests.mail.letter_box import LetterBox, letter_box
 from automation_pipeline_tests.outside import TOKEN, fault
 
 
@@ -33,7 +34,7 @@ def test_a_healthy_system_is_one_line_a_thing_and_exit_0(healthy: Terminal, simu
     ended = healthy.run("doctor")
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
-    assert [line.split()[0] for line in lines] == ["ok", "not", "ok", "not", "not", "ok"]
+    assert [line.split()[0] for line in lines] == ["ok", "not", "ok", "not", "not", "not", "ok"]
     assert lines[0].startswith("ok       database  sqlite at 0")
     assert lines[1] == "not set  redis     optional, not configured"
     assert lines[2] == f"ok       crm       {simulated} answers and accepts the token"
@@ -41,8 +42,8 @@ def test_a_healthy_system_is_one_line_a_thing_and_exit_0(healthy: Terminal, simu
 
 def test_the_same_as_json(healthy: Terminal) -> None:
     found = findings(healthy)
-    assert list(found) == ["database", "redis", "crm", "speech", "model", "dagster"]
-    assert [state for state, _ in found.values()] == ["ok", "not set", "ok", "not set", "not set", "ok"]
+    assert list(found) == ["database", "redis", "crm", "speech", "model", "smtp", "dagster"]
+    assert [state for state, _ in found.values()] == ["ok", "not set", "ok", "not set", "not set", "not set", "ok"]
 
 
 def test_a_wrong_token_fails_and_is_not_shown(healthy: Terminal) -> None:
@@ -87,7 +88,7 @@ def test_nobody_at_the_address_of_the_crm_fails(terminal: Terminal) -> None:
 def test_an_unreachable_database_fails_and_the_others_are_still_looked_at(healthy: Terminal) -> None:
     healthy.export(DATABASE_URL="postgresql://anna:s3cret@127.0.0.1:9/work")
     found = findings(healthy, code=1)
-    assert [state for state, _ in found.values()] == ["failed", "not set", "ok", "not set", "not set", "ok"]
+    assert [state for state, _ in found.values()] == ["failed", "not set", "ok", "not set", "not set", "not set", "ok"]
     assert found["database"][1].startswith("The database does not answer: ")
     assert "s3cret" not in str(found)
 
@@ -127,3 +128,28 @@ def test_the_key_of_speech_to_text_is_tried(
     assert found[0] == state
     assert says in found[1]
     assert "wr0ng" not in found[1]
+
+
+@pytest.mark.parametrize(
+    ("password", "code", "state", "says"),
+    [("right", 0, "ok", "answers and lets us in"), ("wr0ng", 1, "failed", "check SMTP_USER and SMTP_PASS")],
+)
+def test_the_mail_server_is_asked_to_let_us_in(
+    healthy: Terminal, password: str, code: int, state: str, says: str
+) -> None:
+    with letter_box(LetterBox(login=("robot@example.com", "right"))) as box:
+        healthy.export(SMTP_HOST="127.0.0.1", SMTP_PORT=str(box.port), SMTP_USER="robot@example.com")
+        healthy.export(SMTP_PASS=password)
+        found = findings(healthy, code)["smtp"]
+    assert found[0] == state
+    assert says in found[1]
+    assert "wr0ng" not in found[1]
+    assert box.letters == []
+
+
+def test_a_mail_server_without_anybody_to_write_as_fails(healthy: Terminal) -> None:
+    healthy.export(SMTP_HOST="127.0.0.1")
+    assert findings(healthy, code=1)["smtp"] == (
+        "failed",
+        "SMTP_HOST is set, but neither SMTP_FROM nor SMTP_USER: no e-mail has a sender",
+    )

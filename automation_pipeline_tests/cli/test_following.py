@@ -2,23 +2,31 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import update
 
+from automation_pipeline.automation.domain.outcomes import LedgerMove
+from automation_pipeline.automation.domain.run import OutcomeStatus, Phase
+from automation_pipeline.automation.stages.finalise_run import finalise_run
+from automation_pipeline.automation.stages.open_run import open_run
+from automation_pipeline.automation.store.ledger import open_ledger, record_moves
+from automation_pipeline.automation.store.progress import Progress
+from automation_pipeline.automation.store.runs import get_run
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.cli import schedules, transcribe
-from automation_pipeline.cli.following import NO_DAEMON, follow_run, follow_transcriptions
+from automation_pipeline.cli import runs, schedules, transcribe
+from automation_pipeline.cli.following import NO_DAEMON, follow_run, follow_transcriptions, phase_bars, watch_run
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.transcription.domain.run import Priority, RunStatus
 from automation_pipeline.transcription.stages.request_transcriptions import request_transcriptions
 from automation_pipeline.transcription.tables import TranscriptionRunRow
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import a_schedule
+from automation_pipeline_tests.factories import a_schedule, an_opening
 
 RUN_GOES_ON = "Run 1 goes on without us: `automation runs show 1` tells how it stands.\n"
 WORK_GOES_ON = "The transcription goes on without us: `automation fiches show FICHE_ID` tells how its calls stand.\n"
@@ -130,3 +138,70 @@ def test_transcriptions_that_do_not_begin_are_wondered_about_once(
     with pytest.raises(KeyboardInterrupt):
         follow_transcriptions(asked, services, pause=pause, quiet=quiet)
     assert capsys.readouterr().out.count(NO_DAEMON) == said
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_ctrl_c_while_a_run_is_watched_says_that_it_goes_on(
+    terminal: Terminal, run_id: int, monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
+    monkeypatch.setattr(runs, "threading", SimpleNamespace(Event=Interrupted))
+    ended = terminal.run("runs", "watch", str(run_id), *flags)
+    assert (ended.code, ended.err) == (130, RUN_GOES_ON)
+
+
+@pytest.mark.parametrize(("waits", "quiet", "said"), [(30, False, 0), (31, False, 1), (90, False, 1), (90, True, 0)])
+def test_a_watched_run_that_does_not_begin_is_wondered_about_once(
+    services: Services, run_id: int, clock: StandingClock, capsys: pytest.CaptureFixture[str],
+    waits: int, quiet: bool, said: int,
+) -> None:  # fmt: skip
+    with pytest.raises(KeyboardInterrupt):
+        watch_run(run_id, services, pause=Passing(clock, waits), quiet=quiet)
+    assert capsys.readouterr().out.count(NO_DAEMON) == said
+
+
+def test_a_run_that_a_thread_advances_is_watched_to_its_end(services: Services, run_id: int) -> None:
+    ours, clock = services.database, services.clock
+
+    def work() -> None:
+        open_run(an_opening(1, run_id=run_id), database=ours, clock=clock)
+        with ours.transaction() as session:
+            open_ledger(session, run_id, ["1"], 1, clock.now())
+            session.get_one(RunRow, run_id).selected_fiches = 1
+        with ours.transaction() as session:
+            record_moves(session, run_id, [LedgerMove("1", OutcomeStatus.SUCCESSFUL)], clock.now())
+        finalise_run(run_id, database=ours, clock=clock)
+
+    class Brief(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            return super().wait(0.001)
+
+    with ThreadPoolExecutor(1) as pool:
+        worker = pool.submit(work)
+        run = watch_run(run_id, services, pause=Brief(), quiet=True)
+        worker.result(timeout=30)
+    assert (run.status, run.successful_fiches) == ("completed", 1)
+
+
+SELECTED, WORKING = Progress(9, 0, 0, 0, 0, 0, 0), Progress(9, 7, 5, 3, 2, 4, 6)
+
+
+@pytest.mark.parametrize(
+    ("phase", "ended", "selected", "advance", "bars"),
+    [
+        (None, False, 0, SELECTED, []),
+        ("selection", False, 0, SELECTED, [(0, None), (0, None), (0, None), (0, None)]),
+        ("fetching", False, 9, SELECTED, [(9, 9), (0, 9), (0, None), (0, None)]),
+        ("transcribing", False, 9, WORKING, [(9, 9), (7, 9), (3, 5), (2, 5)]),
+        ("finalizing", True, 0, Progress(0, 0, 0, 0, 0, 0, 0), [(0, 0), (0, 0), (0, 0), (0, 0)]),
+    ],
+)
+def test_each_phase_has_a_bar_as_long_as_is_known(
+    services: Services, run_id: int,
+    phase: str | None, ended: bool, selected: int, advance: Progress, bars: list[tuple[int, int | None]],
+) -> None:  # fmt: skip
+    with services.database.reading() as session:
+        run = get_run(session, run_id)
+    changes = {"phase": phase and Phase(phase), "selected_fiches": selected}
+    changes["completed_at"] = services.clock.now() if ended else None
+    shown = phase_bars(run.model_copy(update=changes), advance)
+    assert [(done, total) for _label, done, total in shown] == bars

@@ -1,7 +1,9 @@
-"""Runs from the command line: listed, shown fiche by fiche, and what they wrote down."""
+"""Runs from the command line: listed, what they wrote down, cancelled, and run again; see test_run_outcomes too."""
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +12,7 @@ from automation_pipeline.automation.domain.run import OutcomeStatus
 from automation_pipeline.automation.store.ledger import open_ledger, record_moves
 from automation_pipeline.automation.store.runs import write_log
 from automation_pipeline.automation.tables import RunRow
+from automation_pipeline.cli import runs
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 
 STARTED = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
@@ -41,36 +44,6 @@ def run_id(terminal: Terminal) -> str:
         write_log(session, row.id, STARTED, "info", "Selected 3 fiches [for] [/today]", {"fiches": 3})
         write_log(session, row.id, STARTED + timedelta(seconds=9), "warning", "One failed")
     return run_id
-
-
-def test_a_run_is_shown_with_its_outcomes_in_the_order_of_selection(terminal: Terminal, run_id: str) -> None:
-    shown = terminal.json("runs", "show", run_id)
-    assert (shown["id"], shown["status"], shown["startedAt"]) == (run_id, "partial", "2026-05-04T10:00:00.000Z")
-    assert (shown["selectedFiches"], shown["successfulFiches"], shown["ignoredFiches"]) == (3, 1, 1)
-    assert [(fiche["ficheId"], fiche["status"]) for fiche in shown["fiches"]] == [
-        ("1", "successful"),
-        ("2", "failed"),
-        ("3", "ignored"),
-        ("4", "pending"),
-    ]
-    assert shown["fiches"][0]["recordingsCount"] == 3
-    assert shown["fiches"][1]["error"] == "The CRM answered [/503] for fiche 2."
-    assert shown["fiches"][2]["ignoreReason"] == "Fiche not found (404)"
-
-
-def test_people_see_the_same(terminal: Terminal, run_id: str) -> None:
-    ended = terminal.run("runs", "show", run_id)
-    assert (ended.code, ended.err) == (0, "")
-    said = " ".join(ended.out.split())
-    for fact in (
-        "run 1 of schedule 1, manual",
-        "seconds 9.0",
-        "3 selected = 1 successful + 1 failed + 1 ignored",
-        "1 successful 3",
-        "2 failed The CRM answered [/503] for fiche 2.",
-        "3 ignored Fiche not found (404)",
-    ):
-        assert fact in said
 
 
 def test_the_log_is_told_oldest_first(terminal: Terminal, run_id: str) -> None:
@@ -110,6 +83,10 @@ def test_runs_are_listed_newest_first_and_can_be_narrowed(terminal: Terminal) ->
     assert listed("--limit", "1", "--offset", "1") == ["2"]
     assert listed("--offset", "3") == []
     assert listed("--schedule", "99") == []
+    terminal.json("runs", "cancel", "2", "--yes")
+    assert listed("--status", "failed") == ["2"]
+    assert listed("--status", "failed", "--status", "pending") == ["3", "2", "1"]
+    assert listed("--status", "running") == []
 
 
 def test_the_table_fits_a_narrow_terminal_without_leaving_anything_out(terminal: Terminal, run_id: str) -> None:
@@ -119,8 +96,103 @@ def test_the_table_fits_a_narrow_terminal_without_leaving_anything_out(terminal:
     assert max(len(header), len(row)) <= 80
 
 
-def test_a_run_that_has_selected_nothing_yet_shows_no_table(terminal: Terminal) -> None:
+def test_a_log_is_narrowed_to_what_is_urgent(terminal: Terminal, run_id: str) -> None:
+    assert [line["message"] for line in terminal.json("runs", "logs", run_id, "--level", "warning")["logs"]] == [
+        "One failed"
+    ]
+    assert terminal.run("runs", "logs", run_id, "--level", "error").out == ""
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_a_log_is_followed_until_the_run_has_ended(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
+    run_id = int(terminal.json("schedules", "run-now", terminal.create())["run_id"])
+    database = terminal.database
+
+    def write(message: str) -> None:
+        with database.transaction() as session:
+            write_log(session, run_id, STARTED, "info", message)
+
+    def end() -> None:
+        with database.transaction() as session:
+            write_log(session, run_id, STARTED, "info", "The last")
+            session.get_one(RunRow, run_id).completed_at = STARTED
+
+    steps = iter([lambda: write("The first"), lambda: None, lambda: write("The second"), end])
+    monkeypatch.setattr(runs, "threading", SimpleNamespace(Event=lambda: SimpleNamespace(wait=lambda _: next(steps)())))
+    ended = terminal.run("runs", "logs", str(run_id), "--follow", *flags)
+    assert ended.code == 0
+    told = [line["message"] for line in json.loads(ended.out)["logs"]] if flags else ended.out.splitlines()
+    assert [line.removeprefix("10:00:00  info     ") for line in told] == ["The first", "The second", "The last"]
+
+
+def test_a_run_is_cancelled_with_its_reason(terminal: Terminal) -> None:
     run_id = terminal.json("schedules", "run-now", terminal.create())["run_id"]
-    assert "0 selected" in terminal.run("runs", "show", run_id).out
-    assert "outcome" not in terminal.run("runs", "show", run_id).out
-    assert terminal.run("runs", "logs", run_id).out == ""
+    assert terminal.json("runs", "cancel", run_id, "--reason", "wrong day", "--yes") == {
+        "run_id": run_id,
+        "status": "failed",
+        "error": "Cancelled by an operator: wrong day",
+    }
+    ended = terminal.run("runs", "cancel", run_id)
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err == f"Run {run_id} has already ended (failed).\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "flags", "code", "status"),
+    [
+        (b"y\n", [], 0, "failed"),
+        (b"n\n", [], 1, "pending"),
+        (b"", [], 130, "pending"),
+        (b"", ["--yes"], 0, "failed"),
+        (b"y\n", ["--json"], 0, "failed"),
+    ],
+)
+def test_an_operator_is_asked_before_a_run_is_cancelled(
+    terminal: Terminal, answer: bytes, flags: list[str], code: int, status: str
+) -> None:
+    run_id = terminal.json("schedules", "run-now", terminal.create())["run_id"]
+    ended = terminal.run("runs", "cancel", run_id, *flags, given=answer)
+    assert ended.code == code
+    assert ("Cancel run 1?" in ended.err) == ("--yes" not in flags)
+    assert "Cancel run" not in ended.out, "what is asked does not spoil a document"
+    assert terminal.json("runs", "show", run_id)["status"] == status
+
+
+def test_what_failed_is_run_again_by_a_run_of_its_own(terminal: Terminal, run_id: str) -> None:
+    asked = terminal.json("runs", "retry", run_id)
+    assert asked == {"run_id": "2", "retry_of_run_id": run_id, "schedule_id": "1", "status": "pending"}
+    shown = terminal.json("runs", "show", "2")
+    assert (shown["trigger"], shown["retryOfRunId"]) == ("retry", run_id)
+    said = terminal.run("runs", "retry", run_id).out
+    assert said == "Run 3 is requested, for what failed in run 1: `automation runs watch 3` follows it.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "complaint"),
+    [
+        (["list", "--status", "ended"], 2, "Invalid value for '--status': Value error, 'ended' is not one of"),
+        (["list", "--limit", "0"], 2, "Invalid value for '--limit'"),
+        (["show", "99"], 1, "Run 99 not found."),
+        (["logs", "99", "--follow"], 1, "Run 99 not found."),
+        (["logs", "1", "--level", "loud"], 2, "Invalid value for '--level': Value error, 'loud' is not one of"),
+        (["watch", "99"], 1, "Run 99 not found."),
+        (["watch", "x"], 2, "Invalid value for 'run_id'"),
+        (["cancel", "99", "--yes"], 1, "Run 99 not found."),
+        (["cancel", "2", "--yes", "--reason", "x" * 501], 2, "The run stays: reason: is longer than 500 characters."),
+        (["retry", "2"], 1, "Run 2 is still pending: wait for its end, or cancel it first."),
+        (["retry", "3", "--wait"], 1, "Run 3 has nothing to retry: no fiche failed."),
+    ],
+)
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_what_cannot_be_is_refused_in_a_sentence(
+    terminal: Terminal, run_id: str, words: list[str], code: int, complaint: str, flags: list[str]
+) -> None:
+    for number in ("2", "3"):
+        assert terminal.json("schedules", "run-now", "1")["run_id"] == number
+    terminal.json("runs", "cancel", "3", "--yes")
+    ended = terminal.run("runs", *words, *flags)
+    assert (ended.code, ended.out) == (code, "")
+    assert ended.err.startswith(complaint)
+    assert ended.err.count("\n") == 1

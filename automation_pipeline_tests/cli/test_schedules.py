@@ -10,6 +10,7 @@ from sqlalchemy import select, update
 
 from automation_pipeline.automation.tables import RunRow, ScheduleRow
 from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline_tests.audits import configurations
 from automation_pipeline_tests.cli.terminal import DAILY, Terminal, open_terminal
 from automation_pipeline_tests.waiting import wait_until
 
@@ -34,15 +35,21 @@ def requests(terminal: Terminal) -> list[RunRequestRow]:
 
 
 def test_a_schedule_from_standard_input_round_trips(terminal: Terminal) -> None:
+    configs = [str(configurations.add(terminal.database, name)) for name in ("Sales", "Service")]
     given = DAILY | {
         "description": "Every morning — é",
         "isActive": False,
         "ficheSelection": {"mode": "date_range", "dateRange": "yesterday", "groupes": ["TEAM R1"], "maxFiches": 50},
-        "specificAuditConfigs": ["11", "12"],
+        "specificAuditConfigs": configs,
         "transcriptionPriority": "high",
         "maxRetries": 2,
         "webhookUrl": "https://hooks.test/a",
         "notifyEmails": ["ops@example.test"],
+        "shortMonths": "last_day",
+        "catchUp": "all",
+        "catchUpLimit": 3,
+        "jitterSeconds": 60,
+        "pauseAfterFailures": 3,
     }
     stored = terminal.json("schedules", "create", "--file", "-", given=given)
     assert stored["id"] == "1"
@@ -125,6 +132,26 @@ def test_paused_schedules_are_listed_when_asked_for(terminal: Terminal) -> None:
             "2026-03-29T00:30:00Z",
             ["2026-03-29T01:00:00Z", "2026-03-29T02:00:00Z", "2026-03-29T03:00:00Z"],
         ),
+        (
+            {"scheduleType": "MONTHLY", "dayOfMonth": 31, "shortMonths": "last_day", "timezone": "UTC"},
+            "2028-02-01T00:00:00Z",
+            ["2028-02-29T02:30:00Z", "2028-03-31T02:30:00Z", "2028-04-30T02:30:00Z"],
+        ),
+        (
+            {"scheduleType": "MONTHLY", "dayOfMonth": 29, "shortMonths": "last_day", "timezone": "UTC"},
+            "2027-02-01T00:00:00Z",
+            ["2027-02-28T02:30:00Z", "2027-03-29T02:30:00Z", "2027-04-29T02:30:00Z"],
+        ),
+        (
+            {"timezone": "America/New_York"},
+            "2026-03-07T12:00:00Z",
+            ["2026-03-08T07:00:00Z", "2026-03-09T06:30:00Z", "2026-03-10T06:30:00Z"],
+        ),
+        (
+            {"timezone": "America/New_York", "timeOfDay": "01:30"},
+            "2026-10-31T12:00:00Z",
+            ["2026-11-01T06:30:00Z", "2026-11-02T06:30:00Z", "2026-11-03T06:30:00Z"],
+        ),
         ({"scheduleType": "MANUAL"}, BEFORE_SPRING, []),
     ],
 )
@@ -175,7 +202,7 @@ def test_a_selection_of_its_own_is_kept_with_the_run_and_leaves_the_schedule(ter
 @pytest.mark.parametrize(
     ("selection", "sentence"),
     [
-        ('{"mode": "all"}', "Invalid fiche selection data: mode: should be 'date_range', 'manual' or 'filter'.\n"),
+        ('{"mode": "all"}', "Invalid fiche selection data: mode: must be 'date_range', 'manual' or 'filter'.\n"),
         ('{"ficheIds": []}', "Invalid fiche selection data: mode: is required.\n"),
     ],
 )

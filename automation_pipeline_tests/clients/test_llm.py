@@ -248,14 +248,20 @@ def test_a_key_that_the_provider_repeats_is_not_repeated_by_us(status: int) -> N
 
 
 @pytest.mark.parametrize(
-    "raised", [httpx.ConnectError(f"no {KEY}"), httpx.ReadError(KEY), httpx.RemoteProtocolError(KEY)]
+    ("raised", "how"),
+    [
+        (httpx.ConnectError(f"no {KEY}"), ": ConnectError (check LLM_BASE_URL)"),
+        (httpx.ConnectTimeout(KEY), ": ConnectTimeout (check LLM_BASE_URL)"),
+        (httpx.ReadError(KEY), " (ReadError)."),
+        (httpx.RemoteProtocolError(KEY), " (RemoteProtocolError)."),
+    ],
 )
-def test_a_server_out_of_reach_is_transient_and_nothing_of_the_request_is_told(raised: Exception) -> None:
+def test_a_server_out_of_reach_is_transient_and_nothing_of_the_request_is_told(raised: Exception, how: str) -> None:
     def answer(_: httpx.Request) -> httpx.Response:
         raise raised
 
     met = error(answer)
-    assert str(met) == f"{FAILED}: the provider could not be reached ({type(raised).__name__})."
+    assert str(met) == f"{FAILED}: the provider could not be reached{how}"
     assert (type(met), met.__cause__, met.__suppress_context__) == (ModelUnavailableError, None, True)
 
 

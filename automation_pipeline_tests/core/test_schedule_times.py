@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from automation_pipeline.core.cron import Cron
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.schedule_times import most_recent_due, next_occurrence, occurrences
+from automation_pipeline.core.schedule_times import most_recent_due, next_occurrence, occurrences, occurrences_of
 from automation_pipeline.core.wall_clock import zone
 
 MINUTE = timedelta(minutes=1)
@@ -241,3 +241,19 @@ def test_the_most_recent_due_is_the_one_a_minute_scan_finds(
     expected = next((at for at in scan if drawn.is_due(at, place)), None)
     now = minute + timedelta(seconds=seconds)
     assert most_recent_due(Cron.parse(drawn.text), place, now, MINUTE * window) == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "coming"),
+    [
+        ([], []),
+        (["0 9 * * *"], ["02-27 09:00", "02-28 09:00", "03-01 09:00", "03-02 09:00"]),
+        (["0 9 29 1,3-12 *", "0 9 L 2 *"], ["02-28 09:00", "03-29 09:00", "04-29 09:00", "05-29 09:00"]),
+        (["0 9 * * *", "0 9 28 * *"], ["02-27 09:00", "02-28 09:00", "03-01 09:00", "03-02 09:00"]),
+        (["0 9 * * *", "0 */12 * * *"], ["02-27 09:00", "02-27 12:00", "02-28 00:00", "02-28 09:00"]),
+    ],
+)
+def test_several_crons_fire_in_one_order_and_never_twice_at_once(texts: list[str], coming: list[str]) -> None:
+    after = datetime(2027, 2, 27, 8, 0, tzinfo=UTC)
+    merged = occurrences_of([Cron.parse(text) for text in texts], zone("UTC"), after)
+    assert [f"{at:%m-%d %H:%M}" for at in islice(merged, 4)] == coming

@@ -101,6 +101,7 @@ def test_everything_has_a_default_that_needs_no_service() -> None:
         "automation_transcription_poll_interval_seconds": 30,
         "automation_audit_max_wait_ms": 1_800_000,
         "automation_revalidation_cooldown_ms": 300_000,
+        "automation_reports_dir": ".automation/reports",
     }
 
 

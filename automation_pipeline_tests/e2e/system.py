@@ -45,9 +45,11 @@ class System:
         assert ended.returncode == 0, ended.stderr
         return json.loads(ended.stdout)
 
-    def create_schedule(self, fiche_ids: Iterable[str]) -> str:
+    def create_schedule(self, fiche_ids: Iterable[str], **fields: object) -> str:
+        """One that only fetches, unless the fields say more."""
         selection = {"mode": "manual", "ficheIds": list(fiche_ids)}
-        schedule = {"name": "e2e", "scheduleType": "MANUAL", "ficheSelection": selection}
+        little = {"runTranscription": False, "runAudits": False}
+        schedule = {"name": "e2e", "scheduleType": "MANUAL", "ficheSelection": selection, **little, **fields}
         return self.automation("schedules", "create", "--file", "-", given=json.dumps(schedule))["id"]
 
     def execute_job(self, schedule_id: str) -> subprocess.CompletedProcess[str]:

@@ -42,7 +42,9 @@ def test_a_fiche_that_the_crm_fails_on_is_a_row_and_not_a_crash(
     run = system.show_run("1")
     assert run["status"] == "partial"
     assert {f["ficheId"]: f["status"] for f in run["fiches"]} == {IDS[0]: "failed", IDS[1]: "successful"}
-    assert run["fiches"][0]["error"] == f"The CRM refused our token for fiche {IDS[0]} (status 403)."
+    refused = f"The CRM refused our token for fiche {IDS[0]} (status 403)."
+    assert run["fiches"][0]["error"] == f"Fiche not found in cache: {refused}"
+    assert run["fiches"][0]["reason"] == "fetch_failed"
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)

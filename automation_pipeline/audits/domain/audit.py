@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from automation_pipeline.core.state_machine import StateMachine
-
 
 class AuditStatus(StrEnum):
     """`completed`: every step was judged or has failed for itself. `failed`: nothing could be judged."""
@@ -14,16 +12,6 @@ class AuditStatus(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
 
-
-AUDIT_MACHINE = StateMachine(
-    "audit",
-    {
-        AuditStatus.PENDING: frozenset({AuditStatus.RUNNING, AuditStatus.FAILED}),
-        AuditStatus.RUNNING: frozenset({AuditStatus.COMPLETED, AuditStatus.FAILED}),
-        AuditStatus.COMPLETED: frozenset(),
-        AuditStatus.FAILED: frozenset(),
-    },
-)
 
 ENDED = frozenset({AuditStatus.COMPLETED, AuditStatus.FAILED})
 

@@ -1,19 +1,15 @@
 """Evidence gating: a control point is met only where a quotation proves it that was really said."""
 
-import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from automation_pipeline.audits.domain.derivation import derived, is_stricter, minutages_of
 from automation_pipeline.audits.domain.findings import UNKNOWN, Citation, ControlPoint, Statut, StepFinding
 from automation_pipeline.audits.domain.knobs import GatingRules
+from automation_pipeline.audits.domain.speech import Speech
 from automation_pipeline.audits.domain.timeline import Timeline
 
 UNPROVEN = "[Auto-check] Aucune citation vérifiable : point compté comme ABSENT."
-
-_ACCENTS = re.compile(r"[\u0300-\u036f]")
-_BETWEEN_WORDS = re.compile(r"[\W_]+")
 
 
 @dataclass(frozen=True)
@@ -25,6 +21,15 @@ class GatingStats:
     downgraded_control_points: int = 0
     step_score_reduced: bool = False
     step_conforme_adjusted: bool = False
+
+    def __add__(self, other: "GatingStats") -> "GatingStats":
+        return GatingStats(
+            self.total_citations + other.total_citations,
+            self.removed_citations + other.removed_citations,
+            self.downgraded_control_points + other.downgraded_control_points,
+            self.step_score_reduced or other.step_score_reduced,
+            self.step_conforme_adjusted or other.step_conforme_adjusted,
+        )
 
 
 @dataclass(frozen=True)
@@ -54,19 +59,14 @@ class Gated:
     stats: GatingStats
 
 
-def normalised(text: str) -> str:
-    """The words alone: lower case, no accents, single spaces."""
-    plain = _ACCENTS.sub("", unicodedata.normalize("NFD", text.lower()))
-    return _BETWEEN_WORDS.sub(" ", plain).strip()
-
-
 def gate(finding: StepFinding, weight: int, timeline: Timeline, rules: GatingRules) -> Gated:
     """The finding as far as the timeline bears it out. Its score, its conforme and every statut are at most what they
     were, and gating it again changes nothing. When switched off, citations still get to know their recording."""
     if not rules.enabled:
         known = tuple(replace(point, citations=_enriched(point.citations, timeline)) for point in finding.points)
         return Gated(replace(finding, points=known), GatingStats(finding.citations))
-    points = tuple(_gated_point(point, timeline, rules) for point in finding.points)
+    speech = Speech(timeline)
+    points = tuple(_gated_point(point, speech, rules) for point in finding.points)
     lowered = _lowered(replace(finding, points=points, minutages=minutages_of(points)), weight)
     stats = GatingStats(
         total_citations=finding.citations,
@@ -91,23 +91,21 @@ def _lowered(finding: StepFinding, weight: int) -> StepFinding:
     return finding
 
 
-def _gated_point(point: ControlPoint, timeline: Timeline, rules: GatingRules) -> ControlPoint:
+def _gated_point(point: ControlPoint, speech: Speech, rules: GatingRules) -> ControlPoint:
     if point.statut in {Statut.ABSENT, Statut.NON_APPLICABLE}:
         return replace(point, citations=(), minutages=())
-    valid = tuple(citation for citation in point.citations if _is_said(citation, timeline, rules))
+    valid = tuple(citation for citation in point.citations if _is_said(citation, speech, rules))
     if not valid:
         comment = _with_note(point.commentaire, UNPROVEN)
         return replace(point, statut=Statut.ABSENT, commentaire=comment, citations=(), minutages=())
-    kept = replace(point, citations=_enriched(valid, timeline))
+    kept = replace(point, citations=_enriched(valid, speech.timeline))
     return replace(kept, minutages=minutages_of((kept,)))
 
 
-def _is_said(citation: Citation, timeline: Timeline, rules: GatingRules) -> bool:
-    chunk = timeline.chunk(citation.recording_index, citation.chunk_index)
-    quote = normalised(citation.texte)
+def _is_said(citation: Citation, speech: Speech, rules: GatingRules) -> bool:
     # No minimum at all would let an empty quotation prove anything.
     shortest = rules.min_quote_characters if rules.min_quote_characters > 0 else GatingRules.min_quote_characters
-    return chunk is not None and len(quote) >= shortest and quote in normalised(chunk.full_text)
+    return speech.holds(citation.texte, (citation.recording_index, citation.chunk_index), shortest)
 
 
 def _enriched(citations: Sequence[Citation], timeline: Timeline) -> tuple[Citation, ...]:

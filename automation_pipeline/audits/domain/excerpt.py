@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from automation_pipeline.audits.domain.config import AuditStep
-from automation_pipeline.audits.domain.evidence import normalised
+from automation_pipeline.audits.domain.normalised import normalised
 from automation_pipeline.audits.domain.timeline import Timeline, TimelineChunk, TimelineRecording
 from automation_pipeline.audits.domain.words import terms_of
 

@@ -5,12 +5,13 @@ def not_found(fiche_id: str) -> str:
     return f"Fiche {fiche_id} not found (404)"
 
 
-def nothing_to_judge(fiche_id: str, recordings: int, transcribed: int) -> str:
-    """Why the timeline is empty."""
+def nothing_to_judge(fiche_id: str, recordings: int, transcribed: int, unheard: str | None = None) -> str:
+    """Why the timeline is empty; `unheard` is why nobody could listen, if it was tried."""
     if recordings == 0:
         return f"No recordings found for fiche {fiche_id} (cannot run audit)"
     if transcribed == 0:
-        return f"No transcriptions available for fiche {fiche_id} ({transcribed}/{recordings})"
+        known = f"No transcriptions available for fiche {fiche_id} ({transcribed}/{recordings})"
+        return f"{known}: {unheard}" if unheard else known
     return f"No usable transcribed recordings available for fiche {fiche_id} (timeline empty)"
 
 

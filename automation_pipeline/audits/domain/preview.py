@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from automation_pipeline.audits.domain.evidence import normalised
+from automation_pipeline.audits.domain.normalised import normalised
 
 LONGEST_PREVIEW = 450
 _BEFORE = 120

@@ -6,14 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
-from automation_pipeline.audits.domain.evidence import normalised
 from automation_pipeline.audits.domain.findings import ControlPoint, Statut, StepFinding
+from automation_pipeline.audits.domain.meaning import turns_of_meaning
+from automation_pipeline.audits.domain.normalised import normalised
 
 NOT_DEALT_WITH = "Non traité par le modèle."
 
 _ALIKE = 0.85
-_SHORTEST_WITHIN = 4
-_NUMBERING = re.compile(r"\s*(?:[-*•]|(?:point\s+)?\(?\d+(?:\.\d+)*\s*[.):–-])\s+", re.IGNORECASE)
+_FEWEST_WITHIN = 2
+_NUMBERING = re.compile(
+    r"\s*(?:[-*•]|(?:point\s+(?:de\s+contr[oô]le\s+)?)?\(?\d+(?:\.\d+)*\s*[.):–-])\s+", re.IGNORECASE
+)
 
 # What is not applicable leaves the ratio without any proof, so it is the mildest.
 _FROM_STRICT = (Statut.ABSENT, Statut.PARTIEL, Statut.PRESENT, Statut.NON_APPLICABLE)
@@ -102,9 +105,9 @@ def _alike(slots: Mapping[int, str], left: Sequence[ControlPoint]) -> dict[int, 
 def _likeness(one: str, two: str) -> float:
     """From 0, also for what is not clearly alike, to 1."""
     inner, outer = sorted((one, two), key=len)
-    if not inner:
+    if not inner or turns_of_meaning(one) != turns_of_meaning(two):
         return 0.0
-    if len(inner) >= _SHORTEST_WITHIN and f" {inner} " in f" {outer} ":
+    if f" {inner} " in f" {outer} " and len(inner.split()) >= max(_FEWEST_WITHIN, len(outer.split()) / 2):
         return 2 * len(inner) / (len(inner) + len(outer))
     # By itself difflib ignores the frequent letters of texts from 200 characters on, which are all of them.
     matcher = SequenceMatcher(None, one, two, autojunk=False)

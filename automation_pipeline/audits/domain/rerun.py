@@ -8,6 +8,7 @@ from automation_pipeline.audits.domain.findings import StepFinding
 from automation_pipeline.audits.domain.place import Place
 from automation_pipeline.audits.domain.requests import rerun_id
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.json_model import text_fault
 
 LONGEST_INSTRUCTIONS = 5_000
 
@@ -31,7 +32,7 @@ class Rerun:
 def checked_instructions(given: str | None) -> str | None:
     """None for blank ones; InvalidInputError for those that no model should have to read or no database can keep."""
     text = (given or "").strip()
-    problem = "must not hold the character NUL" if "\0" in text else None
+    problem = text_fault(text)
     if len(text) > LONGEST_INSTRUCTIONS:
         problem = f"must have at most {LONGEST_INSTRUCTIONS} characters"
     if problem:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from itertools import islice
 
-from automation_pipeline.audits.domain.evidence import normalised
+from automation_pipeline.audits.domain.normalised import normalised
 
 MOST_TERMS = 40
 

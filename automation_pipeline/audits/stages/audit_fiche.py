@@ -17,7 +17,7 @@ from automation_pipeline.audits.stages.settle_audit import settle_audit
 from automation_pipeline.audits.store.audits import FoundAudit, get_audit, take_up
 from automation_pipeline.audits.store.calls import lacks_transcripts, timeline_of, transcribed_of
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.core.errors import PermanentError, TransientError, sentence_of
 from automation_pipeline.core.slots import Slots
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.storage.database import Database
@@ -42,8 +42,8 @@ async def audit_fiche(
         held = _take_up(audit_id, lease.token, database)
         if held.standing.is_over:
             return held.standing
-        await _listen(held, listen, database)
-        return await _judge(held, lease.token, database, judge)
+        unheard = await _listen(held, listen, database)
+        return await _judge(held, lease.token, unheard, database, judge)
 
 
 def _take_up(audit_id: int, token: int, database: Database) -> FoundAudit:
@@ -54,28 +54,31 @@ def _take_up(audit_id: int, token: int, database: Database) -> FoundAudit:
     return found
 
 
-async def _listen(found: FoundAudit, listen: Listen, database: Database) -> None:
+async def _listen(found: FoundAudit, listen: Listen, database: Database) -> str | None:
+    """Why it failed, if it did."""
     fiche_id = found.standing.fiche_id
     with database.reading() as session:
         lacking = lacks_transcripts(session, fiche_id)
     if not lacking:
-        return
+        return None
     try:
         await listen(fiche_id)
     except PermanentError as error:
         with database.transaction() as session:
             words = f"Not every recording could be transcribed, so what there is will be judged: {error}"
             write_notes(session, audit_note(found.standing, words, level="warning"))
+        return sentence_of(error)
+    return None
 
 
-async def _judge(found: FoundAudit, token: int, database: Database, judge: Judge) -> Standing:
+async def _judge(found: FoundAudit, token: int, unheard: str | None, database: Database, judge: Judge) -> Standing:
     audit = found.standing
     with database.reading() as session:
         timeline = timeline_of(session, audit.fiche_id)
         recordings, transcribed = transcribed_of(session, audit.fiche_id)
     if not timeline.recordings:
         with database.transaction() as session:
-            reason = failures.nothing_to_judge(audit.fiche_id, recordings, transcribed)
+            reason = failures.nothing_to_judge(audit.fiche_id, recordings, transcribed, unheard)
             fail_audit(session, audit.tracking_id, reason, "missing_transcription")
             return get_audit(session, audit.audit_id).standing
     mode = begin_analysis(found, timeline, (recordings, transcribed), database=database, judge=judge)

@@ -27,7 +27,8 @@ async def rerun_control_point(rerun: Rerun, *, database: Database, judge: Judge)
     def save(session: Session, stored: StoredStep, result: StepResult, _now: datetime) -> StepFinding:
         [point] = result.finding.points
         after = replace_control_point(stored.finding, stored.weight, index, point)
-        save_finding(session, place.audit_id, place.position, after, result.usage)
+        stats = stored.stats + result.gated.stats
+        save_finding(session, place.audit_id, place.position, after, result.usage, stats)
         return after
 
     return await judge_again(rerun, Way(asked, save), database=database, judge=judge)

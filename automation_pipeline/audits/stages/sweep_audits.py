@@ -18,7 +18,7 @@ def sweep_audits(silent_for_seconds: float, *, database: Database, leases: Lease
     with database.reading() as session:
         silent = silent_audits(session, silent_for_seconds, limit=AT_MOST)
         refused = refusals(session, pending_items(session, limit=AT_MOST))
-    reason = f"Nobody has worked on this audit for {silent_for_seconds / 60:.0f} minutes"
+    reason = f"Nobody has worked on this audit for {_lasting(silent_for_seconds)}"
     abandoned = [tracking for audit_id, tracking in silent if leases.holder(f"audit-{audit_id}:0") is None]
     for tracking_id in abandoned:
         with database.transaction() as session:
@@ -27,3 +27,7 @@ def sweep_audits(silent_for_seconds: float, *, database: Database, leases: Lease
         with database.transaction() as session:
             end_batch_item(session, tracking_id, why)
     return [*abandoned, *refused]
+
+
+def _lasting(seconds: float) -> str:
+    return f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"

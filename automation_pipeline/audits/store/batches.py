@@ -7,8 +7,10 @@ from datetime import datetime
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
-from automation_pipeline.audits.tables import AuditBatchItemRow, AuditBatchRow
+from automation_pipeline.audits.tables import AuditBatchItemRow, AuditBatchRow, AuditRow
 from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.run_requests import RunRequestRow
 
 
 @dataclass(frozen=True)
@@ -103,4 +105,21 @@ def batch_standing(session: Session, batch_id: str) -> BatchStanding:
 def pending_items(session: Session, *, limit: int) -> list[str]:
     """Tracking ids of audits that batches still wait for, the oldest first."""
     waiting = select(AuditBatchItemRow.tracking_id).where(AuditBatchItemRow.state == "pending")
+    return list(session.scalars(waiting.order_by(AuditBatchItemRow.id).limit(limit)))
+
+
+def items_never_begun(session: Session, asked_before_seconds: float, *, limit: int) -> list[str]:
+    """Tracking ids of audits that batches still wait for, whose request was filed so long ago and taken by a Dagster
+    run, and of which there is no row all the same; the oldest first."""
+    waiting = (
+        select(AuditBatchItemRow.tracking_id)
+        .join(RunRequestRow, RunRequestRow.request_key == AuditBatchItemRow.tracking_id)
+        .outerjoin(AuditRow, AuditRow.tracking_id == AuditBatchItemRow.tracking_id)
+        .where(
+            AuditBatchItemRow.state == "pending",
+            RunRequestRow.state == "taken",
+            RunRequestRow.created_at <= database_now(-asked_before_seconds),
+            AuditRow.id.is_(None),
+        )
+    )
     return list(session.scalars(waiting.order_by(AuditBatchItemRow.id).limit(limit)))

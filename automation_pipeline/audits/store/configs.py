@@ -77,6 +77,11 @@ def newest_active(session: Session) -> StoredConfig | None:
     return found[0] if found else None
 
 
+def known_ids(session: Session, ids: Iterable[int]) -> set[int]:
+    """Those of them that are configurations, in use or not."""
+    return set(session.scalars(select(AuditConfigRow.id).where(AuditConfigRow.id.in_(set(ids)))))
+
+
 def one_import_at_a_time(session: Session) -> None:
     """Until the transaction ends nobody else may add a name. SQLite has one writer at a time anyway."""
     if session.get_bind().dialect.name == "postgresql":

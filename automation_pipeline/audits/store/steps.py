@@ -64,11 +64,15 @@ def save_step(session: Session, audit_id: int, result: StepResult, now: datetime
     _add_points(session, audit_id, result.step.position, result.finding.points)
 
 
-def save_finding(session: Session, audit_id: int, position: int, finding: StepFinding, usage: Usage) -> None:
-    """What a person or a control-point rerun made of a stored step; how it was analysed stays on record."""
+def save_finding(
+    session: Session, audit_id: int, position: int, finding: StepFinding, usage: Usage, stats: GatingStats | None = None
+) -> None:
+    """What a person or a control-point rerun made of a stored step; how it was analysed stays on record, but for the
+    `stats` of gating where they are given."""
     place = (StepResultRow.audit_id == audit_id, StepResultRow.step_position == position)
     row = session.scalars(select(StepResultRow).where(*place)).one()
-    row.total_tokens, row.raw_result = usage.total_tokens, {**row.raw_result, "usage": _usage(usage)}
+    gating = {} if stats is None else {"gating": asdict(stats)}
+    row.total_tokens, row.raw_result = usage.total_tokens, {**row.raw_result, "usage": _usage(usage), **gating}
     for name, value in _verdict(finding).items():
         setattr(row, name, value)
     of_step = (ControlPointRow.audit_id == audit_id, ControlPointRow.step_position == position)

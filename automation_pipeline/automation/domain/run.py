@@ -1,7 +1,9 @@
 """A run and its ledger: states, legal moves, and the law of conservation: selected = successful + failed + ignored."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from automation_pipeline.core.json_model import Id, Instant, JsonModel
 from automation_pipeline.core.state_machine import StateMachine
@@ -45,12 +47,38 @@ class OutcomeStatus(StrEnum):
     IGNORED = "ignored"
 
 
+class FicheStage(StrEnum):
+    """How far a pending fiche has come: chosen, or with its details here and past the filters."""
+
+    SELECTED = "selected"
+    FETCHED = "fetched"
+
+
+class Reason(StrEnum):
+    """Why a fiche was ignored or has failed. Words may change, these keys do not."""
+
+    NOT_FOUND = "not_found"
+    GROUPE_NOT_SELECTED = "groupe_not_selected"
+    MISSING_GROUPE = "missing_groupe"
+    TOO_MANY_RECORDINGS = "too_many_recordings"
+    NO_RECORDINGS = "no_recordings"
+    FETCH_FAILED = "fetch_failed"
+    FETCH_INCOMPLETE = "fetch_incomplete"
+    TRANSCRIPTION_INCOMPLETE = "transcription_incomplete"
+    NO_AUDIT_CONFIG = "no_audit_config"
+    AUDIT_FAILED = "audit_failed"
+    AUDIT_INCOMPLETE = "audit_incomplete"
+    INTERRUPTED = "interrupted"
+    CANCELLED = "cancelled"
+
+
 class Trigger(StrEnum):
     """Who wanted the run."""
 
     SCHEDULE = "schedule"
     MANUAL = "manual"
     LAUNCHPAD = "launchpad"
+    RETRY = "retry"
 
 
 @dataclass(frozen=True)
@@ -110,6 +138,9 @@ class Run(JsonModel):
     transcriptions_run: int
     audits_run: int
     error_message: str | None
+    error_details: Mapping[str, Any] | None = None  # Any: JSON
+    selection_summary: Mapping[str, Any] | None = None
+    retry_of_run_id: Id | None = None
 
 
 class FicheOutcome(JsonModel):
@@ -120,3 +151,4 @@ class FicheOutcome(JsonModel):
     error: str | None
     ignore_reason: str | None
     recordings_count: int | None
+    reason: Reason | None = None

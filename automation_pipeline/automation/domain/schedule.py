@@ -1,17 +1,28 @@
-"""A schedule: what an operator configures. Field names outside are those of the HTTP API."""
+"""A schedule: what an operator configures, and when it is due. What single fields must be is in field_rules.py."""
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Self, cast
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, HttpUrl, SecretStr, TypeAdapter, model_validator
+from pydantic import Field, SecretStr, model_validator
 
-from automation_pipeline.automation.domain.selection import FicheSelection
+from automation_pipeline.automation.domain.field_rules import (
+    ApiKey,
+    CronText,
+    Emails,
+    KnownIds,
+    TimeOfDay,
+    TimeZone,
+    TrimmedTexts,
+    WebAddress,
+)
+from automation_pipeline.automation.domain.selection import FicheSelection, SelectionInput
 from automation_pipeline.core.cron import Cron
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel, parse
-from automation_pipeline.core.wall_clock import zone
+
+INVALID_SCHEDULE = "Invalid automation schedule data"
+SHORTEST_MONTH, LONGEST_MONTH = 28, 31
 
 
 class ScheduleType(StrEnum):
@@ -28,82 +39,65 @@ class Priority(StrEnum):
     HIGH = "high"
 
 
-def _time_zone(name: str) -> str:
-    try:
-        zone(name)
-    except InvalidInputError as error:
-        raise ValueError(str(error)) from None
-    return name
+class ShortMonths(StrEnum):
+    """What a MONTHLY schedule does in a month that lacks its day."""
+
+    SKIP = "skip"
+    LAST_DAY = "last_day"
 
 
-def _cron(expression: str | None) -> str | None:
-    if not expression:
-        return None
-    try:
-        Cron.parse(expression)
-    except InvalidInputError as error:
-        raise ValueError(str(error)) from None
-    return expression
+class CatchUp(StrEnum):
+    """Which of the occurrences that an outage swallowed are run after it."""
+
+    SKIP = "skip"
+    LATEST = "latest"
+    ALL = "all"
 
 
-def _web_address(url: str | None) -> str | None:
-    if not url:
-        return None
-    TypeAdapter(HttpUrl).validate_python(url)
-    return url
+class ScheduleFields(JsonModel):
+    """What a schedule says, but for its selection. A stored one may have gone wrong: its zone may be gone."""
 
-
-def _email(address: str) -> str:
-    if not re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", address):
-        raise ValueError("is not an e-mail address")
-    return address
-
-
-def _none_is_empty(given: object) -> object:
-    return () if given is None else given
-
-
-def _without_blanks(given: object) -> object:
-    if not isinstance(given, list):
-        return _none_is_empty(given)
-    entries = [entry.strip() if isinstance(entry, str) else entry for entry in cast("list[object]", given)]
-    return [entry for entry in entries if entry]
-
-
-def _time_of_day(text: str | None) -> str | None:
-    if not text:
-        return None
-    if not re.fullmatch(r"([01][0-9]|2[0-3]):[0-5][0-9]", text):
-        raise ValueError("must be a time of day between 00:00 and 23:59")
-    return text
-
-
-class ScheduleInput(JsonModel):
     name: str = Field(min_length=1, max_length=255)
     description: str | None = None
     created_by: str | None = None
     is_active: bool = True
     schedule_type: ScheduleType
-    cron_expression: Annotated[str | None, AfterValidator(_cron)] = None
-    timezone: Annotated[str, AfterValidator(_time_zone)] = "UTC"
-    time_of_day: Annotated[str | None, AfterValidator(_time_of_day)] = None
+    cron_expression: str | None = None
+    timezone: str = "UTC"
+    time_of_day: TimeOfDay = None
     day_of_week: Annotated[int | None, Field(ge=0, le=6)] = None
     day_of_month: Annotated[int | None, Field(ge=1, le=31)] = None
-    fiche_selection: FicheSelection
     run_transcription: bool = True
     skip_if_transcribed: bool = True
     transcription_priority: Priority = Priority.NORMAL
     run_audits: bool = True
     use_automatic_audits: bool = True
-    specific_audit_configs: Annotated[tuple[Id, ...], BeforeValidator(_none_is_empty)] = ()
+    specific_audit_configs: tuple[Id, ...] = ()
     continue_on_error: bool = True
     retry_failed: bool = False
     max_retries: int = Field(default=0, ge=0, le=5)
     notify_on_complete: bool = True
     notify_on_error: bool = True
-    webhook_url: Annotated[str | None, AfterValidator(_web_address)] = None
-    notify_emails: Annotated[tuple[Annotated[str, AfterValidator(_email)], ...], BeforeValidator(_without_blanks)] = ()
+    webhook_url: str | None = None
+    notify_emails: TrimmedTexts = ()
     external_api_key: SecretStr | None = None
+    short_months: ShortMonths = ShortMonths.SKIP
+    catch_up: CatchUp = CatchUp.SKIP
+    catch_up_limit: int = Field(default=10, ge=1, le=100)
+    jitter_seconds: int = Field(default=0, ge=0, le=3600)
+    pause_after_failures: Annotated[int | None, Field(ge=1, le=100)] = None
+
+
+class ScheduleInput(ScheduleFields):
+    """A schedule as people give it."""
+
+    cron_expression: CronText = None
+    timezone: TimeZone = "UTC"
+    specific_audit_configs: KnownIds = ()
+    webhook_url: WebAddress = None
+    notify_emails: Emails = ()
+    external_api_key: ApiKey = None
+    fiche_selection: SelectionInput
 
     @model_validator(mode="after")
     def _has_what_its_type_needs(self) -> Self:
@@ -113,12 +107,17 @@ class ScheduleInput(JsonModel):
         return self
 
 
-class Schedule(ScheduleInput):
+class Schedule(ScheduleFields):
     """A stored schedule."""
 
     id: Id
+    fiche_selection: FicheSelection
     last_run_at: Instant | None
     last_run_status: str | None
+    failures_in_a_row: int
+    paused_reason: str | None
+    skip_due_at: Instant | None
+    last_due_at: Instant | None
     total_runs: int
     successful_runs: int
     failed_runs: int
@@ -126,7 +125,7 @@ class Schedule(ScheduleInput):
     updated_at: Instant
 
 
-def missing_for(schedule: ScheduleInput) -> str | None:
+def missing_for(schedule: ScheduleFields) -> str | None:
     """What the schedule's type needs and is not there, as one sentence."""
     match schedule.schedule_type:
         case ScheduleType.DAILY if schedule.time_of_day is None:
@@ -141,24 +140,35 @@ def missing_for(schedule: ScheduleInput) -> str | None:
             return None
 
 
-def cron_of(schedule: ScheduleInput) -> Cron | None:
-    """When the schedule is due; None for one that is started by hand only."""
+def crons_of(schedule: ScheduleFields) -> tuple[Cron, ...]:
+    """When the schedule is due: no two fire in the same minute. Empty for one that is started by hand only.
+
+    InvalidInputError for a stored one that lacks what its type needs.
+    """
+    complaint = missing_for(schedule)
+    if complaint:
+        raise InvalidInputError(complaint)
     if schedule.schedule_type is ScheduleType.MANUAL:
-        return None
+        return ()
     if schedule.schedule_type is ScheduleType.CRON:
-        return Cron.parse(schedule.cron_expression or "")
+        return (Cron.parse(schedule.cron_expression or ""),)
     hour, minute = (schedule.time_of_day or "").split(":")
-    days = {
-        ScheduleType.DAILY: "* * *",
-        ScheduleType.WEEKLY: f"* * {schedule.day_of_week}",
-        ScheduleType.MONTHLY: f"{schedule.day_of_month} * *",
-    }
-    return Cron.parse(f"{int(minute)} {int(hour)} {days[schedule.schedule_type]}")
+    return tuple(Cron.parse(f"{int(minute)} {int(hour)} {days}") for days in _days_of(schedule))
+
+
+def _days_of(schedule: ScheduleFields) -> tuple[str, ...]:
+    day = schedule.day_of_month or 1
+    match schedule.schedule_type:
+        case ScheduleType.WEEKLY:
+            return (f"* * {schedule.day_of_week}",)
+        case ScheduleType.MONTHLY if schedule.short_months is ShortMonths.LAST_DAY and day > SHORTEST_MONTH:
+            # Only February lacks the 29th or the 30th; its last day is the 29th itself in a leap year.
+            return ("L * *",) if day == LONGEST_MONTH else (f"{day} 1,3-12 *", "L 2 *")
+        case ScheduleType.MONTHLY:
+            return (f"{day} * *",)
+        case _:
+            return ("* * *",)
 
 
 def parse_schedule(given: Mapping[str, object]) -> ScheduleInput:
-    return parse(ScheduleInput, given, "Invalid automation schedule data")
-
-
-def parse_selection(given: Mapping[str, object]) -> FicheSelection:
-    return parse(FicheSelection, given, "Invalid fiche selection data")
+    return parse(ScheduleInput, given, INVALID_SCHEDULE)

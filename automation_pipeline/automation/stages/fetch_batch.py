@@ -1,35 +1,121 @@
-"""Bring the full details of one batch's fiches home; each leaves its outcome in the ledger while the batch runs."""
+"""Bring the full details of one batch's fiches home and decide which go on; rows move while the batch runs."""
 
+import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
-from automation_pipeline.automation.domain.outcomes import after_fetch
-from automation_pipeline.automation.domain.run import OutcomeStatus, Phase, RunTicket
+from automation_pipeline.automation.domain.filters import authoritative
+from automation_pipeline.automation.domain.outcomes import LedgerMove, after_fetch, failed, ignored
+from automation_pipeline.automation.domain.run import FicheStage, OutcomeStatus, Phase, Reason, RunTicket
+from automation_pipeline.automation.domain.selection import FicheSelection
+from automation_pipeline.automation.store.details import groupes_of, why_without_details
 from automation_pipeline.automation.store.ledger import pending_fiches, record_moves
-from automation_pipeline.automation.store.runs import enter_phase, get_run, hold_attempt
+from automation_pipeline.automation.store.runs import enter_phase, hold_attempt, tries_of, write_log
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.fiches.domain.fiche import FetchOutcome
+from automation_pipeline.fiches.domain.fiche import DetailsFetched, DetailsKnown, FetchFailed, FetchOutcome
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.fiches.stages.fetch_fiches import fetch_fiches
 from automation_pipeline.storage.database import Database, Session
 
 
+@dataclass(frozen=True)
+class FetchKnobs:
+    """How long a batch may take, and how many recordings are too many where the schedule does not say (0: none are)."""
+
+    budget_seconds: float
+    most_recordings: int
+
+
 async def fetch_batch(
-    ticket: RunTicket, batch: int, *, database: Database, source: FicheSource, clock: Clock
-) -> Counter[OutcomeStatus]:
-    """How many fiches ended how. Fiches that have ended before are not asked for again."""
-    ended: Counter[OutcomeStatus] = Counter()
-    with database.transaction() as session:
-        enter_phase(session, ticket, Phase.FETCHING)
-    with database.reading() as session:
-        since = get_run(session, ticket.run_id).started_at
-        fiche_ids = pending_fiches(session, ticket.run_id, batch)
+    ticket: RunTicket, batch: int, *, database: Database, source: FicheSource, clock: Clock, knobs: FetchKnobs
+) -> Counter[str]:
+    """How many fiches ended how, or go on (`fetched`). What was fetched in this run before is not asked for again."""
+    return await _Batch(ticket, batch, database, source, clock, knobs).run()
 
-    def settle(session: Session, outcomes: Sequence[FetchOutcome]) -> None:
-        hold_attempt(session, ticket)
-        moves = [after_fetch(outcome) for outcome in outcomes]
-        record_moves(session, ticket.run_id, moves, clock.now())
-        ended.update(move.status for move in moves)
 
-    await fetch_fiches(fiche_ids, since=since, settle=settle, database=database, source=source, clock=clock)
-    return ended
+class _Batch:
+    def __init__(
+        self,
+        ticket: RunTicket,
+        number: int,
+        database: Database,
+        source: FicheSource,
+        clock: Clock,
+        knobs: FetchKnobs,
+    ) -> None:
+        self._ticket, self._number, self._knobs = ticket, number, knobs
+        self._database, self._source, self._clock = database, source, clock
+        self._ended: Counter[str] = Counter()
+
+    async def run(self) -> Counter[str]:
+        with self._database.transaction() as session:
+            enter_phase(session, self._ticket, Phase.FETCHING)
+            tries = tries_of(session, self._ticket.run_id)
+        try:
+            async with asyncio.timeout(self._knobs.budget_seconds):
+                for attempt in range(1 + tries.retries):
+                    await self._attempt(tries.selection, tries.since, attempt, is_last=attempt == tries.retries)
+        except TimeoutError:
+            self._give_up()
+        return self._ended
+
+    async def _attempt(self, selection: FicheSelection, since: datetime, attempt: int, *, is_last: bool) -> None:
+        left = self._left()
+        if not left:
+            return
+        if attempt:
+            self._log_retry(left, attempt)
+
+        def settle(session: Session, outcomes: Sequence[FetchOutcome]) -> None:
+            settled = [each for each in outcomes if is_last or not isinstance(each, FetchFailed)]
+            self._settle(session, settled, selection)
+
+        await fetch_fiches(
+            left, since=since, settle=settle, database=self._database, source=self._source, clock=self._clock
+        )
+
+    def _settle(self, session: Session, outcomes: Sequence[FetchOutcome], selection: FicheSelection) -> None:
+        hold_attempt(session, self._ticket)
+        known = groupes_of(session, [each.fiche_id for each in outcomes if isinstance(each, DetailsKnown)])
+        why = why_without_details(session, [each.fiche_id for each in outcomes if isinstance(each, FetchFailed)])
+        moves = [self._move(outcome, selection, known.get(outcome.fiche_id), why) for outcome in outcomes]
+        record_moves(session, self._ticket.run_id, moves, self._clock.now())
+        self._ended.update("fetched" if move.status is OutcomeStatus.PENDING else move.status for move in moves)
+
+    def _move(
+        self, outcome: FetchOutcome, selection: FicheSelection, groupe: str | None, why: Mapping[str, str]
+    ) -> LedgerMove:
+        if isinstance(outcome, FetchFailed):
+            words = f"{why[outcome.fiche_id]}: {outcome.error}"
+            return failed(outcome.fiche_id, Reason.FETCH_FAILED, words)
+        move = after_fetch(outcome)
+        if move.status is not OutcomeStatus.PENDING:
+            return move
+        if isinstance(outcome, DetailsFetched):
+            groupe = outcome.details.information.groupe
+        recordings = move.recordings_count or 0
+        unwanted = authoritative(groupe, recordings, selection, self._knobs.most_recordings)
+        return move if unwanted is None else ignored(move.fiche_id, *unwanted, recordings)
+
+    def _give_up(self) -> None:
+        """The time is over: what has not come by now is not waited for."""
+        with self._database.transaction() as session:
+            hold_attempt(session, self._ticket)
+            left = pending_fiches(session, self._ticket.run_id, self._number, FicheStage.SELECTED)
+            why = why_without_details(session, left)
+            moves = [failed(fiche_id, Reason.FETCH_INCOMPLETE, why[fiche_id]) for fiche_id in left]
+            record_moves(session, self._ticket.run_id, moves, self._clock.now())
+            self._ended.update(move.status for move in moves)
+
+    def _left(self) -> list[str]:
+        with self._database.reading() as session:
+            return pending_fiches(session, self._ticket.run_id, self._number, FicheStage.SELECTED)
+
+    def _log_retry(self, left: Sequence[str], attempt: int) -> None:
+        keys = [f"automation-{self._ticket.run_id}-fetch-{fiche_id}-retry-{attempt}" for fiche_id in left[:5]]
+        with self._database.transaction() as session:
+            message = "Fiche details stalled; retrying incomplete fetches"
+            details = {"incomplete": len(left), "retry": attempt, "keys": keys}
+            write_log(session, self._ticket.run_id, self._clock.now(), "warning", message, details)

@@ -1,18 +1,43 @@
-"""End a run as its rows say. A good day, a crash and a bug all end here."""
+"""End a run as its rows say. A good day, a crash, a cancellation and a bug all end here."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from automation_pipeline.automation.domain.run import RUN_MACHINE, Phase, Run, RunStatus, Tally, run_status
-from automation_pipeline.automation.store.ledger import fail_pending, tally
+from automation_pipeline.automation.domain import events
+from automation_pipeline.automation.domain.filters import EmptyReason
+from automation_pipeline.automation.domain.notes import run_note
+from automation_pipeline.automation.domain.run import RUN_MACHINE, Phase, Reason, Run, RunStatus, Tally, run_status
+from automation_pipeline.automation.stages.notify_run import notify_run
+from automation_pipeline.automation.store.ledger import fail_pending, tally, work_done
 from automation_pipeline.automation.store.runs import StaleAttemptError, as_run, lock_run, write_log
-from automation_pipeline.automation.store.schedules import count_ended_run
+from automation_pipeline.automation.store.schedules import count_ended_run, get_schedule
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.run_requests import mark_refused
 from automation_pipeline.storage.transitions import Transition, record_transitions
+from automation_pipeline.storage.workflow_logs import write_notes
 
 INTERRUPTED = "The run broke off before this fiche was done"
+
+
+@dataclass(frozen=True)
+class Closing:
+    """What becomes of the fiches that a broken run leaves behind, and what is remembered besides its words. One that is
+    `no_failure` was wanted: it does not count towards pausing the schedule. One that is not `counted` leaves all
+    of the schedule's counters as they are."""
+
+    error: str = INTERRUPTED
+    reason: Reason = Reason.INTERRUPTED
+    details: Mapping[str, object] | None = None
+    log: str | None = None
+    no_failure: bool = False
+    counted: bool = True
+
+
+BROKE_OFF = Closing()
 
 
 class LedgerError(Exception):
@@ -20,7 +45,13 @@ class LedgerError(Exception):
 
 
 def finalise_run(
-    run_id: int, *, database: Database, clock: Clock, attempt: int | None = None, breakdown: str | None = None
+    run_id: int,
+    *,
+    database: Database,
+    clock: Clock,
+    attempt: int | None = None,
+    breakdown: str | None = None,
+    closing: Closing = BROKE_OFF,
 ) -> Run:
     """The ended run; one that has ended before is returned as it is.
 
@@ -34,15 +65,19 @@ def finalise_run(
         if attempt is not None and row.attempt != attempt:
             raise StaleAttemptError(f"Attempt {attempt} of run {run_id} is no longer the one at work.")
         if breakdown is not None:
-            fail_pending(session, run_id, INTERRUPTED, now)
+            fail_pending(session, run_id, closing.error, closing.reason, now)
         standing = tally(session, run_id, row.selected_fiches)
         if breakdown is None and not standing.is_whole:
             raise LedgerError(f"Run {run_id} cannot end: {standing}")
-        _end(session, row, standing, breakdown, now)
-        return as_run(row)
+        _end(session, row, standing, breakdown, closing, now)
+        run = as_run(row)
+        _tell(session, run, breakdown, closing, now)
+        return run
 
 
-def _end(session: Session, row: RunRow, standing: Tally, breakdown: str | None, now: datetime) -> None:
+def _end(
+    session: Session, row: RunRow, standing: Tally, breakdown: str | None, closing: Closing, now: datetime
+) -> None:
     status = run_status(standing) if breakdown is None else RunStatus.FAILED
     before = RunStatus(row.status)
     row.status = RUN_MACHINE.move(before, status)
@@ -53,16 +88,35 @@ def _end(session: Session, row: RunRow, standing: Tally, breakdown: str | None, 
     row.successful_fiches = standing.successful
     row.failed_fiches = standing.failed
     row.ignored_fiches = standing.ignored
+    row.transcriptions_run, row.audits_run = work_done(session, row.id)
     row.error_message = breakdown
-    nothing_found = row.selected_at is not None and row.selected_fiches == 0
-    row.result_summary = {"message": "No fiches found", "ficheIds": []} if nothing_found else {}
+    if closing.details is not None:
+        row.error_details = {**(row.error_details or {}), **closing.details}
+    empty = _why_empty(row)
+    row.result_summary = {"message": empty.message, "ficheIds": []} if empty else {}
     session.flush()
     transition = Transition(RUN_MACHINE.name, str(row.id), before, status, "finalise_run", now, breakdown)
     record_transitions(session, [transition])
-    count_ended_run(session, row.schedule_id, status)
+    count_ended_run(session, row.schedule_id, status, is_failure=not closing.no_failure, counted=closing.counted)
     if row.request_key and breakdown is not None:
         mark_refused(session, row.request_key, breakdown)
-    if breakdown is None:
-        write_log(session, row.id, now, "info", "Automation run completed", {"status": status})
-    else:
-        write_log(session, row.id, now, "error", f"Automation failed: {breakdown}")
+
+
+def _tell(session: Session, run: Run, breakdown: str | None, closing: Closing, now: datetime) -> None:
+    """Logs, events and messages about the end, in the transaction that ends it: each once."""
+    counts = f"{run.successful_fiches} successful, {run.failed_fiches} failed, {run.ignored_fiches} ignored"
+    write_notes(session, run_note(run, f"END: {run.status}: {counts}", level="error" if breakdown else "info"))
+    if breakdown is not None:
+        write_log(session, run.id, now, "error", closing.log or f"Automation failed: {breakdown}")
+        enqueue(session, events.failed(run, breakdown, now))
+        notify_run(session, run, get_schedule(session, run.schedule_id), now=now, breakdown=breakdown)
+        return
+    details = {"status": run.status, "duration_ms": run.duration_ms}
+    write_log(session, run.id, now, "info", "Automation run completed", details)
+    enqueue(session, events.completed(run, now, _why_empty(run)))
+    notify_run(session, run, get_schedule(session, run.schedule_id), now=now)
+
+
+def _why_empty(run: Run | RunRow) -> EmptyReason | None:
+    reason = (run.selection_summary or {}).get("empty_reason")
+    return EmptyReason(str(reason)) if reason else None

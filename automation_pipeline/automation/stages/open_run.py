@@ -3,17 +3,21 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from automation_pipeline.automation.domain import events
+from automation_pipeline.automation.domain.notes import run_note
 from automation_pipeline.automation.domain.run import RUN_MACHINE, Phase, RunStatus, RunTicket, Trigger
 from automation_pipeline.automation.domain.schedule import Schedule
 from automation_pipeline.automation.domain.selection import FicheSelection
-from automation_pipeline.automation.store.runs import add_run, beat, last_run_of_root, lock_run, write_log
+from automation_pipeline.automation.store.runs import add_run, as_run, beat, last_run_of_root, lock_run, write_log
 from automation_pipeline.automation.store.schedules import get_schedule, mark_running
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.run_requests import mark_taken
 from automation_pipeline.storage.transitions import Transition, record_transitions
+from automation_pipeline.storage.workflow_logs import write_notes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,4 +87,7 @@ def _begin_attempt(session: Session, row: RunRow, opening: Opening, now: datetim
     message = "Automation run started" if row.attempt == 1 else f"Attempt {row.attempt} takes the run over"
     write_log(session, row.id, now, "info", message, {"worker": opening.worker, "dagsterRunId": row.dagster_run_id})
     session.flush()
+    run = as_run(row)
+    enqueue(session, [events.started(run, now)])
+    write_notes(session, run_note(run, f"START: attempt {row.attempt}", data={"worker": opening.worker}))
     return RunTicket(row.id, row.attempt)

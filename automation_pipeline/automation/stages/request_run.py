@@ -3,7 +3,7 @@
 from automation_pipeline.automation.domain.run import Run, Trigger
 from automation_pipeline.automation.domain.selection import FicheSelection
 from automation_pipeline.automation.store.runs import add_run, as_run
-from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.automation.store.schedules import lock_schedule
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.storage.database import Database
@@ -12,18 +12,28 @@ from automation_pipeline.storage.run_requests import RunWish, file_requests
 JOB = "automation_run"
 
 
-def request_run(schedule_id: int, *, database: Database, clock: Clock, override: FicheSelection | None = None) -> Run:
+def request_run(
+    schedule_id: int,
+    *,
+    database: Database,
+    clock: Clock,
+    override: FicheSelection | None = None,
+    trigger: Trigger = Trigger.MANUAL,
+    retry_of: int | None = None,
+) -> Run:
+    """`retry_of`: the run whose failures this one takes up again."""
     now = clock.now()
     with database.transaction() as session:
-        schedule = get_schedule(session, schedule_id)
+        schedule = lock_schedule(session, schedule_id)
         if not schedule.is_active:
             raise ConflictError(f"Schedule {schedule_id} is not active")
-        row = add_run(session, schedule, Trigger.MANUAL, now, override=override)
+        row = add_run(session, schedule, trigger, now, override=override)
         row.request_key = key = f"automation-run-{row.id}"
+        row.retry_of_run_id = retry_of
         tags = {
             "automation/schedule_id": str(schedule_id),
             "automation/run_id": str(row.id),
-            "automation/trigger": Trigger.MANUAL,
+            "automation/trigger": trigger,
         }
         wish = RunWish(key, JOB, {"schedule_id": schedule_id, "run_id": row.id}, tags)
         file_requests(session, [wish], now)

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, and_, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Integer, and_, bindparam, func, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.automation.domain.outcomes import LedgerMove
-from automation_pipeline.automation.domain.run import FicheOutcome, OutcomeStatus, Tally
+from automation_pipeline.automation.domain.run import FicheOutcome, FicheStage, OutcomeStatus, Reason, Tally
 from automation_pipeline.automation.tables import FicheResultRow
-from automation_pipeline.storage.bulk import upsert
+from automation_pipeline.storage.bulk import among, upsert
 
 _KEY = ("run_id", "fiche_id")
-_MOVED = ("status", "error", "ignore_reason", "recordings_count")
+_MOVED = ("status", "error", "ignore_reason", "reason", "stage")
 
 
 def open_ledger(session: Session, run_id: int, fiche_ids: Sequence[str], batch_size: int, now: datetime) -> None:
@@ -24,6 +24,7 @@ def open_ledger(session: Session, run_id: int, fiche_ids: Sequence[str], batch_s
             "position": position,
             "batch": position // batch_size,
             "status": OutcomeStatus.PENDING,
+            "stage": FicheStage.SELECTED,
             "created_at": now,
             "updated_at": now,
         }
@@ -38,9 +39,47 @@ def pending_batches(session: Session, run_id: int) -> list[int]:
     return list(session.scalars(query))
 
 
-def pending_fiches(session: Session, run_id: int, batch: int) -> list[str]:
-    query = select(FicheResultRow.fiche_id).where(_pending(run_id), FicheResultRow.batch == batch)
+def pending_fiches(session: Session, run_id: int, batch: int, stage: FicheStage) -> list[str]:
+    """Those of the batch that have come so far and not further, in the order of selection."""
+    of_batch = (FicheResultRow.batch == batch, FicheResultRow.stage == stage)
+    query = select(FicheResultRow.fiche_id).where(_pending(run_id), *of_batch)
     return list(session.scalars(query.order_by(FicheResultRow.position)))
+
+
+def failures(session: Session, run_id: int) -> int:
+    failed = (FicheResultRow.run_id == run_id, FicheResultRow.status == OutcomeStatus.FAILED)
+    return session.scalar(select(func.count()).where(*failed)) or 0
+
+
+def succeed_fetched(session: Session, run_id: int, now: datetime, *, without_recordings: bool) -> int:
+    """Fiches that need nothing more: all that are fetched, or those of them that have no recordings."""
+    fetched = [_pending(run_id), FicheResultRow.stage == FicheStage.FETCHED]
+    if without_recordings:
+        fetched.append(func.coalesce(FicheResultRow.recordings_count, 0) == 0)
+    ended = session.scalars(
+        update(FicheResultRow)
+        .where(*fetched)
+        .values(status=OutcomeStatus.SUCCESSFUL, updated_at=now)
+        .returning(FicheResultRow.id)
+        .execution_options(synchronize_session=False)
+    )
+    return len(ended.all())
+
+
+def mark_transcribed(session: Session, run_id: int, fiche_ids: Sequence[str], now: datetime) -> None:
+    session.execute(
+        update(FicheResultRow)
+        .where(FicheResultRow.run_id == run_id, among(session, FicheResultRow.fiche_id, fiche_ids))
+        .values(transcribed=True, updated_at=now)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def work_done(session: Session, run_id: int) -> tuple[int, int]:
+    """Fiches fully transcribed, and audits ended, within the run."""
+    transcribed = func.count().filter(FicheResultRow.transcribed)
+    query = select(transcribed, func.coalesce(func.sum(FicheResultRow.audits), 0))
+    return session.execute(query.where(FicheResultRow.run_id == run_id)).tuples().one()
 
 
 def record_moves(session: Session, run_id: int, moves: Sequence[LedgerMove], now: datetime) -> None:
@@ -50,17 +89,29 @@ def record_moves(session: Session, run_id: int, moves: Sequence[LedgerMove], now
     change = (
         update(FicheResultRow)
         .where(_pending(run_id), FicheResultRow.fiche_id == bindparam("moved"))
-        .values(updated_at=now)
+        .values(
+            updated_at=now,
+            audits=FicheResultRow.audits + bindparam("more_audits"),
+            recordings_count=func.coalesce(bindparam("recordings", type_=Integer()), FicheResultRow.recordings_count),
+        )
     )
-    changes = [{"moved": move.fiche_id, **{field: getattr(move, field) for field in _MOVED}} for move in moves]
+    changes = [
+        {
+            "moved": move.fiche_id,
+            "more_audits": move.audits,
+            "recordings": move.recordings_count,
+            **{field: getattr(move, field) for field in _MOVED},
+        }
+        for move in moves
+    ]
     session.connection().execute(change, changes)
 
 
-def fail_pending(session: Session, run_id: int, error: str, now: datetime) -> None:
+def fail_pending(session: Session, run_id: int, error: str, reason: Reason, now: datetime) -> None:
     session.execute(
         update(FicheResultRow)
         .where(_pending(run_id))
-        .values(status=OutcomeStatus.FAILED, error=error, updated_at=now)
+        .values(status=OutcomeStatus.FAILED, error=error, reason=reason, updated_at=now)
         .execution_options(synchronize_session=False)
     )
 
@@ -88,6 +139,7 @@ def outcomes(session: Session, run_id: int) -> list[FicheOutcome]:
             error=row.error,
             ignore_reason=row.ignore_reason,
             recordings_count=row.recordings_count,
+            reason=None if row.reason is None else Reason(row.reason),
         )
         for row in session.scalars(query)
     ]

@@ -68,6 +68,25 @@ def selection_of(session: Session, row: RunRow) -> FicheSelection:
     return get_schedule(session, row.schedule_id).fiche_selection
 
 
+@dataclass(frozen=True)
+class Tries:
+    """What a run is to do: its schedule and selection as they are now, since when details count as fresh, and how often
+    what fails is tried again."""
+
+    schedule: Schedule
+    selection: FicheSelection
+    since: datetime
+
+    @property
+    def retries(self) -> int:
+        return self.schedule.max_retries if self.schedule.retry_failed else 0
+
+
+def tries_of(session: Session, run_id: int) -> Tries:
+    row = session.get_one(RunRow, run_id)
+    return Tries(get_schedule(session, row.schedule_id), selection_of(session, row), row.started_at)
+
+
 def lock_run(session: Session, run_id: int) -> RunRow:
     """The row, held until the transaction ends."""
     row = session.scalar(select(RunRow).where(RunRow.id == run_id).with_for_update())

@@ -1,13 +1,14 @@
 """Queries over schedules."""
 
+from collections.abc import Mapping
 from datetime import datetime
 
-from sqlalchemy import select, update
+from sqlalchemy import Text, and_, case, cast, delete, false, literal, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.automation.domain.run import SCHEDULE_STATUS, RunStatus
 from automation_pipeline.automation.domain.schedule import Schedule, ScheduleInput
-from automation_pipeline.automation.tables import ScheduleRow
+from automation_pipeline.automation.tables import RunRow, ScheduleRow
 from automation_pipeline.core.errors import NotFoundError
 
 _SELECTION_PREFIX = "fiche_selection_"
@@ -21,10 +22,40 @@ def add_schedule(session: Session, schedule: ScheduleInput, now: datetime) -> Sc
 
 
 def get_schedule(session: Session, schedule_id: int) -> Schedule:
-    row = session.get(ScheduleRow, schedule_id)
+    row = session.get(ScheduleRow, schedule_id, populate_existing=True)
     if row is None:
-        raise NotFoundError(f"Schedule {schedule_id} not found")
+        raise _unknown(schedule_id)
     return _schedule(row)
+
+
+def lock_schedule(session: Session, schedule_id: int) -> Schedule:
+    """As it stands, and nobody else changes it or files a run of it until the transaction ends."""
+    held = select(ScheduleRow).where(ScheduleRow.id == schedule_id).with_for_update()
+    row = session.scalar(held.execution_options(populate_existing=True))
+    if row is None:
+        raise _unknown(schedule_id)
+    return _schedule(row)
+
+
+def replace_schedule(session: Session, schedule_id: int, schedule: ScheduleInput, now: datetime) -> None:
+    change_schedule(session, schedule_id, _columns(schedule), now)
+
+
+def change_schedule(session: Session, schedule_id: int, changes: Mapping[str, object], now: datetime) -> None:
+    _write(session, schedule_id, **changes, updated_at=now)
+
+
+def delete_schedule_row(session: Session, schedule_id: int) -> None:
+    """Its runs, their outcomes and logs go with it; audits stay, without their run."""
+    session.execute(
+        delete(ScheduleRow).where(ScheduleRow.id == schedule_id).execution_options(synchronize_session=False)
+    )
+
+
+def unended_runs(session: Session, schedule_id: int) -> list[int]:
+    """Runs of the schedule that wait or are at work."""
+    unended = (RunRow.schedule_id == schedule_id, RunRow.completed_at.is_(None))
+    return list(session.scalars(select(RunRow.id).where(*unended).order_by(RunRow.id)))
 
 
 def list_schedules(session: Session, *, include_inactive: bool) -> list[Schedule]:
@@ -36,27 +67,52 @@ def list_schedules(session: Session, *, include_inactive: bool) -> list[Schedule
 
 
 def mark_running(session: Session, schedule_id: int, at: datetime) -> None:
+    _write(session, schedule_id, last_run_at=at, last_run_status="running")
+
+
+def count_ended_run(
+    session: Session, schedule_id: int, status: RunStatus, *, is_failure: bool = True, counted: bool = True
+) -> None:
+    """Counters move in the database, so that two runs ending at once are both counted. A schedule that fails too often
+    in a row pauses, whereby a run that failed without being a failure does not matter."""
+    changes = {**_counters(status), **_pause(status, is_failure=is_failure)} if counted else {}
+    _write(session, schedule_id, last_run_status=SCHEDULE_STATUS[status], **changes)
+
+
+def _counters(status: RunStatus) -> dict[str, object]:
+    return {
+        "total_runs": ScheduleRow.total_runs + 1,
+        "successful_runs": ScheduleRow.successful_runs + int(status is RunStatus.COMPLETED),
+        "failed_runs": ScheduleRow.failed_runs + int(status is RunStatus.FAILED),
+    }
+
+
+def _pause(status: RunStatus, *, is_failure: bool) -> dict[str, object]:
+    if status is not RunStatus.FAILED:
+        return {"failures_in_a_row": 0}
+    if not is_failure:
+        return {}
+    in_a_row = ScheduleRow.failures_in_a_row + 1
+    pauses = and_(ScheduleRow.is_active, in_a_row >= ScheduleRow.pause_after_failures)
+    words = literal("Paused after ").concat(cast(in_a_row, Text)).concat(" failed runs in a row")
+    return {
+        "failures_in_a_row": in_a_row,
+        "is_active": case((pauses, false()), else_=ScheduleRow.is_active),
+        "paused_reason": case((pauses, words), else_=ScheduleRow.paused_reason),
+    }
+
+
+def _write(session: Session, schedule_id: int, **values: object) -> None:
     session.execute(
         update(ScheduleRow)
         .where(ScheduleRow.id == schedule_id)
-        .values(last_run_at=at, last_run_status="running")
+        .values(**values)
         .execution_options(synchronize_session=False)
     )
 
 
-def count_ended_run(session: Session, schedule_id: int, status: RunStatus) -> None:
-    """Counters move in the database, so that two runs ending at once are both counted."""
-    session.execute(
-        update(ScheduleRow)
-        .where(ScheduleRow.id == schedule_id)
-        .values(
-            last_run_status=SCHEDULE_STATUS[status],
-            total_runs=ScheduleRow.total_runs + 1,
-            successful_runs=ScheduleRow.successful_runs + int(status is RunStatus.COMPLETED),
-            failed_runs=ScheduleRow.failed_runs + int(status is RunStatus.FAILED),
-        )
-        .execution_options(synchronize_session=False)
-    )
+def _unknown(schedule_id: int) -> NotFoundError:
+    return NotFoundError(f"Schedule {schedule_id} not found")
 
 
 def _columns(schedule: ScheduleInput) -> dict[str, object]:

@@ -73,6 +73,11 @@ class Settings(MessageSettings):
     automation_revalidation_cooldown_ms: int = Field(
         default=300_000, ge=0, le=86_400_000, description="A day's sales list that is younger is not asked for again."
     )
+    automation_reports_dir: str = Field(
+        default=".automation/reports",
+        min_length=1,
+        description="The folder of the reports: a day's files and the pages of runs.",
+    )
 
     @model_validator(mode="after")
     def _lost_after_several_heartbeats(self) -> Self:

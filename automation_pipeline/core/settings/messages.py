@@ -16,7 +16,7 @@ class MessageSettings(CraftSettings):
         default=None, description="Signs webhooks: HMAC-SHA256 of time and body, in a header."
     )
     webhook_timeout_seconds: float = Field(
-        default=10, gt=0, le=120, description="How long the receiver of a webhook is waited for."
+        default=10, gt=0, le=25, description="How long the receiver of a webhook is waited for."
     )
     webhook_max_attempts: int = Field(
         default=5, ge=1, le=20, description="Calls of a webhook before its message is given up."
@@ -32,5 +32,5 @@ class MessageSettings(CraftSettings):
         default=None, description="The sender's address; `SMTP_USER` when left out. Without either no e-mail is sent."
     )
     smtp_timeout_ms: int = Field(
-        default=10_000, ge=1000, le=120_000, description="How long the mail server is waited for."
+        default=10_000, ge=1000, le=20_000, description="How long the mail server is waited for."
     )

@@ -3,11 +3,13 @@
 import dagster as dg
 
 from automation_pipeline.audits.stages.sweep_audits import sweep_audits as end_abandoned
+from automation_pipeline.orchestration.endings import end_lost_audits
 from automation_pipeline.orchestration.resource import ServicesResource
 
 
 @dg.sensor(target=None, minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING)
-def sweep_audits(services: ServicesResource) -> dg.SkipReason:
+def sweep_audits(context: dg.SensorEvaluationContext, services: ServicesResource) -> dg.SkipReason:
     our = services.get()
-    ended = end_abandoned(our.settings.audit_max_wait_seconds, database=our.database, leases=our.leases)
+    abandoned = end_abandoned(our.settings.audit_max_wait_seconds, database=our.database, leases=our.leases)
+    ended = [*abandoned, *end_lost_audits(context.instance, our)]
     return dg.SkipReason(f"Ended {', '.join(ended)}." if ended else "No audit is abandoned.")

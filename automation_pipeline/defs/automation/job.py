@@ -1,6 +1,7 @@
-"""The job `automation_run`: open_run -> select_fiches -> [fetch_batch]* -> finalise_run."""
+"""The job `automation_run`: open_run -> select_fiches -> [fetch_batch]* -> settle_fetch -> [work_batch]* ->
+finalise_run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import dagster as dg
@@ -11,13 +12,16 @@ from automation_pipeline.automation.stages import fetch_batch as fetching
 from automation_pipeline.automation.stages import finalise_run as finalising
 from automation_pipeline.automation.stages import open_run as opening
 from automation_pipeline.automation.stages import select_fiches as selecting
+from automation_pipeline.automation.stages import settle_fetch as settling
+from automation_pipeline.automation.stages import work_batch as working
 from automation_pipeline.defs.automation.hook import close_run
 from automation_pipeline.orchestration.config import StrictConfig
-from automation_pipeline.orchestration.executor import processes_of
 from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
 from automation_pipeline.orchestration.heartbeat import beating, worker_name
 from automation_pipeline.orchestration.launches import opening_tags, parse_launch
+from automation_pipeline.orchestration.materialisations import ran_over, run_materialisations
 from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.workshops import fetch_knobs, selection_knobs, workshop
 
 
 class AutomationRunConfig(StrictConfig):
@@ -44,30 +48,57 @@ def open_run(context: dg.OpExecutionContext, config: AutomationRunConfig, servic
 
 @dg.op(out=dg.DynamicOut(tuple), retry_policy=CRASH_RETRIES)
 def select_fiches(ticket: RunTicket, services: ServicesResource) -> Iterator[dg.DynamicOutput]:
-    """Write one pending row a fiche; hand on the batches that have work left."""
+    """Resolve the selection, write one pending row a fiche; hand on the batches that have work left."""
     our = services.get()
     with verdicts(), beating(ticket, our):
-        processes = processes_of(our.settings)
-        batches = selecting.select_fiches(ticket, database=our.database, clock=our.clock, processes=processes)
-    for batch in batches:
-        yield dg.DynamicOutput((ticket, batch), mapping_key=f"batch_{batch}")
+        ground = {"database": our.database, "source": our.crm, "clock": our.clock}
+        knobs = selection_knobs(our)
+        selected = our.run(selecting.select_fiches(ticket, **ground, slots=our.sales_list_slots, knobs=knobs))
+    yield from _batches(ticket, selected.batches)
 
 
 @dg.op(retry_policy=CRASH_RETRIES)
 def fetch_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesResource) -> None:
-    """Fetch the details of a batch's fiches, many at once; each leaves its outcome while the batch runs."""
+    """Fetch the details of a batch's fiches, many at once, and apply the filters; rows move while it runs."""
     our, (ticket, batch) = services.get(), work
     with verdicts(), beating(ticket, our):
-        ended = our.run(fetching.fetch_batch(ticket, batch, database=our.database, source=our.crm, clock=our.clock))
+        ground = {"database": our.database, "source": our.crm, "clock": our.clock}
+        ended = our.run(fetching.fetch_batch(ticket, batch, **ground, knobs=fetch_knobs(our)))
     context.add_output_metadata({str(status): count for status, count in ended.items()})
 
 
-@dg.op(ins={"fetched": dg.In(dg.Nothing)}, retry_policy=CRASH_RETRIES)
+@dg.op(ins={"fetched": dg.In(dg.Nothing)}, out=dg.DynamicOut(tuple), retry_policy=CRASH_RETRIES)
+def settle_fetch(ticket: RunTicket, services: ServicesResource) -> Iterator[dg.DynamicOutput]:
+    """End who needs nothing more; hand on the batches that are transcribed and audited."""
+    our = services.get()
+    with verdicts(), beating(ticket, our):
+        batches = settling.settle_fetch(ticket, database=our.database, clock=our.clock)
+    yield from _batches(ticket, batches)
+
+
+@dg.op(retry_policy=CRASH_RETRIES)
+def work_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesResource) -> None:
+    """Transcribe and audit a batch's fiches; each one's audits begin when its own transcripts are there."""
+    our, (ticket, batch) = services.get(), work
+    with verdicts(), beating(ticket, our):
+        shop = workshop(our, f"{worker_name()}/{context.run_id}")
+        ended = our.run(working.work_batch(ticket, batch, shop=shop))
+    context.add_output_metadata({str(status): count for status, count in ended.items()})
+
+
+def _batches(ticket: RunTicket, numbers: Sequence[int]) -> Iterator[dg.DynamicOutput]:
+    for number in numbers:
+        yield dg.DynamicOutput((ticket, number), mapping_key=f"batch_{number}")
+
+
+@dg.op(ins={"worked": dg.In(dg.Nothing)}, retry_policy=CRASH_RETRIES)
 def finalise_run(context: dg.OpExecutionContext, ticket: RunTicket, services: ServicesResource) -> None:
     """Derive the verdict from the rows, after checking that none is missing."""
     our = services.get()
     with verdicts():
         run = finalising.finalise_run(ticket.run_id, database=our.database, clock=our.clock, attempt=ticket.attempt)
+    for made in run_materialisations(our, run.id, ran_over(our, run)):
+        context.log_event(made)
     context.add_output_metadata(_summary(run))
 
 
@@ -91,5 +122,6 @@ def _summary(run: Run) -> dict[str, dg.MetadataValue]:
 )
 def automation_run() -> None:
     ticket = open_run()
-    batches = select_fiches(ticket)
-    finalise_run(ticket=ticket, fetched=batches.map(fetch_batch).collect())
+    fetched = select_fiches(ticket).map(fetch_batch).collect()
+    worked = settle_fetch(ticket=ticket, fetched=fetched).map(work_batch).collect()
+    finalise_run(ticket=ticket, worked=worked)

@@ -9,8 +9,7 @@ from automation_pipeline.defs.audits.rerun import audit_rerun
 from automation_pipeline.defs.automation.job import automation_run
 from automation_pipeline.defs.transcription.job import transcribe_fiche
 from automation_pipeline.orchestration.aftermath import failure_reason, will_retry
-from automation_pipeline.orchestration.audits import fail_audit_of
-from automation_pipeline.orchestration.requests import refuse_request
+from automation_pipeline.orchestration.endings import end_work_of
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.orchestration.watchdog import RUN_ID_TAG, look_after_all
 
@@ -26,8 +25,7 @@ def run_failures(context: dg.RunFailureSensorContext, services: ServicesResource
     if will_retry(run) is not False:
         return dg.SkipReason(f"Dagster tries {run.run_id} again, or has not decided yet.")
     reason = failure_reason(context.get_step_failure_events(), context.failure_event.message or "Dagster run failed")
-    refuse_request(run, reason, our)
-    fail_audit_of(run, reason, our)
+    end_work_of(run, reason, our)
     tag = run.tags.get(RUN_ID_TAG)
     with our.database.reading() as session:
         ticket = unended_run_of_dagster(session, run.run_id, int(tag) if tag else None)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import PermanentError, TransientError
@@ -30,6 +31,8 @@ class Wish:
     fiche_id: str
     priority: Priority
     dagster_run_id: str | None = None
+    # Details that the CRM has told since then are fresh enough; without it they are fetched anew.
+    fresh_since: datetime | None = None
 
 
 async def begin_transcription(wish: Wish, *, database: Database, source: FicheSource, clock: Clock) -> Standing:
@@ -39,7 +42,7 @@ async def begin_transcription(wish: Wish, *, database: Database, source: FicheSo
         under_way = _under_way(session, wish)
     if under_way is not None:
         return under_way
-    outcome = await _fetch_anew(wish.fiche_id, database, source, clock)
+    outcome = await _fetch(wish, database, source, clock)
     if isinstance(outcome, FetchFailed):
         raise (TransientError if outcome.transient else PermanentError)(outcome.error)
     with database.transaction() as session:
@@ -65,13 +68,14 @@ def _joined(session: Session, wish: Wish) -> Standing:
     return joined
 
 
-async def _fetch_anew(fiche_id: str, database: Database, source: FicheSource, clock: Clock) -> FetchOutcome:
+async def _fetch(wish: Wish, database: Database, source: FicheSource, clock: Clock) -> FetchOutcome:
     outcomes: list[FetchOutcome] = []
 
     def settle(_session: Session, told: Sequence[FetchOutcome]) -> None:
         outcomes.extend(told)
 
-    await fetch_fiches([fiche_id], since=clock.now(), settle=settle, database=database, source=source, clock=clock)
+    since = wish.fresh_since or clock.now()
+    await fetch_fiches([wish.fiche_id], since=since, settle=settle, database=database, source=source, clock=clock)
     return outcomes[-1]
 
 

@@ -53,7 +53,8 @@ def recording(index: int, *chunks: str) -> TimelineRecording:
         from_number="0612345678",
         to_number="0145678901",
         chunks=tuple(
-            TimelineChunk(at, at * 30.0, at * 30.0 + 29, 1, ("speaker_0",), text) for at, text in enumerate(chunks)
+            TimelineChunk(at, at * 30.0, at * 30.0 + 29, 1, ("speaker_0", "speaker_1"), text)
+            for at, text in enumerate(chunks)
         ),
     )
 
@@ -74,7 +75,15 @@ timelines = st.lists(st.lists(st.sampled_from(SAID), max_size=3), max_size=3).ma
 
 _quotes = st.one_of(
     st.sampled_from(
-        ["cet appel est enregistré", "CET APPEL EST ENREGISTRE !", "Je suis Odile Martel", "bonjour", "..."]
+        [
+            "cet appel est enregistré",
+            "CET APPEL EST ENREGISTRE !",
+            "Je suis Odile Martel",
+            "speaker_1: D'accord.",
+            "est enregistré. D'accord.",
+            "bonjour",
+            "...",
+        ]
     ),
     st.text(max_size=20),
 )

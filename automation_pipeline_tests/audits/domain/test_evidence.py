@@ -1,15 +1,17 @@
 """What counts as evidence, and what becomes of a finding without it."""
 
+import re
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.domain.evidence import UNPROVEN, AuditGating, GatingStats, gate, normalised
+from automation_pipeline.audits.domain.evidence import UNPROVEN, AuditGating, GatingStats, gate
 from automation_pipeline.audits.domain.failed_step import failed_step
 from automation_pipeline.audits.domain.findings import Conforme, ControlPoint, Niveau, Statut, StepFinding
 from automation_pipeline.audits.domain.knobs import GatingRules
+from automation_pipeline.audits.domain.normalised import normalised
 from automation_pipeline.audits.domain.timeline import Timeline
 from automation_pipeline_tests.audits.domain.strategies import (
     citation,
@@ -222,6 +224,11 @@ def test_a_failed_step_goes_through_as_it_is() -> None:
     assert gate(failed, 10, CALLS, ON).finding == failed
 
 
+def test_what_was_done_to_a_step_twice_adds_up() -> None:
+    first, again = GatingStats(5, 2, 1, step_score_reduced=True), GatingStats(3, 1, 0, step_conforme_adjusted=True)
+    assert first + again == GatingStats(8, 3, 1, step_score_reduced=True, step_conforme_adjusted=True)
+
+
 def test_what_was_done_to_the_steps_adds_up() -> None:
     steps = [
         GatingStats(5, 2, 1, step_score_reduced=True, step_conforme_adjusted=True),
@@ -263,4 +270,6 @@ def test_after_gating_only_proven_points_are_met_and_no_citation_is_false(
         for quoted in each.citations:
             chunk = timeline.chunk(quoted.recording_index, quoted.chunk_index)
             assert chunk is not None
-            assert normalised(quoted.texte) in normalised(chunk.full_text)
+            said, quote = ("".join(re.split("speaker_[01]: ", text)) for text in (chunk.full_text, quoted.texte))
+            assert len(normalised(quote)) >= 12
+            assert normalised(quote) in normalised(said)

@@ -68,6 +68,42 @@ def test_a_point_that_is_not_clearly_like_one_is_unknown(text: str) -> None:
     assert [point.statut for point in result.finding.points] == [A, A]
 
 
+@pytest.mark.parametrize(
+    ("configured", "returned"),
+    [
+        ("Le délai de renonciation de 14 jours est annoncé", "Le délai de renonciation de 30 jours est annoncé"),
+        ("Le délai de renonciation de trente jours est dit", "Le délai de renonciation de trois jours est dit"),
+        ("Un appel de 10 à 20 minutes est proposé au client", "Un appel de 20 à 10 minutes est proposé au client"),
+        ("Le conseiller coupe la parole du client", "Le conseiller ne coupe pas la parole du client"),
+        ("Le client n'a aucun crédit en cours chez nous", "Le client a un crédit en cours chez nous"),
+        ("Contrat signé avec délai de carence annoncé", "Contrat signé avec délai de carence jamais annoncé"),
+        ("Le conseiller conclut sans frais de dossier", "Le conseiller conclut avec frais de dossier"),
+        ("Accord du client", "Non accord du client"),
+        ("Enregistrement", "Enregistrement annoncé au début de l'appel"),
+        ("Nom", "Nom annoncé"),
+        ("Le conseiller donne son nom, celui de sa société et son numéro ORIAS", "donne son nom"),
+        ("son nom", "Le conseiller donne son nom"),
+    ],
+)
+def test_points_of_another_meaning_are_not_taken_for_each_other(configured: str, returned: str) -> None:
+    assert matched((configured,), (returned, P)) == [None]
+    assert matched((returned,), (configured, P)) == [None]
+
+
+@pytest.mark.parametrize(
+    ("configured", "returned"),
+    [
+        ("Le délai de 14 jours est annoncé au client", "Le delai de 14 jours est annoncer au client"),
+        ("Le conseiller n'a coupé aucune parole", "Le conseiller n'a coupé aucune parole du client"),
+        ("Le client ne paie pas de frais de dossier", "Le client ne paye pas de frais de dossier"),
+        ("donne son nom", "Le conseiller donne son nom"),
+    ],
+)
+def test_points_of_one_meaning_are(configured: str, returned: str) -> None:
+    assert matched((configured,), (returned, P)) == [0]
+    assert matched((returned,), (configured, P)) == [0]
+
+
 def test_long_points_with_a_slip_are_alike() -> None:
     assert len(LONG) > 200
     assert matched((LONG, NAME), (LONG.replace("rappelle", "rapelle").replace("exercer", "utiliser"), P)) == [0, None]

@@ -34,7 +34,7 @@ def test_blank_instructions_are_none(given: str | None, told: str | None) -> Non
 
 def test_instructions_have_an_end() -> None:
     assert checked_instructions("x" * 5000)
-    for given in ("x" * 5001, "a\0b"):
+    for given in ("x" * 5001, "a\0b", "a\udcff"):
         with pytest.raises(InvalidInputError) as refused:
             checked_instructions(given)
         assert [field for field, _ in refused.value.fields] == ["instructions"]

@@ -68,6 +68,8 @@ def test_a_review_is_read(model: type[JsonModel], given_fields: dict[str, object
         (PointReview, {"statut": "CONFORME"}, "statut"),
         (PointReview, {"commentaire": "x" * 20_001}, "commentaire"),
         (PointReview, {"commentaire": "a\0b"}, "commentaire"),
+        (PointReview, {"commentaire": "a\ud83d"}, "commentaire"),
+        (StepReview, {"conforme": "CONFORME", "reviewer": "\udc41"}, "reviewer"),
     ],
 )
 def test_a_review_that_says_nothing_or_nonsense_is_refused(
@@ -98,10 +100,19 @@ def test_a_review_gives_a_score_up_to_the_weight(score: int, accepted: bool) -> 
     assert refused.value.fields == (("score", "must not be above the weight of the step, 10"),)
 
 
-@pytest.mark.parametrize(("traite", "error"), [(True, None), (False, "Away."), (None, "Away.")])
-def test_a_failed_step_that_people_have_dealt_with_failed_no_longer(traite: bool | None, error: str | None) -> None:
+@pytest.mark.parametrize(("traite", "after"), [(True, (None, True)), (False, ("Away.", False)), (None, (None, True))])
+def test_a_failed_step_that_people_have_judged_failed_no_longer(
+    traite: bool | None, after: tuple[str | None, bool]
+) -> None:
     failed = failed_step(("Nom donné",), "Away.")
-    assert review_step(failed, 10, StepReview(conforme=Conforme.CONFORME, traite=traite)).error == error
+    reviewed = review_step(failed, 10, StepReview(conforme=Conforme.CONFORME, traite=traite))
+    assert (reviewed.error, reviewed.traite) == after
+
+
+def test_what_the_model_found_not_dealt_with_stays_so_unless_a_person_says_otherwise() -> None:
+    skipped = replace(STEP, traite=False)
+    assert not review_step(skipped, 10, StepReview(conforme=Conforme.PARTIEL)).traite
+    assert not review_control_point(skipped, 10, 1, PointReview(statut=P)).traite
 
 
 @pytest.mark.parametrize(
@@ -139,10 +150,17 @@ def test_a_comment_alone_leaves_what_people_said_of_the_step() -> None:
 
 
 @pytest.mark.parametrize("statut", [P, A])
-def test_a_failed_step_of_which_one_point_is_overruled_is_still_failed(statut: Statut) -> None:
+def test_a_failed_step_of_which_one_point_is_overruled_failed_no_longer(statut: Statut) -> None:
     failed = failed_step(("Nom donné", "Appel enregistré"), "Away.")
     reviewed = review_control_point(failed, 10, 1, PointReview(statut=statut))
-    assert (reviewed.error, reviewed.traite) == ("Away.", False)
+    assert (reviewed.error, reviewed.traite) == (None, True)
+    assert reviewed.points[1].commentaire == "Step failed: Away."
+
+
+def test_a_failed_step_that_is_only_commented_on_is_still_failed() -> None:
+    failed = failed_step(("Nom donné",), "Away.")
+    commented = review_control_point(failed, 10, 1, PointReview(commentaire="Listened."))
+    assert (commented.error, commented.traite) == ("Away.", False)
 
 
 def test_a_control_point_judged_again_takes_the_place_of_the_old_one() -> None:

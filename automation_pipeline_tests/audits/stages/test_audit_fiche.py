@@ -10,7 +10,7 @@ from sqlalchemy import update
 from automation_pipeline.audits.domain.audit import AuditStatus
 from automation_pipeline.audits.domain.chat import Question, Reply, Role
 from automation_pipeline.audits.tables import AuditRow
-from automation_pipeline.core.errors import NotFoundError, PermanentError, TransientError
+from automation_pipeline.core.errors import InvalidInputError, NotFoundError, PermanentError, TransientError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench, call
 from automation_pipeline_tests.audits.configurations import step_document
@@ -244,6 +244,25 @@ def test_recordings_that_cannot_be_transcribed_are_no_reason_to_stop(bench: Benc
     bench.listen = listen
     assert bench.audit("1900417", bench.configure(steps=1)).score_percentage == 100.0
     assert any("ELEVENLABS_API_KEY" in note for note in bench.notes())
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (PermanentError("ElevenLabs API key not configured (set ELEVENLABS_API_KEY)"), None),
+        (InvalidInputError("No", (("a", "b"),)), "No: a: b"),
+    ],
+)
+def test_where_nothing_could_be_heard_the_audit_says_why(bench: Bench, error: Exception, cause: str | None) -> None:
+    bench.sell("1900417", *(call(f"19004170{number}") for number in range(3)), said=None)
+
+    async def listen(_: str) -> None:
+        raise error
+
+    bench.listen = listen
+    standing = bench.audit("1900417", bench.configure(steps=1))
+    known = f"No transcriptions available for fiche 1900417 (0/3): {cause or error}"
+    assert (standing.status, standing.error) == ("failed", known)
 
 
 @pytest.mark.parametrize(

@@ -119,12 +119,15 @@ def abandoned(bench: Bench) -> None:
         session.execute(update(AuditRow).values(touched_at=long_ago))
 
 
-def test_the_sweep_ends_what_nobody_works_on(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "lasting"), [(1800, "30 minutes"), (120, "2 minutes"), (119, "119 seconds"), (30.4, "30 seconds")]
+)
+def test_the_sweep_ends_what_nobody_works_on(bench: Bench, seconds: float, lasting: str) -> None:
     abandoned(bench)
     leases = DatabaseLeases(bench.database)
-    assert sweep_audits(1800, database=bench.database, leases=leases) == ["audit-1"]
+    assert sweep_audits(seconds, database=bench.database, leases=leases) == ["audit-1"]
     row = bench.row()
-    assert (row.status, row.error_message) == ("failed", "Nobody has worked on this audit for 30 minutes")
+    assert (row.status, row.error_message) == ("failed", f"Nobody has worked on this audit for {lasting}")
     assert [event["failed_phase"] for event in bench.events("audit.failed")] == ["sweep"]
 
 

@@ -1,10 +1,13 @@
 """One control point judged again: it alone changes, and its step is scored anew from all its points."""
 
 import asyncio
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
+from automation_pipeline.audits.domain.chat import Question, Reply
+from automation_pipeline.audits.domain.evidence import AuditGating, GatingStats
 from automation_pipeline.audits.domain.place import Place
 from automation_pipeline.audits.domain.rerun import Rerun
 from automation_pipeline.audits.stages.rerun_control_point import rerun_control_point
@@ -67,6 +70,33 @@ def test_it_may_fall_too_and_an_invented_quotation_is_the_reason(bench: Bench) -
     step = rerun(bench, 1)
     assert (step["score"], step["conforme"], bench.row().niveau) == (0, "NON_CONFORME", "INSUFFISANT")
     assert "[Auto-check]" in step["points_controle"][0]["commentaire"]
+
+
+def test_the_totals_of_gating_follow(bench: Bench) -> None:
+    before = bench.steps()[0].stats
+    bench.model = FakeLanguageModel(lambda asked: step_answer(asked, quotation="je jure que cela a été dit"))
+    rerun(bench, 1)
+    stats, gating = bench.steps()[0].stats, bench.row().gating
+    assert stats == before + GatingStats(1, 1, 1, step_score_reduced=True, step_conforme_adjusted=True)
+    assert gating == asdict(AuditGating.of([stats]))
+    review_control_point(1, 1, 1, {"statut": "PRESENT"}, database=bench.database)
+    assert bench.row().gating == gating
+
+
+def test_a_failed_step_of_which_a_point_is_judged_again_has_not_failed(bench: Bench) -> None:
+    def answer(asked: Question) -> Reply | Exception:
+        return PermanentError("Away.") if StepInPrompt.of(asked).position == 1 else step_answer(asked)
+
+    bench.model = FakeLanguageModel(answer)
+    config = bench.configure(steps=2, name="Other")
+    audit_id = bench.audit("1900417", config, "half").audit_id
+    assert bench.row("half").failed_steps == 1
+    bench.model = FakeLanguageModel()
+    made = Rerun(rerun_id="r", place=Place(audit_id, 1, 1))
+    step = asyncio.run(rerun_control_point(made, database=bench.database, judge=bench.judge))
+    assert (step["error"], step["traite"], bench.row("half").failed_steps) == (None, True, 0)
+    comments = [point["commentaire"] for point in step["points_controle"]]  # type: ignore[attr-defined]  # JSON
+    assert comments == ["Jugé PRESENT.", "Step failed: Away."]
 
 
 def test_a_rerun_happens_once(bench: Bench) -> None:

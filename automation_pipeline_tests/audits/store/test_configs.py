@@ -218,3 +218,10 @@ def test_what_is_not_there_is_not_found_whatever_is_asked(database: Database) ->
         ):
             with pytest.raises(NotFoundError, match=r"^Audit config with ID '7' not found$"):
                 ask()
+
+
+def test_of_many_ids_those_of_configurations_are_known(database: Database) -> None:
+    known = add(database), add(database, "Old", isActive=False)
+    with database.reading() as session:
+        assert configs.known_ids(session, [*known, 97, known[0]]) == set(known)
+        assert configs.known_ids(session, []) == set()

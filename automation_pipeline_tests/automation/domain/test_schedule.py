@@ -1,20 +1,32 @@
 """What a schedule may say (reference 3.1): fields, defaults, what each type needs, and when it is due."""
 
+import json
+from datetime import UTC, date, datetime
+from itertools import islice
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from automation_pipeline.automation.domain.schedule import (
+    CatchUp,
     Priority,
-    ScheduleInput,
+    ScheduleFields,
     ScheduleType,
-    cron_of,
+    ShortMonths,
+    crons_of,
     parse_schedule,
-    parse_selection,
 )
+from automation_pipeline.automation.domain.selection import DatePreset, SelectionMode, parse_selection
+from automation_pipeline.automation.domain.trigger_input import parse_trigger
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.schedule_times import occurrences
+from automation_pipeline.core.wall_clock import zone
 
 MANUAL: dict[str, Any] = {"name": "Sales", "scheduleType": "MANUAL", "ficheSelection": {"mode": "manual"}}
+
+LAST_DAY: dict[str, Any] = {"scheduleType": "MONTHLY", "timeOfDay": "18:30", "shortMonths": "last_day"}
 
 
 def faults(**fields: object) -> tuple[tuple[str, str], ...]:
@@ -49,11 +61,16 @@ def test_what_is_not_said_has_its_default() -> None:
         "webhook_url": None,
         "notify_emails": (),
         "external_api_key": None,
+        "short_months": "skip",
+        "catch_up": "skip",
+        "catch_up_limit": 10,
+        "jitter_seconds": 0,
+        "pause_after_failures": None,
     }
 
 
 @pytest.mark.parametrize(
-    ("given", "problem"),
+    ("fields", "problem"),
     [
         ({"scheduleType": "DAILY"}, "DAILY schedule requires timeOfDay"),
         ({"scheduleType": "DAILY", "timeOfDay": None}, "DAILY schedule requires timeOfDay"),
@@ -70,38 +87,56 @@ def test_what_is_not_said_has_its_default() -> None:
         ({"scheduleType": "CRON", "timeOfDay": "09:00"}, "CRON schedule requires cronExpression"),
     ],
 )
-def test_a_type_needs_its_fields(given: dict[str, object], problem: str) -> None:
-    assert faults(**given) == (("", problem),)
+def test_a_type_needs_its_fields(fields: dict[str, object], problem: str) -> None:
+    assert faults(**fields) == (("", problem),)
 
 
 @pytest.mark.parametrize(
-    ("given", "cron"),
+    ("fields", "crons"),
     [
-        ({"scheduleType": "MANUAL"}, None),
-        ({"scheduleType": "MANUAL", "timeOfDay": "09:00", "cronExpression": "0 9 * * *"}, None),
+        ({"scheduleType": "MANUAL"}, ""),
+        ({"scheduleType": "MANUAL", "timeOfDay": "09:00", "cronExpression": "0 9 * * *"}, ""),
         ({"scheduleType": "DAILY", "timeOfDay": "00:00"}, "0 0 * * *"),
         ({"scheduleType": "DAILY", "timeOfDay": "23:59", "dayOfWeek": 3, "dayOfMonth": 9}, "59 23 * * *"),
         ({"scheduleType": "WEEKLY", "timeOfDay": "09:05", "dayOfWeek": 0}, "5 9 * * 0"),
         ({"scheduleType": "WEEKLY", "timeOfDay": "09:05", "dayOfWeek": 6}, "5 9 * * 6"),
         ({"scheduleType": "MONTHLY", "timeOfDay": "18:30", "dayOfMonth": 31}, "30 18 31 * *"),
+        ({**LAST_DAY, "dayOfMonth": 28}, "30 18 28 * *"),
+        ({**LAST_DAY, "dayOfMonth": 29}, "30 18 29 1,3-12 * | 30 18 L 2 *"),
+        ({**LAST_DAY, "dayOfMonth": 30}, "30 18 30 1,3-12 * | 30 18 L 2 *"),
+        ({**LAST_DAY, "dayOfMonth": 31}, "30 18 L * *"),
+        ({"scheduleType": "DAILY", "timeOfDay": "18:30", "dayOfMonth": 31, "shortMonths": "last_day"}, "30 18 * * *"),
         ({"scheduleType": "CRON", "cronExpression": "*/15 8-18 * * MON-FRI"}, "*/15 8-18 * * MON-FRI"),
         ({"scheduleType": "CRON", "cronExpression": "@daily", "timeOfDay": "09:00"}, "@daily"),
     ],
 )
-def test_each_type_is_due_at_its_own_times(given: dict[str, object], cron: str | None) -> None:
-    found = cron_of(parse_schedule(MANUAL | given))
-    assert (found and found.text) == cron
+def test_each_type_is_due_at_its_own_times(fields: dict[str, object], crons: str) -> None:
+    assert " | ".join(cron.text for cron in crons_of(parse_schedule(MANUAL | fields))) == crons
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"schedule_type": "DAILY"},
+        {"schedule_type": "WEEKLY", "time_of_day": "09:00"},
+        {"schedule_type": "CRON"},
+        {"schedule_type": "CRON", "cron_expression": "a b c d e"},
+    ],
+)
+def test_a_stored_schedule_that_has_gone_wrong_is_read_and_never_due(broken: dict[str, object]) -> None:
+    with pytest.raises(InvalidInputError):
+        crons_of(ScheduleFields.model_validate({"name": "Old", "timezone": "Mars/Olympus", **broken}))
 
 
 @pytest.mark.parametrize(
     ("field", "value", "problem"),
     [
-        ("name", "", "String should have at least 1 character"),
-        ("name", "x" * 256, "String should have at most 255 characters"),
+        ("name", "", "must have at least 1 character"),
+        ("name", "x" * 256, "must have at most 255 characters"),
         ("name", "a\0b", "must not hold the character NUL"),
-        ("name", None, "should be a valid string"),
+        ("name", None, "must be a text"),
         ("description", "\0", "must not hold the character NUL"),
-        ("scheduleType", "daily", "should be 'MANUAL', 'DAILY', 'WEEKLY', 'MONTHLY' or 'CRON'"),
+        ("scheduleType", "daily", "must be 'MANUAL', 'DAILY', 'WEEKLY', 'MONTHLY' or 'CRON'"),
         ("timezone", "Mars/Olympus", "'Mars/Olympus' is not a known time zone."),
         ("timezone", "Europe", "'Europe' is not a known time zone."),
         ("timezone", "../etc/passwd", "'../etc/passwd' is not a known time zone."),
@@ -111,24 +146,36 @@ def test_each_type_is_due_at_its_own_times(given: dict[str, object], cron: str |
         ("timeOfDay", "09:00:00", "must be a time of day between 00:00 and 23:59"),
         ("timeOfDay", "09:00\n", "must be a time of day between 00:00 and 23:59"),
         ("timeOfDay", "٠٩:٠٠", "must be a time of day between 00:00 and 23:59"),
-        ("dayOfWeek", 7, "should be less than or equal to 6"),
-        ("dayOfWeek", -1, "should be greater than or equal to 0"),
-        ("dayOfMonth", 0, "should be greater than or equal to 1"),
-        ("dayOfMonth", 32, "should be less than or equal to 31"),
+        ("dayOfWeek", 7, "must be at most 6"),
+        ("dayOfWeek", -1, "must be at least 0"),
+        ("dayOfMonth", 0, "must be at least 1"),
+        ("dayOfMonth", 32, "must be at most 31"),
         ("cronExpression", "61 * * * *", "'61' is not a valid minute in a cron expression."),
-        ("maxRetries", 6, "should be less than or equal to 5"),
-        ("maxRetries", -1, "should be greater than or equal to 0"),
-        ("transcriptionPriority", "urgent", "should be 'low', 'normal' or 'high'"),
-        ("isActive", "perhaps", "should be a valid boolean, unable to interpret input"),
-        ("webhookUrl", "not an address", "should be a valid URL, relative URL without a base"),
-        ("webhookUrl", "ftp://hooks.test", "URL scheme should be 'http' or 'https'"),
-        ("notifyEmails", "a@b.test", "should be a list"),
+        ("maxRetries", 6, "must be at most 5"),
+        ("maxRetries", -1, "must be at least 0"),
+        ("transcriptionPriority", "urgent", "must be 'low', 'normal' or 'high'"),
+        ("isActive", "perhaps", "must be true or false"),
+        ("webhookUrl", "not an address", "must be a web address"),
+        ("webhookUrl", "ftp://hooks.test", "must be an address that begins with 'http' or 'https'"),
+        ("notifyEmails", "a@b.test", "must be a list"),
+        ("notifyEmails", ["nobody"], "is not an e-mail address"),
+        ("externalApiKey", "*****", "is the mask of a key, not a key: leave it out to keep the stored one"),
+        ("shortMonths", "first_day", "must be 'skip' or 'last_day'"),
+        ("catchUp", "some", "must be 'skip', 'latest' or 'all'"),
+        ("catchUpLimit", 0, "must be at least 1"),
+        ("catchUpLimit", 101, "must be at most 100"),
+        ("catchUpLimit", None, "must be a whole number"),
+        ("jitterSeconds", -1, "must be at least 0"),
+        ("jitterSeconds", 3601, "must be at most 3600"),
+        ("pauseAfterFailures", 0, "must be at least 1"),
+        ("pauseAfterFailures", 101, "must be at most 100"),
         ("nmae", "Sales", "is not a known field"),
+        ("totalRuns", 7, "is not a known field"),
         ("schedule_type", "DAILY", "is not a known field"),
     ],
 )
 def test_a_wrong_field_is_named_with_its_problem(field: str, value: object, problem: str) -> None:
-    assert faults(**{field: value}) == ((field, problem),)
+    assert [(name.split(".")[0], why) for name, why in faults(**{field: value})] == [(field, problem)]
 
 
 @pytest.mark.parametrize("field", ["name", "scheduleType", "ficheSelection"])
@@ -153,7 +200,14 @@ def test_every_field_at_fault_is_named_at_once() -> None:
         ("notifyEmails", [" a@b.test ", "", "  "], ("a@b.test",)),
         ("notifyEmails", None, ()),
         ("specificAuditConfigs", ["11", 12], (11, 12)),
+        ("specificAuditConfigs", ["11", 12, 11], (11, 12)),
         ("specificAuditConfigs", [], ()),
+        ("pauseAfterFailures", None, None),
+        ("pauseAfterFailures", 100, 100),
+        ("jitterSeconds", 3600, 3600),
+        ("catchUpLimit", 100, 100),
+        ("externalApiKey", "", None),
+        ("description", None, None),
         ("specificAuditConfigs", None, ()),
         ("webhookUrl", "", None),
         ("webhookUrl", None, None),
@@ -169,7 +223,7 @@ def test_a_field_is_read_as_meant(field: str, value: object, read: object) -> No
     assert schedule.model_dump(by_alias=True)[field] == read
 
 
-@pytest.mark.parametrize("number", ["eleven", 1.5, 2**63])
+@pytest.mark.parametrize("number", ["eleven", "", "-1", 0, -1, 1.5, 11.0, True, None, 2**63])
 def test_an_audit_configuration_that_cannot_exist_is_refused(number: object) -> None:
     assert [field for field, _ in faults(specificAuditConfigs=[11, number])] == ["specificAuditConfigs.1"]
 
@@ -181,9 +235,79 @@ def test_an_api_key_is_not_shown() -> None:
     assert "s3cret" not in f"{schedule!r} {schedule.model_dump(mode='json')}"
 
 
-def test_a_schedule_written_as_json_is_read_again() -> None:
-    schedule = parse_schedule(MANUAL | {"specificAuditConfigs": [11], "notifyEmails": ["a@b.test"]})
-    assert ScheduleInput.model_validate_json(schedule.model_dump_json(by_alias=True)) == schedule
+TIMED = st.fixed_dictionaries(
+    {
+        "name": st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=255),
+        "scheduleType": st.sampled_from(ScheduleType),
+        "timeOfDay": st.times().map("{:%H:%M}".format),
+        "dayOfWeek": st.integers(0, 6),
+        "dayOfMonth": st.integers(1, 31),
+        "cronExpression": st.sampled_from(["*/5 * * * *", "@weekly", "0 9 L * MON"]),
+        "ficheSelection": st.fixed_dictionaries(
+            {
+                "mode": st.sampled_from(SelectionMode),
+                "dateRange": st.sampled_from(DatePreset),
+                "customStartDate": st.dates(max_value=date(2026, 1, 1)).map(str),
+                "groupes": st.lists(st.sampled_from(["TEAM R1", " TEAM  R2 ", "  "])),
+                "ficheIds": st.lists(st.sampled_from(["1", "2, 3"])),
+            },
+            optional={
+                "customEndDate": st.dates(min_value=date(2026, 1, 1)).map("{:%d/%m/%Y}".format),
+                "maxFiches": st.none() | st.integers(1, 2**31 - 1),
+                "maxRecordingsPerFiche": st.none() | st.integers(1, 2**31 - 1),
+            },
+        ),
+    },
+    optional={
+        "timezone": st.sampled_from(["UTC", "Europe/Paris", "America/New_York"]),
+        "specificAuditConfigs": st.lists(st.integers(1, 2**63 - 1)),
+        "shortMonths": st.sampled_from(ShortMonths),
+        "catchUp": st.sampled_from(CatchUp),
+        "pauseAfterFailures": st.none() | st.integers(1, 100),
+        "notifyEmails": st.lists(st.sampled_from(["a@b.test", " c@d.test "])),
+    },
+)
+
+
+@given(TIMED)
+def test_a_schedule_written_as_json_is_read_again(document: dict[str, Any]) -> None:
+    schedule = parse_schedule(document)
+    assert parse_schedule(json.loads(schedule.model_dump_json(by_alias=True))) == schedule
+
+
+@given(TIMED)
+def test_no_two_crons_of_a_schedule_fire_together(document: dict[str, Any]) -> None:
+    schedule = parse_schedule(document)
+    start, place = datetime(2027, 12, 1, tzinfo=UTC), zone("UTC")
+    fired = [at for cron in crons_of(schedule) for at in islice(occurrences(cron, place, start), 15)]
+    assert len(fired) == len(set(fired))
+
+
+@pytest.mark.parametrize("schedule_id", [3, "3"])
+def test_a_trigger_names_its_schedule_and_perhaps_a_selection(schedule_id: object) -> None:
+    assert parse_trigger({"scheduleId": schedule_id}).schedule_id == 3
+    selection = {"mode": "manual", "ficheIds": ["7"]}
+    override = parse_trigger({"scheduleId": schedule_id, "overrideFicheSelection": selection}).override_fiche_selection
+    assert override == parse_selection(selection)
+
+
+@pytest.mark.parametrize(
+    ("body", "faults"),
+    [
+        ({}, {"scheduleId": "is required"}),
+        ({"scheduleId": 0}, {"scheduleId": "must be at least 1"}),
+        ({"scheduleId": "x"}, {"scheduleId": "must be a whole number, or its digits as a string"}),
+        ({"scheduleId": 1, "dueAt": None}, {"dueAt": "is not a known field"}),
+        (
+            {"scheduleId": 1, "overrideFicheSelection": {"mode": "filter"}},
+            {"overrideFicheSelection.dateRange": "is required when the mode is filter"},
+        ),
+    ],
+)
+def test_a_wrong_trigger_has_a_sentence_of_its_own(body: dict[str, object], faults: dict[str, str]) -> None:
+    with pytest.raises(InvalidInputError, match=r"^Invalid trigger automation data$") as caught:
+        parse_trigger(body)
+    assert dict(caught.value.fields) == faults
 
 
 def test_a_wrong_selection_has_a_sentence_of_its_own_when_it_comes_alone() -> None:

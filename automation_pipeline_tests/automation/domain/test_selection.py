@@ -2,14 +2,21 @@
 
 import pytest
 
-from automation_pipeline.automation.domain.schedule import parse_selection
-from automation_pipeline.automation.domain.selection import DatePreset, SelectionMode, manual_ids
+from automation_pipeline.automation.domain.selection import (
+    DatePreset,
+    FicheSelection,
+    SelectionMode,
+    manual_ids,
+    parse_selection,
+)
 from automation_pipeline.core.errors import InvalidInputError
+
+CUSTOM = {"mode": "date_range", "dateRange": "custom", "customStartDate": "03/02/2026"}
 
 
 def test_what_is_not_said_has_its_default() -> None:
-    assert parse_selection({"mode": "filter"}).model_dump() == {
-        "mode": SelectionMode.FILTER,
+    assert parse_selection({"mode": "manual"}).model_dump() == {
+        "mode": SelectionMode.MANUAL,
         "date_range": None,
         "custom_start_date": None,
         "custom_end_date": None,
@@ -24,23 +31,93 @@ def test_what_is_not_said_has_its_default() -> None:
 
 
 @pytest.mark.parametrize("mode", SelectionMode)
-@pytest.mark.parametrize("preset", [*DatePreset, None])
-def test_every_mode_takes_every_preset(mode: SelectionMode, preset: DatePreset | None) -> None:
-    selection = parse_selection({"mode": mode, "dateRange": preset})
+@pytest.mark.parametrize("preset", DatePreset)
+def test_every_mode_takes_every_preset(mode: SelectionMode, preset: DatePreset) -> None:
+    selection = parse_selection({"mode": mode, "dateRange": preset, "customStartDate": "03/02/2026"})
     assert (selection.mode, selection.date_range) == (mode, preset)
+
+
+@pytest.mark.parametrize(
+    ("fields", "faults"),
+    [
+        ({"mode": "date_range"}, {"dateRange": "is required when the mode is date_range"}),
+        ({"mode": "filter", "ficheIds": ["1"]}, {"dateRange": "is required when the mode is filter"}),
+        ({"mode": "filter", "dateRange": None}, {"dateRange": "is required when the mode is filter"}),
+        ({"mode": "all"}, {"mode": "must be 'date_range', 'manual' or 'filter'"}),
+        ({**CUSTOM, "customStartDate": None}, {"customStartDate": "is required when dateRange is custom"}),
+        ({**CUSTOM, "customStartDate": ""}, {"customStartDate": "is required when dateRange is custom"}),
+        ({**CUSTOM, "customEndDate": "02/02/2026"}, {"customEndDate": "must not lie before customStartDate"}),
+        ({**CUSTOM, "customEndDate": "2025-12-31"}, {"customEndDate": "must not lie before customStartDate"}),
+        ({**CUSTOM, "customStartDate": "soon"}, {"customStartDate": "must be a day as DD/MM/YYYY or YYYY-MM-DD"}),
+        ({**CUSTOM, "customEndDate": "3/2/2026"}, {"customEndDate": "must be a day as DD/MM/YYYY or YYYY-MM-DD"}),
+        (
+            {**CUSTOM, "customEndDate": "2026-02-03T00:00"},
+            {"customEndDate": "must be a day as DD/MM/YYYY or YYYY-MM-DD"},
+        ),
+        ({**CUSTOM, "customEndDate": "٠٣/٠٢/٢٠٢٦"}, {"customEndDate": "must be a day as DD/MM/YYYY or YYYY-MM-DD"}),
+        ({**CUSTOM, "customEndDate": "29/02/2026"}, {"customEndDate": "29/02/2026 is not a day of the calendar"}),
+        ({**CUSTOM, "customEndDate": "02/13/2026"}, {"customEndDate": "02/13/2026 is not a day of the calendar"}),
+        ({**CUSTOM, "customEndDate": "0000-01-01"}, {"customEndDate": "0000-01-01 is not a day of the calendar"}),
+        ({"mode": "manual", "customEndDate": "never"}, {"customEndDate": "must be a day as DD/MM/YYYY or YYYY-MM-DD"}),
+    ],
+)
+def test_days_are_said_in_full_and_are_days(fields: dict[str, object], faults: dict[str, str]) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        parse_selection(fields)
+    assert dict(caught.value.fields) == faults
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("03/02/2026", "03/02/2026"),
+        ("2026-02-03", "03/02/2026"),
+        ("2028-02-29", "29/02/2028"),
+        ("0026-02-03", "03/02/0026"),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_a_day_is_kept_in_one_form(written: str | None, kept: str | None) -> None:
+    assert parse_selection({"mode": "manual", "customStartDate": written}).custom_start_date == kept
+
+
+def test_one_custom_day_may_be_given_alone_or_as_both_ends() -> None:
+    assert parse_selection(CUSTOM).custom_end_date is None
+    assert parse_selection({**CUSTOM, "customEndDate": "2026-02-03"}).custom_end_date == "03/02/2026"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "read"),
+    [
+        ("groupes", [" TEAM R1 ", "", "  ", "TEAM  R2"], ("TEAM R1", "TEAM  R2")),
+        ("groupes", None, ()),
+        ("ficheIds", None, ()),
+        ("maxFiches", None, None),
+        ("maxRecordingsPerFiche", None, None),
+        ("maxFiches", "5", 5),
+    ],
+)
+def test_a_field_is_read_as_meant(field: str, value: object, read: object) -> None:
+    assert parse_selection({"mode": "manual", field: value}).model_dump(by_alias=True)[field] == read
+
+
+def test_a_stored_selection_from_before_the_rules_is_still_read() -> None:
+    old = {"mode": "date_range", "customStartDate": "soon"}
+    assert FicheSelection.model_validate(old).custom_start_date == "soon"
 
 
 @pytest.mark.parametrize(
     ("field", "value", "problem"),
     [
-        ("mode", "all", "should be 'date_range', 'manual' or 'filter'"),
-        ("dateRange", "today", "should be 'last_24h', 'yesterday', 'last_week', 'last_month' or 'custom'"),
-        ("maxFiches", 0, "should be greater than or equal to 1"),
-        ("maxFiches", 2**31, "should be less than or equal to 2147483647"),
-        ("maxRecordingsPerFiche", -3, "should be greater than or equal to 1"),
-        ("maxRecordingsPerFiche", "many", "should be a valid integer, unable to parse string as an integer"),
+        ("mode", "all", "must be 'date_range', 'manual' or 'filter'"),
+        ("dateRange", "today", "must be 'last_24h', 'yesterday', 'last_week', 'last_month' or 'custom'"),
+        ("maxFiches", 0, "must be at least 1"),
+        ("maxFiches", 2**31, "must be at most 2147483647"),
+        ("maxRecordingsPerFiche", -3, "must be at least 1"),
+        ("maxRecordingsPerFiche", "many", "must be a whole number"),
         ("groupes", ["TEAM\0"], "must not hold the character NUL"),
-        ("ficheIds", "1 2", "should be a list"),
+        ("ficheIds", "1 2", "must be a list"),
         ("ficheIds", ["1\0"], "must not hold the character NUL"),
         ("useRLM", True, "is not a known field"),
     ],

@@ -1,66 +1,160 @@
-"""Fetching a batch: every fiche ends as a row; what has ended is not asked for again; old attempts write nothing."""
+"""Fetching a batch: every fiche goes on or ends as a row; what has ended is not asked for again; old attempts write
+nothing."""
 
 import asyncio
-from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select
 
-from automation_pipeline.automation.domain.run import OutcomeStatus, RunTicket
-from automation_pipeline.automation.stages.fetch_batch import fetch_batch
-from automation_pipeline.automation.stages.open_run import open_run
-from automation_pipeline.automation.store.ledger import outcomes
-from automation_pipeline.automation.store.runs import StaleAttemptError, get_run
+from automation_pipeline.automation.domain.run import RunTicket
+from automation_pipeline.automation.stages.fetch_batch import FetchKnobs
+from automation_pipeline.automation.store.runs import StaleAttemptError
 from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.fiches.domain.fiche import FicheDetails
 from automation_pipeline.fiches.tables import FicheCache
 from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.automation.bench import Bench, Outcome
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import an_open_run, an_opening
-from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording
+from automation_pipeline_tests.fakes.crm import FakeFicheSource
+
+BUSY = TransientError("The CRM answered 503.")
 
 
-def fetch(
-    ticket: RunTicket, source: FakeFicheSource, database: Database, clock: StandingClock
-) -> Counter[OutcomeStatus]:
-    return asyncio.run(fetch_batch(ticket, 0, database=database, source=source, clock=clock))
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock)
 
 
-def test_every_way_to_end_is_a_row(database: Database, clock: StandingClock) -> None:
-    ticket = an_open_run(database, clock, ["1", "2", "3", "4"])
-    source = FakeFicheSource([fiche("1", recording("c1"), recording("c2"))])
-    source.fail_always("3", TransientError("The CRM answered 503 for fiche 3."))
-    source.fail_always("4", PermanentError("The CRM refused our token for fiche 4 (status 403)."))
-    ended = fetch(ticket, source, database, clock)
-
-    with database.reading() as session:
-        rows, run = outcomes(session, ticket.run_id), get_run(session, ticket.run_id)
-    assert [(r.fiche_id, r.status, r.error or r.ignore_reason, r.recordings_count) for r in rows] == [
-        ("1", "successful", None, 2),
-        ("2", "ignored", "Fiche not found (404)", None),
-        ("3", "failed", "The CRM answered 503 for fiche 3.", None),
-        ("4", "failed", "The CRM refused our token for fiche 4 (status 403).", None),
-    ]
-    assert ended == {"successful": 1, "ignored": 1, "failed": 2}
-    assert run.phase == "fetching"
+def opened(bench: Bench, *fiche_ids: str, **fields: Any) -> RunTicket:
+    ticket = bench.open(bench.schedule(*fiche_ids, **fields).id)
+    bench.select(ticket)
+    return ticket
 
 
-def test_repeating_the_batch_asks_for_nothing_that_has_ended(database: Database, clock: StandingClock) -> None:
-    ticket = an_open_run(database, clock)
-    source = FakeFicheSource([fiche("1"), fiche("2")])
-    source.fail_once("3", ZeroDivisionError())  # type: ignore[arg-type]  a bug, on purpose
+def manual(*fiche_ids: str, **filters: object) -> Mapping[str, object]:
+    return {"mode": "manual", "ficheIds": list(fiche_ids), **filters}
+
+
+def test_every_way_to_end_is_a_row(bench: Bench) -> None:
+    bench.offer("1", calls=2)
+    bench.crm.fail_always("3", BUSY)
+    bench.crm.fail_always("4", PermanentError("The CRM refused our token (status 403)."))
+    ticket = opened(bench, "1", "2", "3", "4")
+    assert bench.fetch(ticket) == {"fetched": 1, "ignored": 1, "failed": 2}
+    assert bench.outcomes(ticket) == {
+        "1": Outcome("pending"),
+        "2": Outcome("ignored", "not_found", "Fiche not found (404)"),
+        "3": Outcome("failed", "fetch_failed", "Fiche not found in cache: The CRM answered 503."),
+        "4": Outcome("failed", "fetch_failed", "Fiche not found in cache: The CRM refused our token (status 403)."),
+    }
+    first = bench.rows(ticket)[0]
+    assert (first.stage, first.recordings_count) == ("fetched", 2)
+    assert bench.read(ticket).phase == "fetching"
+
+
+@pytest.mark.parametrize(
+    ("filters", "ceiling", "reason", "words"),
+    [
+        ({"groupes": ["NORD"]}, 0, "groupe_not_selected", "Groupe not selected (SUD)"),
+        ({"groupes": ["SUD"]}, 0, None, None),
+        ({"maxRecordingsPerFiche": 1}, 9, "too_many_recordings", "Too many recordings (2 > 1)"),
+        ({"maxRecordingsPerFiche": 2}, 1, None, None),
+        ({}, 1, "too_many_recordings", "Too many recordings (2 > 1)"),
+        ({}, 0, None, None),
+        ({"onlyWithRecordings": True}, 0, None, None),
+    ],
+)
+@pytest.mark.parametrize("known", [False, True])
+def test_the_filters_decide_by_the_details_fetched_now_or_earlier_in_the_run(
+    known: bool, filters: dict[str, Any], ceiling: int, reason: str | None, words: str | None, bench: Bench
+) -> None:
+    bench.offer("7", calls=2, groupe="SUD")
+    bench.fetching = FetchKnobs(30, ceiling)
+    ticket = opened(bench, ficheSelection=manual("7", **filters))
+    if known:
+        bench.sell("7", *bench.calls("7", 2), said=None)
+        bench.offer("7", calls=2, groupe="SUD")
+        with bench.database.transaction() as session:
+            session.scalars(select(FicheCache)).one().groupe = "SUD"
+    bench.fetch(ticket)
+    assert bench.outcomes(ticket) == {"7": Outcome("ignored" if reason else "pending", reason, words)}
+    assert bench.rows(ticket)[0].recordings_count == 2
+    assert bench.crm.asked == ["7"]
+
+
+def test_a_fiche_whose_groupe_the_crm_does_not_say_is_of_none_that_was_selected(bench: Bench) -> None:
+    bench.offer("7", groupe=" ")
+    ticket = opened(bench, ficheSelection=manual("7", groupes=["NORD"]))
+    bench.fetch(ticket)
+    assert bench.outcomes(ticket) == {"7": Outcome("ignored", "missing_groupe", "Missing groupe")}
+
+
+def test_a_fiche_without_recordings_is_ignored_where_only_those_with_some_are_wanted(bench: Bench) -> None:
+    bench.offer("7", calls=0)
+    ticket = opened(bench, ficheSelection=manual("7", onlyWithRecordings=True))
+    bench.fetch(ticket)
+    assert bench.outcomes(ticket) == {"7": Outcome("ignored", "no_recordings", "No recordings")}
+
+
+@pytest.mark.parametrize(
+    ("retry_failed", "max_retries", "asked", "status"),
+    [(True, 2, 3, "pending"), (True, 1, 2, "failed"), (True, 0, 1, "failed"), (False, 2, 1, "failed")],
+)
+def test_what_failed_is_asked_for_again_as_often_as_the_schedule_says(
+    retry_failed: bool, max_retries: int, asked: int, status: str, bench: Bench
+) -> None:
+    bench.offer("1", "2")
+    bench.crm.fail_once("2", BUSY, BUSY)
+    ticket = opened(bench, "1", "2", retryFailed=retry_failed, maxRetries=max_retries)
+    bench.fetch(ticket)
+    assert bench.statuses(ticket) == ["pending", status]
+    assert (bench.crm.asked.count("1"), bench.crm.asked.count("2")) == (1, asked)
+    told = bench.logs(ticket).count("Fiche details stalled; retrying incomplete fetches")
+    assert told == asked - 1
+
+
+class SilentFor(FakeFicheSource):
+    """Never answers for one fiche."""
+
+    async def details(self, fiche_id: str) -> FicheDetails:
+        if fiche_id == "silent":
+            await asyncio.Event().wait()
+        return await super().details(fiche_id)
+
+
+def test_what_has_not_come_when_the_time_is_over_has_failed(bench: Bench) -> None:
+    bench.crm = SilentFor()
+    bench.offer("1", "silent")
+    bench.fetching = replace(bench.fetching, budget_seconds=0.8)
+    ticket = opened(bench, "1", "silent")
+    assert bench.fetch(ticket) == {"fetched": 1, "failed": 1}
+    assert bench.outcomes(ticket) == {
+        "1": Outcome("pending"),
+        "silent": Outcome("failed", "fetch_incomplete", "Fiche not found in cache"),
+    }
+
+
+def test_repeating_the_batch_asks_for_nothing_that_has_ended(bench: Bench) -> None:
+    bench.offer("1", "2")
+    ticket = opened(bench, "1", "2", "3")
+    bench.crm.fail_once("3", ZeroDivisionError())  # type: ignore[arg-type]  a bug, on purpose
     with pytest.raises(ZeroDivisionError):
-        fetch(ticket, source, database, clock)
-    fetch(ticket, source, database, clock)
-    assert sorted(source.asked) == ["1", "2", "3", "3"]
-    with database.reading() as session:
-        assert {row.status for row in outcomes(session, ticket.run_id)} == {"successful", "ignored"}
+        bench.fetch(ticket)
+    bench.fetch(ticket)
+    assert sorted(bench.crm.asked) == ["1", "2", "3", "3"]
+    assert bench.statuses(ticket) == ["pending", "pending", "ignored"]
+    assert bench.fetch(ticket) == {}
 
 
-def test_an_attempt_that_was_fenced_off_writes_nothing(database: Database, clock: StandingClock) -> None:
-    old = an_open_run(database, clock)
-    open_run(an_opening(1, "dagster-2", dagster_root_run_id="dagster-1"), database=database, clock=clock)
+def test_an_attempt_that_was_fenced_off_writes_nothing(bench: Bench) -> None:
+    bench.offer("1")
+    old = opened(bench, "1", "2", "3")
+    bench.take_over(old)
     with pytest.raises(StaleAttemptError):
-        fetch(old, FakeFicheSource([fiche("1")]), database, clock)
-    with database.reading() as session:
-        assert {row.status for row in outcomes(session, old.run_id)} == {"pending"}
+        bench.fetch(old)
+    assert bench.statuses(old) == ["pending"] * 3
+    with bench.database.reading() as session:
         assert session.scalar(select(func.count()).select_from(FicheCache)) == 0

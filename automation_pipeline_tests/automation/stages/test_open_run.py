@@ -10,7 +10,6 @@ from automation_pipeline.automation.domain.run import OutcomeStatus, RunTicket
 from automation_pipeline.automation.stages.finalise_run import finalise_run
 from automation_pipeline.automation.stages.open_run import open_run
 from automation_pipeline.automation.stages.request_run import request_run
-from automation_pipeline.automation.stages.select_fiches import select_fiches
 from automation_pipeline.automation.store.ledger import record_moves
 from automation_pipeline.automation.store.runs import get_run, run_logs
 from automation_pipeline.automation.store.schedules import get_schedule
@@ -20,7 +19,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.transitions import TransitionRow
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import a_schedule, an_open_run, an_opening
+from automation_pipeline_tests.factories import a_schedule, an_open_run, an_opening, selected
 
 
 def test_a_launch_without_a_run_makes_one(database: Database, clock: StandingClock) -> None:
@@ -100,7 +99,7 @@ def test_a_retry_of_a_run_that_has_ended_after_all_has_nothing_left_to_do(
     retry = an_opening(run.schedule_id, "dagster-2", dagster_root_run_id="dagster-1", is_retry=True, run_id=run_id)
     again = open_run(retry, database=database, clock=clock)
     assert again == ticket
-    assert select_fiches(again, database=database, clock=clock, processes=1) == []
+    assert selected(again, database, clock).batches == ()
     assert finalise_run(again.run_id, database=database, clock=clock, attempt=again.attempt) == run
 
 

@@ -1,16 +1,59 @@
-"""Selection: one pending row a fiche, made once."""
+"""Selection: the days' lists asked for, candidates filtered, one pending row a fiche; made once, and told of."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import pytest
+from sqlalchemy import select, update
 
-from automation_pipeline.automation.stages.create_schedule import create_schedule
+from automation_pipeline.automation.domain.run import Run, RunTicket
+from automation_pipeline.automation.stages.finalise_run import finalise_run
 from automation_pipeline.automation.stages.open_run import open_run
-from automation_pipeline.automation.stages.select_fiches import select_fiches
 from automation_pipeline.automation.store.ledger import outcomes
 from automation_pipeline.automation.store.runs import StaleAttemptError, get_run, run_logs
-from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.automation.tables import RunRow
+from automation_pipeline.core.errors import TransientError
+from automation_pipeline.fiches.domain.sales import SalesList
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.outbox import OutboxRow
+from automation_pipeline.storage.workflow_logs import WorkflowLogRow
+from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import a_schedule, an_open_run, an_opening
+from automation_pipeline_tests.factories import COOLDOWN, a_schedule, an_open_run, an_opening, selected
+from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, summary
+
+TODAY, YESTERDAY, BEFORE = date(2026, 5, 4), date(2026, 5, 3), date(2026, 5, 2)
+SELECTION_EVENTS = select(OutboxRow).where(OutboxRow.event_name == "automation.run.selection")
+LOST = TransientError("The CRM did not answer in time.")
+
+
+@pytest.fixture
+def crm() -> FakeFicheSource:
+    source = FakeFicheSource()
+    source.sell(YESTERDAY, summary("2"), summary("1"), summary("2"))
+    source.sell(TODAY, summary("3"))
+    return source
+
+
+def opened(database: Database, clock: StandingClock, zone: str = "Europe/Paris", **selection: object) -> RunTicket:
+    wanted = {"mode": "date_range", "dateRange": "last_24h", **selection}
+    schedule = a_schedule(database, clock, ficheSelection=wanted, timezone=zone)
+    return open_run(an_opening(schedule.id, f"launch-{schedule.id}"), database=database, clock=clock)
+
+
+def the_run(database: Database, ticket: RunTicket) -> tuple[Run, list[str], list[tuple[str, str]]]:
+    """The run, the ids of its ledger, and its log since it began."""
+    with database.reading() as session:
+        ids = [row.fiche_id for row in outcomes(session, ticket.run_id)]
+        lines = [(row.level, row.message) for row in run_logs(session, ticket.run_id)]
+        return get_run(session, ticket.run_id), ids, lines[1:]
+
+
+def summary_of(database: Database, ticket: RunTicket) -> dict[str, Any]:
+    with database.reading() as session:
+        return dict(session.get_one(RunRow, ticket.run_id).selection_summary or {})
 
 
 def test_every_id_becomes_one_pending_row_in_the_order_given(database: Database, clock: StandingClock) -> None:
@@ -19,48 +62,251 @@ def test_every_id_becomes_one_pending_row_in_the_order_given(database: Database,
         rows, run = outcomes(session, ticket.run_id), get_run(session, ticket.run_id)
     assert [(row.fiche_id, row.status) for row in rows] == [(i, "pending") for i in ("7", "8", "9", "10")]
     assert (run.selected_fiches, run.total_fiches) == (4, 4)
+    told = summary_of(database, ticket)
+    assert (told["candidates"], told["dropped"]["duplicates"]) == (5, 1)
 
 
 def test_fiches_are_cut_into_batches(database: Database, clock: StandingClock) -> None:
     schedule = a_schedule(database, clock, [str(number) for number in range(120)])
     ticket = open_run(an_opening(schedule.id), database=database, clock=clock)
-    assert select_fiches(ticket, database=database, clock=clock, processes=2) == [0, 1, 2]
+    assert selected(ticket, database, clock, processes=2).batches == [0, 1, 2]
 
 
-def test_a_later_attempt_finds_the_selection_made(database: Database, clock: StandingClock) -> None:
-    first = an_open_run(database, clock)
-    retry = an_opening(1, "dagster-2", dagster_root_run_id="dagster-1")
-    second = open_run(retry, database=database, clock=clock)
-    assert select_fiches(second, database=database, clock=clock, processes=1) == [0]
+def test_a_selection_by_date_asks_for_its_days_and_takes_what_they_list(
+    crm: FakeFicheSource, database: Database, clock: StandingClock
+) -> None:
+    ticket = opened(database, clock)
+    made = selected(ticket, database, clock, crm)
+    run, ids, log = the_run(database, ticket)
+    assert sorted(crm.asked) == ["2026-05-03", "2026-05-04"]
+    assert (ids, made.batches) == (["1", "2", "3"], [0])
+    assert [(each.day, each.fiches) for each in made.revalidated] == [(YESTERDAY, 2), (TODAY, 1)]
+    assert (run.selected_fiches, run.error_details) == (3, None)
+    assert log[:2] == [
+        ("info", "Calculated 2 dates to query"),
+        ("info", "Revalidating fiche cache for 2 date(s) before automation"),
+    ]
+    assert sorted(log[2:4]) == [
+        ("info", "Revalidated 03/05/2026 (2 fiches)"),
+        ("info", "Revalidated 04/05/2026 (1 fiches)"),
+    ]
+    assert log[4:] == [("info", "Loaded 3 fiches from DB"), ("info", "Final: 3 fiches to process")]
+
+
+def test_what_was_resolved_is_kept_under_stable_keys(
+    crm: FakeFicheSource, database: Database, clock: StandingClock
+) -> None:
+    ticket = opened(database, clock, mode="filter", groupes=["NORD"], maxFiches=2)
+    selected(ticket, database, clock, crm)
+    assert summary_of(database, ticket) == {
+        "mode": "filter",
+        "dateRange": "last_24h",
+        "dates": ["2026-05-03", "2026-05-04"],
+        "candidates": 3,
+        "selected": 2,
+        "dropped": {"duplicates": 0, "groupe_not_selected": 0, "audited": 0, "over_max_fiches": 1},
+        "revalidation_failures": [],
+        "filters": {
+            "groupes": ["NORD"],
+            "onlyWithRecordings": False,
+            "onlyUnaudited": False,
+            "useRlm": False,
+            "maxFiches": 2,
+            "maxRecordingsPerFiche": None,
+        },
+        "empty_reason": None,
+    }
+
+
+def test_the_selection_is_told_of_once(crm: FakeFicheSource, database: Database, clock: StandingClock) -> None:
+    ticket = opened(database, clock)
+    selected(ticket, database, clock, crm)
     with database.reading() as session:
-        assert len(outcomes(session, first.run_id)) == 3
-        messages = [row.message for row in run_logs(session, first.run_id)]
-    assert messages.count("Using 3 manually selected fiches") == 1
+        [event] = session.scalars(SELECTION_EVENTS).all()
+        notes = session.scalars(select(WorkflowLogRow).where(WorkflowLogRow.step_name == "select_fiches")).all()
+    assert (event.event_key, event.event_name) == ("automation-run-1-selection", "automation.run.selection")
+    assert (event.payload["job_id"], event.payload["total_fiches"]) == ("automation-run-1", 3)
+    assert [note.message for note in notes] == [message for _level, message in the_run(database, ticket)[2]]
+    assert {
+        (note.workflow, note.entity_type, note.entity_id, note.trace_id, note.dagster_run_id) for note in notes
+    } == {("automation", "automation_run", "1", "automation-run-1", "launch-1")}
 
 
-def test_an_empty_selection_has_no_batches_and_says_so(database: Database, clock: StandingClock) -> None:
-    ticket = an_open_run(database, clock, [])
-    assert select_fiches(ticket, database=database, clock=clock, processes=1) == []
+def test_a_day_that_fails_is_told_of_and_the_run_goes_on_with_what_is_mirrored(
+    crm: FakeFicheSource, database: Database, clock: StandingClock
+) -> None:
+    selected(opened(database, clock), database, clock, crm)
+    clock.pass_time(COOLDOWN)
+    crm.fail_always(YESTERDAY.isoformat(), LOST)
+    crm.fail_always(TODAY.isoformat(), LOST)
+    crm.sell(TODAY, summary("3"), summary("4"))
+    ticket = opened(database, clock)
+    made = selected(ticket, database, clock, crm)
+    run, ids, log = the_run(database, ticket)
+    failures = [{"date": TODAY.isoformat(), "error": str(LOST)}]
+    assert (ids, made.revalidated, run.status) == (["1", "2", "3"], [], "running")
+    assert run.error_details == {"revalidation_failures": failures}
+    assert summary_of(database, ticket)["revalidation_failures"] == failures
+    assert ("error", f"Failed to revalidate 04/05/2026: {LOST}") in log
+
+
+@pytest.mark.parametrize(("waited", "asked"), [(COOLDOWN - timedelta(seconds=1), 0), (COOLDOWN, 1)])
+def test_a_list_is_not_asked_for_again_while_it_is_young_or_final(
+    waited: timedelta, asked: int, crm: FakeFicheSource, database: Database, clock: StandingClock
+) -> None:
+    selected(opened(database, clock), database, clock, crm)
+    crm.asked.clear()
+    clock.pass_time(waited)
+    ticket = opened(database, clock)
+    selected(ticket, database, clock, crm)
+    assert crm.asked == [TODAY.isoformat()][:asked]
+    assert the_run(database, ticket)[1] == ["1", "2", "3"]
+
+
+def test_a_later_attempt_asks_nothing_and_adds_nothing(
+    crm: FakeFicheSource, database: Database, clock: StandingClock
+) -> None:
+    first = opened(database, clock)
+    selected(first, database, clock, crm)
+    before = the_run(database, first)[1:]
+    crm.asked.clear()
+    clock.pass_time(timedelta(days=1))
+    second = open_run(an_opening(1, "dagster-2", dagster_root_run_id="launch-1"), database=database, clock=clock)
+    again = selected(second, database, clock, crm)
+    assert (again.batches, again.revalidated, crm.asked) == ([0], (), [])
+    ids, log = the_run(database, first)[1:]
+    assert (ids, log[:-1]) == before
     with database.reading() as session:
-        assert ("warning", "No fiches in manual selection") in [
-            (row.level, row.message) for row in run_logs(session, ticket.run_id)
-        ]
+        assert len(session.scalars(SELECTION_EVENTS).all()) == 1
 
 
-def test_a_fenced_off_attempt_selects_nothing(database: Database, clock: StandingClock) -> None:
-    schedule = a_schedule(database, clock)
-    first = open_run(an_opening(schedule.id), database=database, clock=clock)
-    open_run(an_opening(schedule.id, "dagster-2", dagster_root_run_id="dagster-1"), database=database, clock=clock)
+def test_a_run_that_has_ended_has_nothing_left(database: Database, clock: StandingClock) -> None:
+    ticket = an_open_run(database, clock)
+    finalise_run(ticket.run_id, database=database, clock=clock, breakdown="boom")
+    assert selected(ticket, database, clock).batches == ()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason", "message"),
+    [
+        ({"mode": "manual", "ficheIds": []}, "no_fiches_manual", ("warning", "No fiches in manual selection")),
+        ({"mode": "manual", "ficheIds": [" , "]}, "no_fiches_manual", ("warning", "No fiches in manual selection")),
+        ({"dateRange": "custom", "customStartDate": "05/05/2026", "customEndDate": "06/05/2026"}, "no_dates",
+         ("warning", "No dates to query")),
+        ({"dateRange": "custom", "customStartDate": "02/05/2026"}, "no_fiches_found",
+         ("info", "Final: 0 fiches to process")),
+    ],
+)  # fmt: skip
+def test_an_empty_selection_has_no_batches_and_says_why(
+    wanted: dict[str, object],
+    reason: str,
+    message: tuple[str, str],
+    crm: FakeFicheSource,
+    database: Database,
+    clock: StandingClock,
+) -> None:
+    ticket = opened(database, clock, **wanted)
+    assert selected(ticket, database, clock, crm).batches == []
+    run, ids, log = the_run(database, ticket)
+    assert (run.selected_fiches, ids, summary_of(database, ticket)["empty_reason"]) == (0, [], reason)
+    assert message in log
+
+
+def test_what_is_not_sure_is_kept_until_the_details_are_here(database: Database, clock: StandingClock) -> None:
+    bench = Bench(database, clock)
+    for fiche_id in ("1", "2", "3"):
+        bench.sell(fiche_id)
+    bench.audit("3", bench.configure(1))
+    bench.crm.sell(YESTERDAY, *(summary(fiche_id) for fiche_id in ("1", "2", "3", "4")))
+    bench.crm.add(fiche("4", groupe="OTHER"))
+    for wanted in ({}, {"mode": "manual", "ficheIds": ["1", "2", "3", "4"]}):
+        ticket = opened(database, clock, groupes=["NORD"], onlyUnaudited=True, **wanted)
+        selected(ticket, database, clock, bench.crm)
+        assert the_run(database, ticket)[1] == ["4"]
+        assert summary_of(database, ticket)["dropped"]["groupe_not_selected"] == 3
+        ticket = opened(database, clock, onlyUnaudited=True, **wanted)
+        selected(ticket, database, clock, bench.crm)
+        assert the_run(database, ticket)[1] == ["1", "2", "4"]
+        assert summary_of(database, ticket)["dropped"]["audited"] == 1
+
+
+@pytest.mark.parametrize(("zone", "day"), [("Europe/Paris", YESTERDAY), ("America/New_York", BEFORE)])
+def test_days_are_those_of_the_schedules_zone_when_the_run_was_due(
+    zone: str, day: date, database: Database, clock: StandingClock
+) -> None:
+    source = FakeFicheSource()
+    wanted = {"mode": "date_range", "dateRange": "yesterday"}
+    schedule = a_schedule(database, clock, ficheSelection=wanted, timezone=zone)
+    due_at = datetime(2026, 5, 4, 1, 0, tzinfo=UTC)
+    clock.pass_time(timedelta(days=2))
+    selected(open_run(an_opening(schedule.id, due_at=due_at), database=database, clock=clock), database, clock, source)
+    assert source.asked == [day.isoformat()]
+
+
+class Interrupting(FakeFicheSource):
+    """Something happens while the list is asked for."""
+
+    def __init__(self, happens: Callable[[], object]) -> None:
+        super().__init__()
+        self._happens = happens
+        self.sell(YESTERDAY, summary("1"))
+
+    async def sales_list(self, day: date) -> SalesList:
+        await asyncio.to_thread(self._happens)
+        return await super().sales_list(day)
+
+
+def test_an_attempt_fenced_off_meanwhile_writes_nothing(database: Database, clock: StandingClock) -> None:
+    ticket = opened(database, clock, dateRange="yesterday")
+    retry = an_opening(1, "dagster-2", dagster_root_run_id="launch-1")
+    source = Interrupting(lambda: open_run(retry, database=database, clock=clock))
     with pytest.raises(StaleAttemptError):
-        select_fiches(first, database=database, clock=clock, processes=1)
-    with database.reading() as session:
-        assert outcomes(session, first.run_id) == []
+        selected(ticket, database, clock, source)
+    assert the_run(database, ticket)[1] == []
 
 
-def test_a_selection_by_date_is_refused_in_plain_words(database: Database, clock: StandingClock) -> None:
-    selection = {"mode": "date_range", "dateRange": "yesterday"}
-    given = {"name": "By date", "scheduleType": "MANUAL", "ficheSelection": selection}
-    schedule = create_schedule(given, database=database, clock=clock)
-    ticket = open_run(an_opening(schedule.id), database=database, clock=clock)
-    with pytest.raises(PermanentError, match="not by date_range"):
-        select_fiches(ticket, database=database, clock=clock, processes=1)
+def test_two_workers_of_one_attempt_make_one_selection(
+    crm: FakeFicheSource, database: Database, clock: StandingClock
+) -> None:
+    ticket = opened(database, clock, dateRange="yesterday")
+    source = Interrupting(lambda: selected(ticket, database, clock, crm))
+    assert selected(ticket, database, clock, source).batches == [0]
+    _run, ids, log = the_run(database, ticket)
+    assert ids == ["1", "2"]
+    assert log.count(("info", "Final: 2 fiches to process")) == 1
+
+
+def test_a_fenced_off_attempt_asks_nothing(crm: FakeFicheSource, database: Database, clock: StandingClock) -> None:
+    first = opened(database, clock)
+    open_run(an_opening(1, "dagster-2", dagster_root_run_id="launch-1"), database=database, clock=clock)
+    with pytest.raises(StaleAttemptError):
+        selected(first, database, clock, crm)
+    assert crm.asked == []
+
+
+def test_a_kill_before_the_selection_is_written_repeats_it(
+    crm: FakeFicheSource, database: Database, clock: StandingClock
+) -> None:
+    ticket = opened(database, clock)
+
+    class Killed(FakeFicheSource):
+        async def sales_list(self, day: date) -> SalesList:
+            if day == TODAY:
+                raise KeyboardInterrupt
+            return await crm.sales_list(day)
+
+    with pytest.raises(KeyboardInterrupt):
+        selected(ticket, database, clock, Killed())
+    assert the_run(database, ticket)[1:] == ([], [])
+    selected(ticket, database, clock, crm)
+    assert the_run(database, ticket)[1] == ["1", "2", "3"]
+
+
+def test_a_schedule_changed_meanwhile_changes_nothing_of_a_selection_made(
+    database: Database, clock: StandingClock
+) -> None:
+    ticket = an_open_run(database, clock, ["1"])
+    with database.transaction() as session:
+        session.execute(update(RunRow).values(config_snapshot={"overrides": {"mode": "manual", "ficheIds": ["2"]}}))
+    assert selected(ticket, database, clock).batches == [0]
+    assert the_run(database, ticket)[1] == ["1"]

@@ -1,0 +1,82 @@
+"""What becomes of a message after an attempt to deliver it: sent, tried again later, or given up."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+
+from automation_pipeline.core.errors import AutomationError, TransientError, sentence_of
+from automation_pipeline.core.retry import Backoff
+
+# A receiver may ask for a pause; for a longer one than this it is not asked.
+LONGEST_PAUSE_SECONDS = 3600.0
+_BACKOFF = Backoff(base_seconds=10, cap_seconds=LONGEST_PAUSE_SECONDS)
+# Refusals that are about the moment, not about the message.
+_PASSING = frozenset({408, 425, 429})
+
+
+class DeliveryStatus(StrEnum):
+    PENDING = "pending"
+    SENT = "sent"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a receiver said, in at most 1000 characters."""
+
+    status: int
+    text: str
+    retry_after_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How often a message is tried, and how long is waited between. One attempt ends after `attempt_seconds`."""
+
+    attempts: int
+    backoff: Backoff = _BACKOFF
+    attempt_seconds: float = 25.0
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """How a message stands after `attempts` of them; a pending one is tried again after its pause."""
+
+    status: DeliveryStatus
+    attempts: int
+    status_code: int | None = None
+    response_body: str | None = None
+    error: str | None = None
+    pause_seconds: float = 0.0
+
+
+def delivered(attempts: int, answer: Answer | None = None) -> Delivery:
+    """After an e-mail was taken, or a webhook answered, well or not."""
+    if answer is None:
+        return Delivery(DeliveryStatus.SENT, attempts)
+    return Delivery(DeliveryStatus.SENT, attempts, answer.status, answer.text)
+
+
+def after_answer(answer: Answer, attempts: int, patience: Patience) -> Delivery:
+    if 200 <= answer.status < 300:
+        return delivered(attempts, answer)
+    error = f"The receiver answered {answer.status}"
+    passing = answer.status in _PASSING or answer.status >= 500
+    pause = _pause(attempts, patience, answer.retry_after_seconds) if passing else None
+    status = DeliveryStatus.FAILED if pause is None else DeliveryStatus.PENDING
+    return Delivery(status, attempts, answer.status, answer.text, error, pause or 0.0)
+
+
+def after_error(error: AutomationError, attempts: int, patience: Patience) -> Delivery:
+    passing = isinstance(error, TransientError)
+    pause = _pause(attempts, patience, error.retry_after_seconds) if passing else None
+    status = DeliveryStatus.FAILED if pause is None else DeliveryStatus.PENDING
+    return Delivery(status, attempts, error=sentence_of(error), pause_seconds=pause or 0.0)
+
+
+def _pause(attempts: int, patience: Patience, asked_seconds: float | None) -> float | None:
+    """None: it has been tried often enough."""
+    if attempts >= patience.attempts:
+        return None
+    own = patience.backoff.delay(attempts, Random())
+    return min(max(own, asked_seconds or 0.0), LONGEST_PAUSE_SECONDS)

@@ -1,0 +1,120 @@
+"""What the outside hears of a run: names and payloads for its realtime channel, and the two events that end it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from automation_pipeline.automation.domain.filters import EmptyReason
+from automation_pipeline.automation.domain.run import Phase, Run, RunStatus, Tally
+from automation_pipeline.automation.domain.selection import FicheSelection
+from automation_pipeline.core.events import Event
+
+PRODUCER = "automation"
+TENANT = "main"
+MOST_GROUPES = 10
+
+_SUFFIXES = {
+    EmptyReason.NO_FICHES_MANUAL: "-no-fiches",
+    EmptyReason.NO_DATES: "-no-dates",
+    EmptyReason.NO_FICHES_FOUND: "-no-fiches-found",
+}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run has come. `days` is (processed, of how many), where fiches are worked on day by day."""
+
+    phase: Phase
+    tally: Tally
+    audits: int
+    days: tuple[int, int] | None = None
+
+
+def job_id(run_id: int) -> str:
+    """Names the run's channel, and traces the run in logs."""
+    return f"automation-run-{run_id}"
+
+
+def started(run: Run, at: datetime) -> Event:
+    payload = {"due_at": run.due_at and _iso(run.due_at), "status": RunStatus.RUNNING}
+    return _shown(run, "started", "started", at, payload)
+
+
+def selection(run: Run, chosen: FicheSelection, total_fiches: int, at: datetime) -> Event:
+    payload = {
+        "mode": chosen.mode,
+        "dateRange": chosen.date_range,
+        **({"groupes": list(chosen.groupes)} if len(chosen.groupes) <= MOST_GROUPES else {}),
+        "groupes_count": len(chosen.groupes),
+        "onlyWithRecordings": chosen.only_with_recordings,
+        "onlyUnaudited": chosen.only_unaudited,
+        "maxFiches": chosen.max_fiches,
+        "maxRecordingsPerFiche": chosen.max_recordings_per_fiche,
+        "useRlm": chosen.use_rlm,
+        "total_fiches": total_fiches,
+    }
+    return _shown(run, "selection", "selection", at, payload)
+
+
+def progress(run: Run, made: Progress, at: datetime) -> Event:
+    """Told twice of the same standing, it is one event."""
+    tally = made.tally
+    done = tally.successful + tally.failed + tally.ignored
+    days = {} if made.days is None else {"days_processed": made.days[0], "days_total": made.days[1]}
+    payload = {
+        **days,
+        "selected_fiches": tally.selected,
+        "successful": tally.successful,
+        "failed": tally.failed,
+        "ignored": tally.ignored,
+        "audits": made.audits,
+        "current_phase": made.phase,
+        "progress_percentage": round(100 * done / tally.selected) if tally.selected else 100,
+        "status": RunStatus.RUNNING,
+    }
+    numbers = (tally.successful, tally.failed, tally.ignored, made.audits, *(made.days or ()))
+    return _shown(run, "progress", f"progress-{made.phase}-{'-'.join(map(str, numbers))}", at, payload)
+
+
+def completed(run: Run, at: datetime, reason: EmptyReason | None = None) -> tuple[Event, Event]:
+    """For the screen, and for whoever waits for the run. With a reason the run had no fiches."""
+    totals = {
+        "status": run.status,
+        "total_fiches": run.total_fiches,
+        "successful_fiches": run.successful_fiches,
+        "failed_fiches": run.failed_fiches,
+    }
+    duration = {"duration_ms": run.duration_ms or 0}
+    details = {
+        "ignored_fiches": run.ignored_fiches,
+        "transcriptions_run": run.transcriptions_run,
+        "audits_run": run.audits_run,
+        **duration,
+    }
+    shown = _shown(run, "completed", "completed", at, {**totals, **({"reason": reason} if reason else details)})
+    key = f"automation-completed-{run.id}{_SUFFIXES[reason] if reason else ''}"
+    return shown, _event(run, key, "automation/completed", at, {**_about(run), **totals, **duration})
+
+
+def failed(run: Run, error: str, at: datetime) -> tuple[Event, Event]:
+    payload = {"status": RunStatus.FAILED, "error": error, "duration_ms": run.duration_ms or 0}
+    shown = _shown(run, "failed", "failed", at, payload)
+    return shown, _event(run, f"automation-failed-{run.id}", "automation/failed", at, {**_about(run), "error": error})
+
+
+def _shown(run: Run, name: str, key: str, at: datetime, payload: Mapping[str, object]) -> Event:
+    channel = job_id(run.id)
+    about = {"job_id": channel, **_about(run)}
+    return _event(run, f"{channel}-{key}", f"automation.run.{name}", at, {**about, **payload})
+
+
+def _event(run: Run, key: str, name: str, at: datetime, payload: Mapping[str, object]) -> Event:
+    return Event(TENANT, key, name, PRODUCER, job_id(run.id), at, payload)
+
+
+def _about(run: Run) -> dict[str, object]:
+    return {"schedule_id": str(run.schedule_id), "run_id": str(run.id)}
+
+
+def _iso(instant: datetime) -> str:
+    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,155 @@
+"""Who is told of a run's end, and in which words: a webhook's payload and signature, an e-mail's subject and text."""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from automation_pipeline.automation.domain.run import Run, RunStatus
+from automation_pipeline.automation.domain.schedule import Schedule
+
+# A message names the first of the failures and counts all: the run has the others.
+MOST_FAILURES = 100
+
+EVENT = "automation/notification"
+
+
+class Channel(StrEnum):
+    WEBHOOK = "webhook"
+    EMAIL = "email"
+
+
+@dataclass(frozen=True)
+class Failure:
+    fiche_id: str
+    error: str
+
+
+@dataclass(frozen=True)
+class Notification:
+    """A message to one receiver. `key` stays the same however often it is sent, so that receivers can tell."""
+
+    run_id: int
+    channel: Channel
+    target: str
+    payload: Mapping[str, object]
+
+    @property
+    def key(self) -> str:
+        receiver = hashlib.sha256(self.target.encode()).hexdigest()[:16]
+        return f"notification-{self.run_id}-{self.channel}-{receiver}"
+
+
+def is_wanted(schedule: Schedule, status: RunStatus) -> bool:
+    """By how the run has ended; whether one that found nothing to do has anything to tell is for its end to say."""
+    return schedule.notify_on_complete if status is RunStatus.COMPLETED else schedule.notify_on_error
+
+
+def notifications_of(
+    run: Run, schedule: Schedule, failures: Sequence[Failure], breakdown: str | None
+) -> list[Notification]:
+    """One a receiver. `failures` are the first of them; with a breakdown there are no counts to tell."""
+    if not is_wanted(schedule, run.status):
+        return []
+    messages: list[Notification] = []
+    if schedule.webhook_url:
+        payload = webhook_payload(run, schedule.name, failures, breakdown)
+        messages.append(Notification(run.id, Channel.WEBHOOK, schedule.webhook_url, payload))
+    if schedule.notify_emails:
+        mail = email_payload(run, schedule.name, failures, breakdown)
+        receivers = dict.fromkeys(schedule.notify_emails)
+        messages += [Notification(run.id, Channel.EMAIL, receiver, mail) for receiver in receivers]
+    return messages
+
+
+def webhook_payload(
+    run: Run, schedule_name: str, failures: Sequence[Failure], breakdown: str | None
+) -> dict[str, object]:
+    about = {"schedule_id": str(run.schedule_id), "schedule_name": schedule_name, "run_id": str(run.id)}
+    if breakdown is not None:
+        return {
+            **about,
+            "status": RunStatus.FAILED.value,
+            "error": breakdown,
+            "duration_seconds": duration_seconds(run),
+        }
+    return {
+        **about,
+        "status": run.status.value,
+        "duration_seconds": duration_seconds(run),
+        "total_fiches": run.total_fiches,
+        "successful_fiches": run.successful_fiches,
+        "failed_fiches": run.failed_fiches,
+        "ignored_fiches": run.ignored_fiches,
+        "transcriptions_run": run.transcriptions_run,
+        "audits_run": run.audits_run,
+        "failures": [{"ficheId": failure.fiche_id, "error": failure.error} for failure in failures[:MOST_FAILURES]],
+        "failures_total": run.failed_fiches,
+    }
+
+
+def email_payload(
+    run: Run, schedule_name: str, failures: Sequence[Failure], breakdown: str | None
+) -> dict[str, object]:
+    status = RunStatus.FAILED if breakdown is not None else run.status
+    subject = _one_line(f"Automation {schedule_name} - {status.upper()}")
+    text = _breakdown_text(run, breakdown) if breakdown is not None else _summary_text(run, failures)
+    return {"subject": subject, "text": text}
+
+
+def _summary_text(run: Run, failures: Sequence[Failure]) -> str:
+    lines = [
+        f"Automation run {run.id} ended: {run.status}.",
+        "",
+        "Summary:",
+        f"- Total Fiches: {run.total_fiches}",
+        f"- Successful: {run.successful_fiches}",
+        f"- Failed: {run.failed_fiches}",
+        f"- Ignored: {run.ignored_fiches}",
+        f"- Transcriptions: {run.transcriptions_run}",
+        f"- Audits: {run.audits_run}",
+        f"- Duration: {duration_seconds(run)}s",
+    ]
+    if failures:
+        named = failures[:MOST_FAILURES]
+        lines += ["", "Failures:", *(f"- {failure.fiche_id}: {_one_line(failure.error)}" for failure in named)]
+        if run.failed_fiches > len(named):
+            lines.append(f"- and {run.failed_fiches - len(named)} more")
+    return "\n".join(lines) + "\n"
+
+
+def _breakdown_text(run: Run, breakdown: str) -> str:
+    return f"Automation run {run.id} failed after {duration_seconds(run)}s.\n\nError: {breakdown}\n"
+
+
+def duration_seconds(run: Run) -> int:
+    return (run.duration_ms or 0) // 1000
+
+
+def body_of(payload: Mapping[str, object]) -> bytes:
+    """The same bytes at every attempt, whatever the database did to the order of the keys."""
+    return json.dumps(payload, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
+
+
+def headers_of(notification: Notification, body: bytes, secret: str | None, unix_seconds: int) -> dict[str, str]:
+    ended = "failed" if "error" in notification.payload else "completed"
+    headers = {
+        "Content-Type": "application/json",
+        "X-Automation-Event": f"automation.run.{ended}",
+        "X-Automation-Delivery": notification.key,
+    }
+    if secret:
+        headers["X-Automation-Signature"] = signature(secret, body, unix_seconds)
+    return headers
+
+
+def signature(secret: str, body: bytes, unix_seconds: int) -> str:
+    """The instant is signed too, so that a receiver can turn an old message away."""
+    signed = hmac.new(secret.encode(), f"{unix_seconds}.".encode() + body, hashlib.sha256)
+    return f"t={unix_seconds},v1={signed.hexdigest()}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

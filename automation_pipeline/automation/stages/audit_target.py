@@ -1,0 +1,46 @@
+"""Audit one fiche by every configuration of its run; what did not end well is tried again under a key of its own."""
+
+from collections.abc import Sequence
+
+from automation_pipeline.audits.domain.audit import AuditStatus, Wish
+from automation_pipeline.automation.domain.outcomes import LedgerMove
+from automation_pipeline.automation.domain.run import RunTicket
+from automation_pipeline.automation.domain.work import AuditEnd, after_audits, audit_key
+from automation_pipeline.automation.ports import Workshop
+from automation_pipeline.automation.store.runs import Tries
+from automation_pipeline.core.errors import AutomationError
+
+# An audit that did not end is asked for once more, also where failures are not retried.
+SURE_RETRIES = 1
+
+
+async def audit_target(
+    ticket: RunTicket, fiche_id: str, config_ids: Sequence[int], *, tries: Tries, shop: Workshop
+) -> LedgerMove:
+    return after_audits(fiche_id, [await _audit(ticket, fiche_id, config_id, tries, shop) for config_id in config_ids])
+
+
+async def _audit(ticket: RunTicket, fiche_id: str, config_id: int, tries: Tries, shop: Workshop) -> AuditEnd:
+    end = AuditEnd(config_id, None)
+    for attempt in range(1 + max(tries.retries, SURE_RETRIES)):
+        wish = Wish(
+            tracking_id=audit_key(ticket.run_id, fiche_id, config_id, attempt),
+            fiche_id=fiche_id,
+            audit_config_id=config_id,
+            use_rlm=tries.selection.use_rlm,
+            trigger_source="automation",
+            schedule_id=tries.schedule.id,
+            run_id=ticket.run_id,
+        )
+        try:
+            standing = await shop.audit(wish)
+        except AutomationError as error:
+            end = AuditEnd(config_id, None, str(error))
+            continue
+        if standing.status is AuditStatus.COMPLETED:
+            return AuditEnd(config_id, completed=True)
+        has_failed = standing.status is AuditStatus.FAILED
+        end = AuditEnd(config_id, completed=False if has_failed else None, error=standing.error)
+        if has_failed and attempt >= tries.retries:
+            break
+    return end

@@ -1,0 +1,46 @@
+"""Carry what waits in the outbox to where it belongs, for a bounded time. Two at once share the work."""
+
+import time
+from dataclasses import dataclass
+from uuid import uuid4
+
+from automation_pipeline.automation.ports import PostOffice
+from automation_pipeline.automation.stages.deliver_notifications import deliver_notifications
+from automation_pipeline.automation.stages.publish_events import publish_events
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.outbox import is_waiting
+
+BUDGET_SECONDS = 20.0
+# Longer than any batch takes, so that nobody else gets what is being carried.
+HOLD_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Relayed:
+    events: int
+    messages: int
+
+
+async def relay_events(
+    post: PostOffice,
+    *,
+    database: Database,
+    budget_seconds: float = BUDGET_SECONDS,
+    hold_seconds: float = HOLD_SECONDS,
+) -> Relayed:
+    """Nothing new is begun when the budget is used up: the last messages may take one attempt longer."""
+    worker = f"relay-{uuid4().hex}"  # not the process: it may run two of us
+    ends_at = time.monotonic() + budget_seconds
+    events = messages = 0
+    while time.monotonic() < ends_at and _is_any_waiting(database):
+        published = await publish_events(post.publisher, worker, database=database, hold_seconds=hold_seconds)
+        carried = await deliver_notifications(post, worker, database=database, hold_seconds=hold_seconds)
+        events, messages = events + published, messages + carried
+        if not published and not carried:
+            break
+    return Relayed(events, messages)
+
+
+def _is_any_waiting(database: Database) -> bool:
+    with database.reading() as session:
+        return is_waiting(session)

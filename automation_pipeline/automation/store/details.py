@@ -1,0 +1,51 @@
+"""What the mirror says of a run's fiches once their details were asked for."""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from automation_pipeline.fiches.tables import FicheCache, RecordingRow
+from automation_pipeline.storage.bulk import among
+from automation_pipeline.transcription.tables import TranscriptionTaskRow
+
+ABSENT = "Fiche not found in cache"
+IN_SHORT = "Fiche details not fetched (still sales-list-only cache)"
+INCOMPLETE = "Fiche details not fetched (cache incomplete)"
+
+
+def groupes_of(session: Session, fiche_ids: Sequence[str]) -> Mapping[str, str | None]:
+    query = select(FicheCache.fiche_id, FicheCache.groupe).where(among(session, FicheCache.fiche_id, fiche_ids))
+    return dict(session.execute(query).tuples().all())
+
+
+def why_without_details(session: Session, fiche_ids: Sequence[str]) -> Mapping[str, str]:
+    """In the words that people know, for each of them."""
+    query = select(FicheCache.fiche_id, FicheCache.raw_data).where(among(session, FicheCache.fiche_id, fiche_ids))
+    raw = dict(session.execute(query).tuples().all())
+    in_short = {fiche_id: bool(data.get("_salesListOnly")) for fiche_id, data in raw.items()}
+    return {
+        fiche_id: ABSENT if fiche_id not in raw else IN_SHORT if in_short[fiche_id] else INCOMPLETE
+        for fiche_id in fiche_ids
+    }
+
+
+def untranscribed(session: Session, fiche_ids: Sequence[str]) -> Mapping[str, int]:
+    """How many recordings of each lack a transcript; every fiche is answered for. Counts on an index only."""
+    query = (
+        select(FicheCache.fiche_id, func.count(RecordingRow.id).filter(RecordingRow.has_transcription.is_(False)))
+        .outerjoin(RecordingRow, (RecordingRow.fiche_cache_id == FicheCache.id) & RecordingRow.vanished_at.is_(None))
+        .where(among(session, FicheCache.fiche_id, fiche_ids))
+        .group_by(FicheCache.fiche_id)
+    )
+    return dict(session.execute(query).tuples().all())
+
+
+def why_untranscribed(session: Session, fiche_ids: Sequence[str]) -> dict[str, str]:
+    """What the last recording of each was given up for."""
+    query = (
+        select(TranscriptionTaskRow.fiche_id, TranscriptionTaskRow.error)
+        .where(among(session, TranscriptionTaskRow.fiche_id, fiche_ids), TranscriptionTaskRow.error.is_not(None))
+        .order_by(TranscriptionTaskRow.id)
+    )
+    return {fiche_id: error for fiche_id, error in session.execute(query).tuples() if error}

@@ -1,0 +1,105 @@
+"""What people ask about runs, at work and ended: how far each phase is, why fiches did not succeed, what was said."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import and_, func, or_, select
+from sqlalchemy.orm import Session
+
+from automation_pipeline.automation.domain.run import FicheStage, OutcomeStatus, Run, RunStatus
+from automation_pipeline.automation.store.runs import as_run
+from automation_pipeline.automation.tables import FicheResultRow, LogRow, NotificationRow, RunRow
+
+# From the least to the most urgent.
+LOG_LEVELS = ("debug", "info", "warning", "error")
+CANCELLED_WORDS = "Cancelled by an operator"
+# As the report of a run calls what has no reason.
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Fiches of a run by how far they have come. `to_work` have their details and are past the filters."""
+
+    selected: int
+    fetched: int
+    to_work: int
+    transcribed: int
+    audited: int
+    ended: int
+    audits: int
+
+
+def progress_of(session: Session, run_id: int) -> Progress:
+    """One query over the ledger. A fiche that has ended has nothing left to be transcribed or audited."""
+    fiche = FicheResultRow
+    ended = fiche.status != OutcomeStatus.PENDING
+    to_work = or_(fiche.stage == FicheStage.FETCHED, fiche.status == OutcomeStatus.SUCCESSFUL)
+    counts = (
+        func.count(),
+        func.count().filter(or_(ended, fiche.stage == FicheStage.FETCHED)),
+        func.count().filter(to_work),
+        func.count().filter(and_(to_work, or_(ended, fiche.transcribed))),
+        func.count().filter(and_(to_work, ended)),
+        func.count().filter(ended),
+        func.coalesce(func.sum(fiche.audits), 0),
+    )
+    return Progress(*session.execute(select(*counts).where(fiche.run_id == run_id)).tuples().one())
+
+
+def reasons_of(session: Session, run_id: int) -> Mapping[str, Mapping[str, int]]:
+    """How many failed and were ignored for which reason, by outcome and stable key; the most frequent first."""
+    fiche, count = FicheResultRow, func.count()
+    reason = func.coalesce(fiche.reason, UNKNOWN)
+    query = (
+        select(fiche.status, reason, count)
+        .where(fiche.run_id == run_id, fiche.status.in_((OutcomeStatus.FAILED, OutcomeStatus.IGNORED)))
+        .group_by(fiche.status, reason)
+        .order_by(fiche.status, count.desc(), reason)
+    )
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for status, why, fiches in session.execute(query).tuples():
+        found[status][why] = fiches
+    return dict(found)
+
+
+def failed_fiches(session: Session, run_id: int) -> list[str]:
+    """In the order of selection."""
+    failed = (FicheResultRow.run_id == run_id, FicheResultRow.status == OutcomeStatus.FAILED)
+    return list(session.scalars(select(FicheResultRow.fiche_id).where(*failed).order_by(FicheResultRow.position)))
+
+
+def runs_like(
+    session: Session, *, schedule_id: int | None, statuses: Sequence[RunStatus], limit: int, offset: int
+) -> list[Run]:
+    """Newest first; no status means any."""
+    query = select(RunRow).order_by(RunRow.id.desc()).limit(limit).offset(offset)
+    if schedule_id is not None:
+        query = query.where(RunRow.schedule_id == schedule_id)
+    if statuses:
+        query = query.where(RunRow.status.in_(statuses))
+    return [as_run(row) for row in session.scalars(query)]
+
+
+def logs_after(session: Session, run_id: int, after_id: int, least: str) -> Sequence[LogRow]:
+    """What was written down after that row and is at least so urgent, oldest first."""
+    levels = LOG_LEVELS[LOG_LEVELS.index(least) :]
+    wanted = (LogRow.run_id == run_id, LogRow.id > after_id, LogRow.level.in_(levels))
+    return session.scalars(select(LogRow).where(*wanted).order_by(LogRow.id)).all()
+
+
+def notifications_of(session: Session, run_id: int) -> Sequence[NotificationRow]:
+    query = select(NotificationRow).where(NotificationRow.run_id == run_id).order_by(NotificationRow.id)
+    return session.scalars(query).all()
+
+
+def runs_cancelled(session: Session, since: datetime, until: datetime) -> list[int]:
+    """Runs that an operator ended in that time."""
+    cancelled = (
+        RunRow.status == RunStatus.FAILED,
+        RunRow.completed_at.between(since, until),
+        RunRow.error_message.startswith(CANCELLED_WORDS, autoescape=True),
+    )
+    return list(session.scalars(select(RunRow.id).where(*cancelled).order_by(RunRow.id)))

@@ -1,0 +1,91 @@
+"""`automation schedules next|skip-next|occurrences`: when a schedule is due, and what became of it."""
+
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from automation_pipeline import bootstrap
+from automation_pipeline.automation.domain.occurrences import occurrences_after
+from automation_pipeline.automation.domain.schedule import Schedule, ScheduleType
+from automation_pipeline.automation.stages.skip_next import skip_next
+from automation_pipeline.automation.store.occurrences import occurrences_of
+from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.cli.output import AsJson, print_json, screen
+from automation_pipeline.cli.schedule_page import (
+    ScheduleId,
+    iso,
+    occurrence_document,
+    print_coming,
+    print_occurrences,
+    wall,
+)
+from automation_pipeline.core.errors import InvalidInputError
+
+FIRST_YEAR, LAST_YEAR = 1970, 2999
+
+
+def skip_next_(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
+    """Leave out the next occurrence; said again, the one after it too."""
+    services = bootstrap.services()
+    due_at = skip_next(schedule_id, database=services.database, clock=services.clock)
+    schedule = _stored(schedule_id)
+    if as_json:
+        print_json({"id": str(schedule_id), "skipped": iso(due_at)})
+    else:
+        _say(f"Schedule {schedule_id} is not run on {wall(due_at, schedule)}.")
+
+
+def next_(
+    schedule_id: ScheduleId,
+    *,
+    after: Annotated[str | None, typer.Option(help="Start from this ISO instant instead of now.")] = None,
+    count: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """List the coming occurrences, in the schedule's time zone and in UTC."""
+    start = bootstrap.services().clock.now() if after is None else _instant(after)
+    schedule = _stored(schedule_id)
+    coming = list(islice(occurrences_after(schedule, start), count))
+    if as_json:
+        print_json({"occurrences": [iso(at) for at in coming]})
+    elif schedule.schedule_type is ScheduleType.MANUAL:
+        _say("A MANUAL schedule runs only when it is asked to: `automation schedules run-now`.")
+    else:
+        print_coming(schedule, coming)
+
+
+def occurrences(
+    schedule_id: ScheduleId,
+    *,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """List the last due times: the run of each, or why there was none."""
+    with bootstrap.services().database.reading() as session:
+        schedule = get_schedule(session, schedule_id)
+        decided = occurrences_of(session, schedule_id, limit)
+    if as_json:
+        print_json({"occurrences": [occurrence_document(one) for one in decided]})
+    else:
+        print_occurrences(schedule, decided)
+
+
+def _stored(schedule_id: int) -> Schedule:
+    with bootstrap.services().database.reading() as session:
+        return get_schedule(session, schedule_id)
+
+
+def _say(sentence: str) -> None:
+    screen.print(sentence, markup=False, highlight=False)
+
+
+def _instant(text: str) -> datetime:
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInputError(f"--after is not an ISO instant such as 2026-03-29T01:00:00Z: {text}") from None
+    if not FIRST_YEAR <= instant.year <= LAST_YEAR:
+        raise InvalidInputError(f"--after must lie between the years {FIRST_YEAR} and {LAST_YEAR}: {text}")
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)

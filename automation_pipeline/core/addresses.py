@@ -1,0 +1,155 @@
+"""Which web addresses we call because somebody typed them in: public ones, or those that an operator has listed.
+
+A name is judged here by its looks only; where it leads is for `clients.guarded` to see, when it is called.
+"""
+
+import re
+import unicodedata
+from collections.abc import Collection
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import TypeAlias
+from urllib.parse import SplitResult, urlsplit
+
+from automation_pipeline.core.errors import InvalidInputError
+
+Address: TypeAlias = IPv4Address | IPv6Address
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+# Top labels that are only ever names inside a network: reserved for it, or used so by routers and clouds.
+_INNER = frozenset(
+    {"localhost", "local", "localdomain", "internal", "intranet", "private", "corp", "home", "lan", "arpa"}
+)
+_NOT_PUBLIC_4 = [
+    ip_network(text)
+    for text in (
+        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+        "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24",
+        "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+        "168.63.129.16/32",  # looks public, and is the metadata service of Azure
+    )
+]  # fmt: skip
+_PUBLIC_6 = ip_network("2000::/3")
+_NOT_PUBLIC_6 = [ip_network(text) for text in ("2001::/23", "2001:db8::/32", "2620:4f:8000::/48", "3fff::/20")]
+_NAT64 = ip_network("64:ff9b::/96")
+_BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f\\]")
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
+
+
+def check_url(url: str, allowed_origins: Collection[str], *, name: str = "webhookUrl") -> None:
+    """Nothing, when we may call the address; else InvalidInputError, which calls it by its `name`.
+
+    With a list of origins, those are allowed wherever they are, and nothing else is.
+    """
+    complaint = f"Invalid {name} format"
+    parts = _split(url, complaint)
+    if parts.scheme not in DEFAULT_PORTS:
+        raise InvalidInputError(f"{name} must use http or https protocol")
+    if "@" in parts.netloc:
+        raise InvalidInputError(f"{name} must not include credentials")
+    origin, host = _origin(parts, complaint), _host(parts, complaint)
+    if allowed_origins:
+        if origin not in {origin_of(allowed) for allowed in allowed_origins}:
+            raise InvalidInputError(f"{name} origin not allowed (set WEBHOOK_ALLOWED_ORIGINS). Got {origin}")
+        return
+    address = _literal(host, complaint)
+    if address is not None and not is_public(address):
+        raise InvalidInputError(f"{name} IP not allowed")
+    if address is None and _is_inner(host):
+        raise InvalidInputError(f"{name} hostname not allowed")
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port, each written one way; the usual port is left out."""
+    complaint = "The address has no origin"
+    return _origin(_split(url, complaint), complaint)
+
+
+def is_public(address: Address) -> bool:
+    """Anybody on the internet can reach it. An IPv6 address that stands for an IPv4 one is judged as that."""
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in _NOT_PUBLIC_4)
+    inner = _inner_addresses(address)
+    if inner:
+        return all(is_public(each) for each in inner)
+    return address in _PUBLIC_6 and not any(address in network for network in _NOT_PUBLIC_6)
+
+
+def _inner_addresses(address: IPv6Address) -> tuple[IPv4Address, ...]:
+    """The IPv4 addresses that packets to it are sent on to."""
+    if address.ipv4_mapped:
+        return (address.ipv4_mapped,)
+    if address.sixtofour:
+        return (address.sixtofour,)
+    if address.teredo:
+        return address.teredo
+    return (IPv4Address(int(address) & 0xFFFFFFFF),) if address in _NAT64 else ()
+
+
+def _split(url: str, complaint: str) -> SplitResult:
+    if _BLANK_OR_CONTROL.search(url):  # parsers disagree on what these do to a host
+        raise InvalidInputError(complaint)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise InvalidInputError(complaint) from None
+    if not parts.scheme:
+        raise InvalidInputError(complaint)
+    return parts
+
+
+def _origin(parts: SplitResult, complaint: str) -> str:
+    host = _host(parts, complaint)
+    try:
+        port = parts.port
+    except ValueError:
+        raise InvalidInputError(complaint) from None
+    shown = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{shown}" + (f":{port}" if port not in {None, DEFAULT_PORTS.get(parts.scheme)} else "")
+
+
+def _host(parts: SplitResult, complaint: str) -> str:
+    """As a resolver would read it: full-width letters and dots are plain ones, a dot at the end says nothing."""
+    host = unicodedata.normalize("NFKC", parts.hostname or "").lower().replace("。", ".").removesuffix(".")
+    labels = host.split(".")
+    if not all(labels) or re.search(r"[%/?#@<>\"'|^`{}\s]", host):
+        raise InvalidInputError(complaint)
+    return host
+
+
+def _is_inner(host: str) -> bool:
+    return "." not in host or host.rpartition(".")[2] in _INNER
+
+
+def _literal(host: str, complaint: str) -> Address | None:
+    """The address, in any notation that a resolver takes for one; None for a name."""
+    if ":" in host:
+        try:
+            return ip_address(host)
+        except ValueError:
+            raise InvalidInputError(complaint) from None
+    parts = host.split(".")
+    if not _NUMBER.fullmatch(parts[-1]):
+        return None
+    try:
+        return IPv4Address(_number(parts))
+    except ValueError:
+        raise InvalidInputError(complaint) from None
+
+
+def _number(parts: list[str]) -> int:
+    """`127.1` and `0x7f.0.0.1` are 127.0.0.1: the last part fills what the others have left."""
+    values = [_value(part) for part in parts]
+    *leading, last = values
+    room = 256 ** (4 - len(leading))
+    if len(parts) > 4 or any(value > 255 for value in leading) or last >= room:
+        raise ValueError(parts)
+    return sum(value << (24 - 8 * place) for place, value in enumerate(leading)) + last
+
+
+def _value(part: str) -> int:
+    if not _NUMBER.fullmatch(part) or len(part) > 40:
+        raise ValueError(part)
+    if part[:2] in {"0x", "0X"}:
+        return int(part[2:] or "0", 16)
+    return int(part, 8) if part.startswith("0") else int(part)

@@ -1,0 +1,1 @@
+"""Reports in Dagster: the quality of a day."""

@@ -1,0 +1,38 @@
+"""The asset `daily_quality_report`: the quality of a day's calls, to look at and to take away."""
+
+from pathlib import Path
+
+import dagster as dg
+
+from automation_pipeline.automation.domain.quality import REPORT_CHECK, judge_report
+from automation_pipeline.automation.store.quality import audits_on, quality_of
+from automation_pipeline.defs.audits.asset import audit_outcomes
+from automation_pipeline.fiches.store.sales import sales_day
+from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of
+from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
+from automation_pipeline.orchestration.report.quality import rows_filed, write_report
+from automation_pipeline.orchestration.resource import ServicesResource
+
+
+@dg.asset(
+    partitions_def=DAYS, group_name="quality", kinds={"pandas"}, deps=[audit_outcomes], retry_policy=CRASH_RETRIES
+)
+def daily_quality_report(context: dg.AssetExecutionContext, services: ServicesResource) -> dg.MaterializeResult:
+    """Scores by groupe, what calls do not meet, why fiches failed; and a file of the audits that count."""
+    our = services.get()
+    with verdicts():
+        with our.database.reading() as session:
+            quality = quality_of(session, day_of(context))
+        return dg.MaterializeResult(metadata=write_report(quality, Path(our.settings.automation_reports_dir)))
+
+
+@dg.multi_asset_check(specs=check_specs(daily_quality_report, (REPORT_CHECK,)))
+def daily_quality_report_checks(
+    context: dg.AssetCheckExecutionContext, services: ServicesResource
+) -> dg.AssetCheckResult:
+    """The file has a row for every audit that counts now."""
+    our, day = services.get(), day_of(context)
+    with our.database.reading() as session:
+        audits, listed = audits_on(session, day), sales_day(session, day)
+    rows = rows_filed(day, Path(our.settings.automation_reports_dir))
+    return check_result("daily_quality_report", judge_report(rows, audits, asked=listed is not None))

@@ -1,0 +1,1 @@
+"""E-mail: the adapter that hands messages to a mail server."""

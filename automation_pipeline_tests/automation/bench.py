@@ -1,0 +1,173 @@
+"""Whole runs of automations in one call: the providers in memory, the database real, Dagster away."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from sqlalchemy import select
+
+from automation_pipeline.audits.domain.audit import Standing
+from automation_pipeline.audits.domain.audit import Wish as AuditWish
+from automation_pipeline.audits.ports import Judge
+from automation_pipeline.audits.stages.audit_fiche import audit_fiche
+from automation_pipeline.automation.domain.run import Run, RunTicket
+from automation_pipeline.automation.domain.schedule import Schedule
+from automation_pipeline.automation.ports import WorkKnobs, Workshop
+from automation_pipeline.automation.stages.fetch_batch import FetchKnobs, fetch_batch
+from automation_pipeline.automation.stages.finalise_run import finalise_run
+from automation_pipeline.automation.stages.open_run import open_run
+from automation_pipeline.automation.stages.settle_fetch import settle_fetch
+from automation_pipeline.automation.stages.work_batch import work_batch
+from automation_pipeline.automation.store.ledger import pending_batches
+from automation_pipeline.automation.store.runs import Tries, get_run, run_logs, tries_of
+from automation_pipeline.automation.tables import FicheResultRow
+from automation_pipeline.core.coordination import RateLimiter
+from automation_pipeline.fiches.domain.fiche import Recording
+from automation_pipeline.transcription.domain.run import Priority
+from automation_pipeline.transcription.ports import Provider
+from automation_pipeline.transcription.stages.begin_transcription import Wish
+from automation_pipeline.transcription.stages.transcribe_fiches import transcribe_fiches
+from automation_pipeline_tests.audits.bench import Bench as AuditBench
+from automation_pipeline_tests.audits.bench import call
+from automation_pipeline_tests.factories import a_schedule, an_opening, selected
+from automation_pipeline_tests.fakes.crm import fiche
+from automation_pipeline_tests.fakes.speech import FakeSpeechToText
+from automation_pipeline_tests.transcription.bench import KNOBS, NoLimit, heard
+
+FETCHING = FetchKnobs(budget_seconds=30, most_recordings=0)
+WORK = WorkKnobs(transcription_seconds=30, audit_seconds=30, longest_pause_seconds=0.2, audits_at_once=3)
+ROOT = "dagster-1"
+
+
+class Outcome(NamedTuple):
+    """A row of the ledger in brief; `words` are its error or why it was ignored."""
+
+    status: str
+    reason: str | None = None
+    words: str | None = None
+
+
+@dataclass
+class Bench(AuditBench):
+    speech: FakeSpeechToText = field(default_factory=lambda: FakeSpeechToText(otherwise=heard))
+    fetching: FetchKnobs = FETCHING
+    work: WorkKnobs = WORK
+    limiter: RateLimiter = field(default_factory=NoLimit)
+
+    @property
+    def judge(self) -> Judge:
+        return replace(super().judge, limiter=self.limiter)
+
+    def offer(self, *fiche_ids: str, calls: int = 1, **information: object) -> None:
+        """The CRM has these fiches, each with so many calls; the mirror has not heard of them."""
+        for fiche_id in fiche_ids:
+            self.crm.add(fiche(fiche_id, *self.calls(fiche_id, calls), **information))
+
+    def calls(self, fiche_id: str, count: int = 1) -> list[Recording]:
+        return [call(f"{fiche_id}{number:02}") for number in range(1, count + 1)]
+
+    def url(self, fiche_id: str, number: int = 1) -> str:
+        return self.calls(fiche_id, number)[-1].url
+
+    def schedule(self, *fiche_ids: str, **fields: object) -> Schedule:
+        return a_schedule(self.database, self.clock, fiche_ids, **fields)
+
+    def automatic(self, steps: int = 1, name: str = "Sales") -> int:
+        return self.configure(steps, name, runAutomatically=True)
+
+    def run(self, *fiche_ids: str, **fields: object) -> Run:
+        """A run of a new schedule, from its opening to its verdict."""
+        return self.carry_out(self.schedule(*fiche_ids, **fields).id)
+
+    def carry_out(self, schedule_id: int, launch: str = ROOT) -> Run:
+        return self.go_through(self.open(schedule_id, launch))
+
+    def open(self, schedule_id: int, launch: str = ROOT, **fields: object) -> RunTicket:
+        return open_run(an_opening(schedule_id, launch, **fields), database=self.database, clock=self.clock)
+
+    def take_over(self, ticket: RunTicket, launch: str = "dagster-2") -> RunTicket:
+        """What Dagster does when it tries a broken run again."""
+        schedule_id = self.read(ticket).schedule_id
+        return self.open(schedule_id, launch, dagster_root_run_id=ROOT, is_retry=True)
+
+    def go_through(self, ticket: RunTicket) -> Run:
+        for stage in self.stages:
+            stage(ticket)
+        return self.finalise(ticket)
+
+    @property
+    def stages(self) -> Sequence[Callable[[RunTicket], object]]:
+        return self.select, self.fetch, self.settle, self.carry_out_work
+
+    def until_work(self, *fiche_ids: str, **fields: object) -> RunTicket:
+        """A run whose fiches have their details and wait to be transcribed and audited."""
+        ticket = self.open(self.schedule(*fiche_ids, **fields).id)
+        for stage in self.stages[:3]:
+            stage(ticket)
+        return ticket
+
+    def select(self, ticket: RunTicket) -> Sequence[int]:
+        return selected(ticket, self.database, self.clock, self.crm).batches
+
+    def fetch(self, ticket: RunTicket) -> Counter[str]:
+        ground = {"database": self.database, "source": self.crm, "clock": self.clock, "knobs": self.fetching}
+        fetched = [asyncio.run(fetch_batch(ticket, batch, **ground)) for batch in self.batches(ticket)]  # type: ignore[arg-type]
+        return sum(fetched, Counter())
+
+    def settle(self, ticket: RunTicket) -> list[int]:
+        return settle_fetch(ticket, database=self.database, clock=self.clock)
+
+    def carry_out_work(self, ticket: RunTicket) -> Counter[str]:
+        worked = [asyncio.run(work_batch(ticket, batch, shop=self.shop)) for batch in self.settle(ticket)]
+        return sum(worked, Counter())
+
+    def finalise(self, ticket: RunTicket) -> Run:
+        return finalise_run(ticket.run_id, database=self.database, clock=self.clock, attempt=ticket.attempt)
+
+    def batches(self, ticket: RunTicket) -> list[int]:
+        with self.database.reading() as session:
+            return pending_batches(session, ticket.run_id)
+
+    @property
+    def shop(self) -> Workshop:
+        return Workshop(self.database, self.clock, self.work, self._transcribe, self._audit)
+
+    def tries(self, ticket: RunTicket) -> Tries:
+        with self.database.reading() as session:
+            return tries_of(session, ticket.run_id)
+
+    async def _transcribe(self, wishes: Sequence[Wish]) -> object:
+        provider = Provider(self.speech, self.limiter, KNOBS)
+        ground = {"database": self.database, "source": self.crm, "clock": self.clock}
+        return await transcribe_fiches(wishes, **ground, provider=provider, owner="me")  # type: ignore[arg-type]
+
+    async def _audit(self, wish: AuditWish) -> Standing:
+        ground = {"database": self.database, "source": self.crm, "clock": self.clock}
+        return await audit_fiche(wish, **ground, listen=self._listen, judge=self.judge)  # type: ignore[arg-type]
+
+    async def _listen(self, fiche_id: str) -> object:
+        self.listened.append(fiche_id)
+        return await self._transcribe([Wish(f"listen-{fiche_id}", fiche_id, Priority.HIGH)])
+
+    def read(self, run: Run | RunTicket) -> Run:
+        with self.database.reading() as session:
+            return get_run(session, run.id if isinstance(run, Run) else run.run_id)
+
+    def outcomes(self, run: Run | RunTicket) -> dict[str, Outcome]:
+        """By fiche, in the order of selection."""
+        return {row.fiche_id: Outcome(row.status, row.reason, row.error or row.ignore_reason) for row in self.rows(run)}
+
+    def statuses(self, run: Run | RunTicket) -> list[str]:
+        return [outcome.status for outcome in self.outcomes(run).values()]
+
+    def rows(self, run: Run | RunTicket) -> Sequence[FicheResultRow]:
+        run_id = run.id if isinstance(run, Run) else run.run_id
+        with self.database.reading() as session:
+            ledger = select(FicheResultRow).where(FicheResultRow.run_id == run_id).order_by(FicheResultRow.position)
+            return session.scalars(ledger).all()
+
+    def logs(self, run: Run | RunTicket) -> list[str]:
+        with self.database.reading() as session:
+            return [row.message for row in run_logs(session, run.id if isinstance(run, Run) else run.run_id)]

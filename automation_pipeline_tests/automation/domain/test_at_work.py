@@ -1,0 +1,47 @@
+"""When a schedule counts as at work, and when what seems to be at work is stale."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from automation_pipeline.automation.domain.at_work import AtWork, Standing, UnendedRun, stale_mark, standing_of
+
+NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+THRESHOLD = timedelta(minutes=70)
+
+
+def ago(minutes: int) -> datetime:
+    return NOW - timedelta(minutes=minutes)
+
+
+def run(minutes: int, *, alive: bool = False) -> UnendedRun:
+    return UnendedRun(1, 1, ago(minutes), alive)
+
+
+@pytest.mark.parametrize(
+    ("at_work", "standing"),
+    [
+        (AtWork(), Standing.IDLE),
+        (AtWork(last_run_at=ago(1)), Standing.IDLE),
+        (AtWork(True, ago(69)), Standing.BUSY),
+        (AtWork(True, ago(70)), Standing.STALE),
+        (AtWork(True, None), Standing.STALE),
+        (AtWork(True, None, (run(1),)), Standing.BUSY),
+        (AtWork(True, ago(500), (run(1),)), Standing.BUSY),
+        (AtWork(True, ago(1), (run(70),)), Standing.STALE),
+        (AtWork(True, ago(500), (run(70, alive=True),)), Standing.OUTLASTING),
+        (AtWork(True, ago(500), (run(70), run(70, alive=True))), Standing.OUTLASTING),
+        (AtWork(False, ago(1), (run(5),)), Standing.BUSY),
+        (AtWork(False, ago(1), (run(70),)), Standing.STALE),
+    ],
+)
+def test_the_runs_tell_and_the_mark_only_where_there_is_none(at_work: AtWork, standing: Standing) -> None:
+    assert standing_of(at_work, NOW, THRESHOLD) is standing
+
+
+def test_the_words_on_a_stale_run_are_known() -> None:
+    mark = stale_mark(ago(83), NOW, THRESHOLD)
+    assert mark.message == "Marked stale by scheduler after 83m (threshold 70m)"
+    assert mark.details["marked_stale"] is True
+    assert mark.details["stale_before"] == ago(70).isoformat()
+    assert mark.details["marked_at"] == NOW.isoformat()

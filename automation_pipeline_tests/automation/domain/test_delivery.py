@@ -1,0 +1,48 @@
+"""After an attempt: sent, tried again later, or given up."""
+
+import pytest
+
+from automation_pipeline.automation.domain.delivery import (
+    Answer,
+    Delivery,
+    DeliveryStatus,
+    Patience,
+    after_answer,
+    after_error,
+)
+from automation_pipeline.core.errors import PermanentError, TransientError
+
+PATIENCE = Patience(attempts=5)
+PENDING, SENT, FAILED = DeliveryStatus.PENDING, DeliveryStatus.SENT, DeliveryStatus.FAILED
+
+
+@pytest.mark.parametrize(
+    ("status", "becomes"),
+    [
+        (200, SENT), (201, SENT), (204, SENT), (299, SENT), (301, FAILED), (302, FAILED), (307, FAILED), (400, FAILED),
+        (401, FAILED), (403, FAILED), (404, FAILED), (408, PENDING), (410, FAILED), (422, FAILED), (425, PENDING),
+        (429, PENDING), (500, PENDING), (502, PENDING), (503, PENDING), (504, PENDING),
+    ],
+)  # fmt: skip
+def test_what_a_status_means(status: int, becomes: DeliveryStatus) -> None:
+    delivery = after_answer(Answer(status, "words"), 1, PATIENCE)
+    assert (delivery.status, delivery.status_code, delivery.response_body) == (becomes, status, "words")
+    assert delivery.error == (None if becomes is SENT else f"The receiver answered {status}")
+
+
+def test_the_pauses_double_until_the_last_attempt() -> None:
+    pauses = [after_answer(Answer(503, ""), attempts, PATIENCE).pause_seconds for attempts in range(1, 5)]
+    assert pauses == [10, 20, 40, 80]
+    assert after_answer(Answer(503, ""), 5, PATIENCE).status is FAILED
+    assert after_error(TransientError("no"), 5, PATIENCE) == Delivery(FAILED, 5, error="no")
+
+
+@pytest.mark.parametrize(("asked", "pause"), [(None, 10), (3, 10), (120, 120), (1e9, 3600)])
+def test_a_receiver_may_ask_for_a_longer_pause_but_not_for_ever(asked: float | None, pause: float) -> None:
+    assert after_answer(Answer(429, "", asked), 1, PATIENCE).pause_seconds == pause
+    assert after_error(TransientError("no", retry_after_seconds=asked), 1, PATIENCE).pause_seconds == pause
+
+
+def test_an_error_carries_its_verdict() -> None:
+    assert after_error(PermanentError("IP not allowed"), 1, PATIENCE) == Delivery(FAILED, 1, error="IP not allowed")
+    assert after_error(TransientError("no"), 1, PATIENCE) == Delivery(PENDING, 1, error="no", pause_seconds=10)

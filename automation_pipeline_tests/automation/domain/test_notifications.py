@@ -1,0 +1,144 @@
+"""Who is told of a run, and in which words."""
+
+import hashlib
+import hmac
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from automation_pipeline.automation.domain.notifications import (
+    Channel,
+    Failure,
+    Notification,
+    body_of,
+    headers_of,
+    is_wanted,
+    notifications_of,
+    signature,
+)
+from automation_pipeline.automation.domain.run import Run, RunStatus
+from automation_pipeline.automation.domain.schedule import Schedule
+
+AT = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+FAILURES = [Failure("1900417", "Audit incomplete (timeout/stall)"), Failure("7", "a\nb")]
+
+
+def run(**fields: object) -> Run:
+    counts = {"successful_fiches": 40, "failed_fiches": 2, "ignored_fiches": 5, "transcriptions_run": 37}
+    return Run.model_validate({
+        "id": 17, "schedule_id": 3, "status": "partial", "phase": "finalizing", "trigger": "schedule", "due_at": None,
+        "attempt": 1, "dagster_run_id": None, "started_at": AT, "completed_at": AT, "duration_ms": 1_284_999,
+        "selected_fiches": 47, "total_fiches": 42, "audits_run": 80, "error_message": None, **counts, **fields,
+    })  # fmt: skip
+
+
+def schedule(**fields: object) -> Schedule:
+    return Schedule.model_validate({
+        "id": 3, "name": "Nightly audit", "schedule_type": "MANUAL", "last_run_at": None, "last_run_status": None,
+        "fiche_selection": {"mode": "manual", "ficheIds": ["1"]}, "total_runs": 0, "successful_runs": 0,
+        "failed_runs": 0, "failures_in_a_row": 0, "paused_reason": None, "skip_due_at": None, "last_due_at": None,
+        "created_at": AT, "updated_at": AT, "webhook_url": "https://hooks.example.com/a?key=1",
+        "notify_emails": ["anna@example.com", "bert@example.com", "anna@example.com"], **fields,
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("status", "on_complete", "on_error", "wanted"),
+    [
+        ("completed", True, False, True),
+        ("completed", False, True, False),
+        ("partial", True, False, False),
+        ("partial", False, True, True),
+        ("failed", True, False, False),
+        ("failed", False, True, True),
+        ("failed", False, False, False),
+        ("completed", True, True, True),
+    ],
+)
+def test_when_a_run_is_told_of(status: str, on_complete: bool, on_error: bool, wanted: bool) -> None:
+    told = schedule(notify_on_complete=on_complete, notify_on_error=on_error)
+    assert is_wanted(told, RunStatus(status)) is wanted
+    assert bool(notifications_of(run(status=status), told, [], None)) is wanted
+
+
+def test_every_receiver_gets_one_message() -> None:
+    told = notifications_of(run(), schedule(), FAILURES, None)
+    receivers = [(each.channel, each.target) for each in told]
+    mails = [(Channel.EMAIL, "anna@example.com"), (Channel.EMAIL, "bert@example.com")]
+    assert receivers == [(Channel.WEBHOOK, "https://hooks.example.com/a?key=1"), *mails]
+    assert len({each.key for each in told}) == 3
+    assert told[0].key.startswith("notification-17-webhook-")
+    assert notifications_of(run(), schedule(webhook_url=None, notify_emails=[]), FAILURES, None) == []
+
+
+def test_the_payload_of_a_webhook() -> None:
+    [told] = notifications_of(run(), schedule(notify_emails=[]), FAILURES[:1], None)
+    assert json.loads(body_of(told.payload)) == {
+        "schedule_id": "3", "schedule_name": "Nightly audit", "run_id": "17", "status": "partial",
+        "duration_seconds": 1284, "total_fiches": 42, "successful_fiches": 40, "failed_fiches": 2, "ignored_fiches": 5,
+        "transcriptions_run": 37, "audits_run": 80,
+        "failures": [{"ficheId": "1900417", "error": "Audit incomplete (timeout/stall)"}],
+        "failures_total": 2,
+    }  # fmt: skip
+
+
+def test_the_payload_of_a_run_that_broke_off() -> None:
+    told = schedule(notify_emails=[])
+    [message] = notifications_of(run(status="failed"), told, [], "The worker was killed")
+    assert message.payload == {
+        "schedule_id": "3", "schedule_name": "Nightly audit", "run_id": "17", "status": "failed",
+        "error": "The worker was killed", "duration_seconds": 1284,
+    }  # fmt: skip
+
+
+def test_a_thousand_failures_are_counted_and_the_first_hundred_named() -> None:
+    many = [Failure(str(number), "x") for number in range(1000)]
+    webhook, mail, _ = notifications_of(run(failed_fiches=1000), schedule(), many, None)
+    named = webhook.payload["failures"]
+    assert isinstance(named, list)
+    assert (len(named), webhook.payload["failures_total"]) == (100, 1000)
+    assert str(mail.payload["text"]).endswith("- 99: x\n- and 900 more\n")
+
+
+def test_an_email_in_plain_text() -> None:
+    [mail] = notifications_of(run(), schedule(webhook_url=None, notify_emails=["anna@example.com"]), FAILURES, None)
+    assert mail.payload["subject"] == "Automation Nightly audit - PARTIAL"
+    assert mail.payload["text"] == (
+        "Automation run 17 ended: partial.\n\nSummary:\n- Total Fiches: 42\n- Successful: 40\n- Failed: 2\n"
+        "- Ignored: 5\n- Transcriptions: 37\n- Audits: 80\n- Duration: 1284s\n\nFailures:\n"
+        "- 1900417: Audit incomplete (timeout/stall)\n- 7: a b\n"
+    )
+
+
+def test_an_email_about_a_good_day_lists_no_failures_and_one_about_a_break_has_the_error() -> None:
+    told = schedule(webhook_url=None, notify_emails=["anna@example.com"], name="Nuit\r\nBcc: eve")
+    [good] = notifications_of(run(status="completed", failed_fiches=0), told, [], None)
+    assert good.payload["subject"] == "Automation Nuit Bcc: eve - COMPLETED"
+    assert "Failures" not in str(good.payload["text"])
+    [bad] = notifications_of(run(status="failed"), told, [], "The worker was killed")
+    assert bad.payload["subject"] == "Automation Nuit Bcc: eve - FAILED"
+    assert "Error: The worker was killed" in str(bad.payload["text"])
+
+
+def test_a_receiver_can_check_the_signature() -> None:
+    body = '{"a":"é"}'.encode()
+    told = dict(part.split("=") for part in signature("s3cret", body, 1_777_888_999).split(","))
+    assert told["t"] == "1777888999"
+    expected = hmac.new(b"s3cret", told["t"].encode() + b"." + body, hashlib.sha256).hexdigest()
+    assert hmac.compare_digest(told["v1"], expected)
+    assert signature("other", body, 1_777_888_999) != signature("s3cret", body, 1_777_888_999)
+
+
+def test_the_headers_say_what_it_is_and_which_delivery() -> None:
+    whole = Notification(17, Channel.WEBHOOK, "https://hooks.example.com", {"status": "partial"})
+    broken = Notification(17, Channel.WEBHOOK, "https://hooks.example.com", {"status": "failed", "error": "x"})
+    plain = headers_of(whole, b"{}", None, 1)
+    assert plain == {
+        "Content-Type": "application/json",
+        "X-Automation-Event": "automation.run.completed",
+        "X-Automation-Delivery": whole.key,
+    }
+    signed = headers_of(broken, b"{}", "s3cret", 1)
+    assert signed["X-Automation-Event"] == "automation.run.failed"
+    assert signed["X-Automation-Signature"] == signature("s3cret", b"{}", 1)

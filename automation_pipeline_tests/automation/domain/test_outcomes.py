@@ -1,0 +1,44 @@
+"""What the CRM's answer makes of a fiche: it goes on, is ignored or has failed."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from automation_pipeline.automation.domain.outcomes import LedgerMove, after_fetch, failed, ignored
+from automation_pipeline.automation.domain.run import FicheStage, OutcomeStatus, Reason
+from automation_pipeline.fiches.domain.fiche import (
+    DetailsFetched,
+    DetailsKnown,
+    FetchFailed,
+    FetchOutcome,
+    FicheNotFound,
+)
+from automation_pipeline_tests.fakes.crm import fiche, recording
+
+AT = datetime(2026, 5, 4, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "move"),
+    [
+        (
+            DetailsFetched("7", fiche("7", recording("a"), recording("b")), AT),
+            LedgerMove("7", OutcomeStatus.PENDING, recordings_count=2, stage=FicheStage.FETCHED),
+        ),
+        (DetailsKnown("7", 0), LedgerMove("7", OutcomeStatus.PENDING, recordings_count=0, stage=FicheStage.FETCHED)),
+        (FicheNotFound("7"), ignored("7", Reason.NOT_FOUND, "Fiche not found (404)")),
+        (
+            FetchFailed("7", "The CRM answered 503", transient=True),
+            LedgerMove("7", OutcomeStatus.FAILED, error="The CRM answered 503", reason=Reason.FETCH_FAILED),
+        ),
+    ],
+)
+def test_what_the_crm_told_of_a_fiche_is_its_next_move(outcome: FetchOutcome, move: LedgerMove) -> None:
+    assert after_fetch(outcome) == move
+
+
+def test_a_fiche_that_is_left_out_says_why_in_the_field_for_that() -> None:
+    assert failed("7", Reason.NO_AUDIT_CONFIG, "why").error == "why"
+    assert failed("7", Reason.NO_AUDIT_CONFIG, "why").ignore_reason is None
+    left_out = ignored("7", Reason.TOO_MANY_RECORDINGS, "why", 9)
+    assert (left_out.error, left_out.ignore_reason, left_out.recordings_count) == (None, "why", 9)

@@ -1,0 +1,22 @@
+"""When the report of a day is complete."""
+
+import pytest
+
+from automation_pipeline.automation.domain.quality import judge_report
+
+
+@pytest.mark.parametrize(
+    ("rows", "audits", "asked", "passed", "says"),
+    [
+        (3, 3, True, True, "3 rows in the file, 3 audits of the day."),
+        (0, 0, True, True, "0 rows in the file, 0 audits of the day."),
+        (2, 3, True, False, "2 rows in the file, 3 audits of the day."),
+        (None, 0, True, False, "The day has no report."),
+        (3, 3, False, False, "The day was never asked for."),
+    ],
+)
+def test_a_report_is_complete_when_it_has_every_audit(
+    *, rows: int | None, audits: int, asked: bool, passed: bool, says: str
+) -> None:
+    finding = judge_report(rows, audits, asked=asked)
+    assert (finding.passed, finding.says) == (passed, says)

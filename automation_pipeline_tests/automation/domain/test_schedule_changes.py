@@ -1,0 +1,143 @@
+"""What a patch makes of a schedule (reference 3.1), and what follows from the change."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from automation_pipeline.automation.domain.schedule import Schedule, parse_schedule
+from automation_pipeline.automation.domain.schedule_changes import changed_by, consequences
+from automation_pipeline.core.errors import InvalidInputError
+
+NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+WEEKLY: dict[str, object] = {
+    "name": "Sales",
+    "description": "Every Monday",
+    "createdBy": "ops",
+    "scheduleType": "WEEKLY",
+    "timezone": "Europe/Paris",
+    "timeOfDay": "09:00",
+    "dayOfWeek": 1,
+    "dayOfMonth": 31,
+    "cronExpression": "0 9 * * *",
+    "ficheSelection": {"mode": "manual", "ficheIds": ["1"], "groupes": ["TEAM R1"], "maxFiches": 5},
+    "specificAuditConfigs": [11],
+    "maxRetries": 3,
+    "webhookUrl": "https://hooks.test/a",
+    "notifyEmails": ["a@b.test"],
+    "externalApiKey": "s3cret",
+    "shortMonths": "last_day",
+    "jitterSeconds": 60,
+    "pauseAfterFailures": 3,
+}
+
+
+def stored(**fields: object) -> Schedule:
+    nothing = dict.fromkeys(("last_run_at", "last_run_status", "paused_reason", "skip_due_at", "last_due_at"))
+    counters = dict.fromkeys(("failures_in_a_row", "total_runs", "successful_runs", "failed_runs"), 0)
+    read = parse_schedule(WEEKLY | fields).model_dump()
+    return Schedule.model_validate({**read, "id": 1, "created_at": NOW, "updated_at": NOW, **nothing, **counters})
+
+
+@pytest.mark.parametrize(
+    ("field", "cleared"),
+    [
+        ("description", None),
+        ("createdBy", None),
+        ("dayOfMonth", None),
+        ("cronExpression", None),
+        ("specificAuditConfigs", ()),
+        ("webhookUrl", None),
+        ("notifyEmails", ()),
+        ("externalApiKey", None),
+        ("pauseAfterFailures", None),
+    ],
+)
+def test_null_clears_a_field_and_leaves_the_others(field: str, cleared: object) -> None:
+    before = parse_schedule(WEEKLY).model_dump(by_alias=True)
+    after = changed_by(stored(), {field: None}).model_dump(by_alias=True)
+    assert after == before | {field: cleared}
+
+
+@pytest.mark.parametrize("field", ["timeOfDay", "dayOfWeek"])
+def test_null_clears_what_the_type_no_longer_needs(field: str) -> None:
+    assert changed_by(stored(), {field: None, "scheduleType": "MANUAL"}).model_dump(by_alias=True)[field] is None
+
+
+@pytest.mark.parametrize("empty", ["", None])
+def test_an_empty_address_is_none(empty: str | None) -> None:
+    assert changed_by(stored(), {"webhookUrl": empty}).webhook_url is None
+
+
+def test_what_the_patch_does_not_name_stays_and_has_no_default_again() -> None:
+    changed = changed_by(stored(), {"name": "New"})
+    assert changed == parse_schedule(WEEKLY | {"name": "New"})
+    assert changed.external_api_key is not None
+    assert changed.external_api_key.get_secret_value() == "s3cret"
+
+
+def test_a_selection_is_replaced_whole() -> None:
+    selection = {"mode": "filter", "dateRange": "custom", "customStartDate": "2026-02-03"}
+    changed = changed_by(stored(), {"ficheSelection": selection})
+    assert changed.fiche_selection == parse_schedule(WEEKLY | {"ficheSelection": selection}).fiche_selection
+    assert (changed.fiche_selection.groupes, changed.fiche_selection.max_fiches) == ((), None)
+
+
+@pytest.mark.parametrize(
+    ("patch", "faults"),
+    [
+        ({"timeOfDay": None}, {"": "WEEKLY schedule requires timeOfDay and dayOfWeek"}),
+        ({"dayOfWeek": None}, {"": "WEEKLY schedule requires timeOfDay and dayOfWeek"}),
+        ({"scheduleType": "DAILY", "timeOfDay": ""}, {"": "DAILY schedule requires timeOfDay"}),
+        ({"scheduleType": "MONTHLY", "dayOfMonth": None}, {"": "MONTHLY schedule requires timeOfDay and dayOfMonth"}),
+        ({"scheduleType": "CRON", "cronExpression": None}, {"": "CRON schedule requires cronExpression"}),
+        ({"name": None}, {"name": "must be a text"}),
+        ({"isActive": None}, {"isActive": "must be true or false"}),
+        ({"timezone": None}, {"timezone": "must be a text"}),
+        ({"maxRetries": None}, {"maxRetries": "must be a whole number"}),
+        ({"id": "1"}, {"id": "is not a known field"}),
+        ({"day_of_week": 2}, {"day_of_week": "is not a known field"}),
+        ({"externalApiKey": "**********"}, {"externalApiKey": "is the mask of a key, not a key: leave it out to "
+                                                               "keep the stored one"}),
+        ({"ficheSelection": {"maxFiches": 3}}, {"ficheSelection.mode": "is required"}),
+    ],
+)  # fmt: skip
+def test_a_wrong_patch_is_refused_with_its_faults(patch: dict[str, object], faults: dict[str, str]) -> None:
+    with pytest.raises(InvalidInputError, match=r"^Invalid automation schedule update data$") as caught:
+        changed_by(stored(), patch)
+    assert dict(caught.value.fields) == faults
+
+
+def test_a_schedule_that_has_gone_wrong_can_be_put_right() -> None:
+    broken = stored().model_copy(update={"timezone": "Mars/Olympus", "time_of_day": None})
+    with pytest.raises(InvalidInputError):
+        changed_by(broken, {"name": "New"})
+    assert changed_by(broken, {"timezone": "UTC", "timeOfDay": "10:00"}).timezone == "UTC"
+
+
+@pytest.mark.parametrize(
+    ("patch", "moved"),
+    [
+        ({"name": "New", "jitterSeconds": 0, "catchUp": "all"}, {}),
+        ({"timeOfDay": "09:00", "timezone": "Europe/Paris"}, {}),
+        ({"isActive": False}, {}),
+        ({"timeOfDay": "09:01"}, {"last_due_at": NOW, "skip_due_at": None}),
+        ({"timezone": "UTC"}, {"last_due_at": NOW, "skip_due_at": None}),
+        ({"dayOfWeek": 2}, {"last_due_at": NOW, "skip_due_at": None}),
+        ({"scheduleType": "MONTHLY"}, {"last_due_at": NOW, "skip_due_at": None}),
+        ({"shortMonths": "skip"}, {"last_due_at": NOW, "skip_due_at": None}),
+        ({"cronExpression": None}, {"last_due_at": NOW, "skip_due_at": None}),
+    ],
+)
+def test_new_times_do_not_fire_for_what_lies_behind(patch: dict[str, object], moved: dict[str, object]) -> None:
+    before = stored()
+    assert consequences(before, changed_by(before, patch), NOW) == moved
+
+
+def test_a_schedule_set_active_again_begins_anew() -> None:
+    before = stored(isActive=False)
+    assert consequences(before, changed_by(before, {"isActive": True}), NOW) == {
+        "is_active": True,
+        "paused_reason": None,
+        "failures_in_a_row": 0,
+        "last_due_at": NOW,
+    }

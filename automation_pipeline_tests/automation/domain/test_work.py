@@ -1,0 +1,79 @@
+"""What becomes of a fiche once its transcripts and audits were asked for, in words and keys that stay."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automation_pipeline.automation.domain.run import FicheStage, OutcomeStatus, Reason
+from automation_pipeline.automation.domain.work import (
+    AuditEnd,
+    after_audits,
+    after_transcription,
+    audit_key,
+    transcription_key,
+)
+
+DONE, SILENT = AuditEnd(1, completed=True), AuditEnd(4, None)
+BROKEN, MUTE = AuditEnd(2, completed=False, error="The model refused"), AuditEnd(3, completed=False)
+LOST = AuditEnd(5, None, "The model did not answer")
+LATE = AuditEnd(6, completed=False, error="No transcript")
+
+
+@pytest.mark.parametrize(
+    ("ends", "status", "reason", "error", "audits"),
+    [
+        ([DONE], "successful", None, None, 1),
+        ([DONE, DONE], "successful", None, None, 2),
+        ([DONE, BROKEN], "failed", "audit_failed", "The model refused", 2),
+        ([BROKEN, LATE], "failed", "audit_failed", "The model refused", 2),
+        ([LATE, BROKEN], "failed", "audit_failed", "No transcript", 2),
+        ([MUTE, BROKEN], "failed", "audit_failed", "The model refused", 2),
+        ([MUTE], "failed", "audit_failed", "Audit failed (1/1 config(s))", 1),
+        ([DONE, MUTE, MUTE], "failed", "audit_failed", "Audit failed (2/3 config(s))", 3),
+        ([LOST, BROKEN], "failed", "audit_failed", "The model refused", 1),
+        ([SILENT], "failed", "audit_incomplete", "Audit incomplete (timeout/stall)", 0),
+        ([DONE, SILENT], "failed", "audit_incomplete", "Audit incomplete (timeout/stall)", 1),
+        (
+            [SILENT, LOST],
+            "failed",
+            "audit_incomplete",
+            "Audit incomplete (timeout/stall): The model did not answer",
+            0,
+        ),
+    ],
+)
+def test_the_worst_end_of_an_audit_is_that_of_the_fiche(
+    ends: list[AuditEnd], status: str, reason: str | None, error: str | None, audits: int
+) -> None:
+    move = after_audits("7", ends)
+    assert (move.fiche_id, move.status, move.reason, move.error) == ("7", status, reason, error)
+    assert (move.audits, move.stage) == (audits, FicheStage.FETCHED)
+
+
+@given(st.lists(st.builds(AuditEnd, st.integers(1, 9), st.sampled_from([True, False, None]), st.none() | st.text())))
+def test_a_fiche_is_successful_only_when_each_of_its_audits_is(ends: list[AuditEnd]) -> None:
+    move = after_audits("7", ends)
+    assert (move.status is OutcomeStatus.SUCCESSFUL) == all(end.completed for end in ends)
+    assert (move.error is None) == (move.reason is None) == (move.status is OutcomeStatus.SUCCESSFUL)
+    assert move.audits == sum(end.completed is not None for end in ends)
+
+
+@pytest.mark.parametrize(
+    ("cause", "error"),
+    [
+        (None, "Transcription incomplete (timeout/stall)"),
+        ("", "Transcription incomplete (timeout/stall)"),
+        ("status=429", "Transcription incomplete (timeout/stall): status=429"),
+    ],
+)
+def test_without_its_transcripts_a_fiche_has_failed_with_the_cause(cause: str | None, error: str) -> None:
+    move = after_transcription("7", cause)
+    assert (move.status, move.error) == (OutcomeStatus.FAILED, error)
+    assert move.reason is Reason.TRANSCRIPTION_INCOMPLETE
+
+
+def test_keys_are_the_same_each_time_and_a_retry_has_its_own() -> None:
+    assert transcription_key(3, "1900417", 0) == "automation-3-transcribe-1900417"
+    assert transcription_key(3, "1900417", 2) == "automation-3-transcribe-1900417-retry-2"
+    assert audit_key(3, "1900417", 12, 0) == "automation-3-audit-1900417-12"
+    assert audit_key(3, "1900417", 12, 1) == "automation-3-audit-1900417-12-retry-1"

@@ -1,0 +1,61 @@
+"""Due detection in tests: its rules, schedules that are due, and looks at what was written. Importable by processes."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import select, update
+
+from automation_pipeline.automation.domain.due import DueRules
+from automation_pipeline.automation.domain.due_report import DueReport
+from automation_pipeline.automation.domain.schedule import Schedule
+from automation_pipeline.automation.stages.request_run import request_run
+from automation_pipeline.automation.stages.start_due_runs import start_due_runs
+from automation_pipeline.automation.tables import OccurrenceRow, ScheduleRow
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.factories import a_schedule
+
+RULES = DueRules(timedelta(minutes=20), timedelta(minutes=70), lost_after_seconds=120)
+
+
+def look(database: Database, clock: Clock) -> DueReport:
+    return start_due_runs(RULES, database=database, clock=clock)
+
+
+def a_daily(database: Database, clock: Clock, time_of_day: str = "10:00", **fields: Any) -> Schedule:
+    return a_schedule(database, clock, scheduleType="DAILY", timeOfDay=time_of_day, **fields)
+
+
+def an_hourly(database: Database, clock: Clock, **fields: Any) -> Schedule:
+    return a_schedule(database, clock, scheduleType="CRON", cronExpression="0 * * * *", **fields)
+
+
+def change(database: Database, schedule_id: int, **values: object) -> None:
+    with database.transaction() as session:
+        session.execute(update(ScheduleRow).where(ScheduleRow.id == schedule_id).values(**values))
+
+
+def occurrences(database: Database) -> list[tuple[str, int | None, str | None]]:
+    with database.reading() as session:
+        rows = session.scalars(select(OccurrenceRow).order_by(OccurrenceRow.schedule_id, OccurrenceRow.due_at))
+        return [(f"{row.due_at:%d %H:%M}", row.run_id, row.not_run_because) for row in rows]
+
+
+def look_many(url: str, now: str, times: int) -> int:
+    """How many runs this process has started."""
+    database, clock = Database(url), StandingClock(datetime.fromisoformat(now).replace(tzinfo=UTC))
+    try:
+        return sum(len(look(database, clock).triggered) for _ in range(times))
+    finally:
+        database.dispose()
+
+
+def run_now(url: str, now: str, schedule_id: int) -> int:
+    """Zero of the runs are due detection's."""
+    database, clock = Database(url), StandingClock(datetime.fromisoformat(now).replace(tzinfo=UTC))
+    try:
+        request_run(schedule_id, database=database, clock=clock)
+        return 0
+    finally:
+        database.dispose()

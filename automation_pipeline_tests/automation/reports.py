@@ -1,0 +1,64 @@
+"""A run over a day's fiches with every kind of outcome and audit, for whatever reports on it."""
+
+from sqlalchemy import select
+
+from automation_pipeline.automation.tables import FicheResultRow, RunRow
+from automation_pipeline.fiches.tables import FicheCache
+from automation_pipeline.storage.database import Session
+from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.days import WEAK, sold
+from automation_pipeline_tests.factories import a_schedule
+
+EVIL = '<script>alert("x")</script> & <img src=x onerror=alert(1)> | $x^{$'
+
+
+def a_reported_run(bench: Bench) -> int:
+    """Of the fiches 1 to 4: audited well, audited badly, failed with words that would act as markup, not found."""
+    config_id = bench.configure(2, name=f"Sales {EVIL}")
+    sold(bench, "1", "2", "3")
+    bench.transcribe("2", WEAK)
+    run_id = open_a_run(bench, ("1", "2", "3", "4"))
+    bench.audit("1", config_id, "audit-1", run_id=run_id)
+    bench.audit("2", config_id, "audit-2", run_id=run_id)
+    with bench.database.transaction() as session:
+        end(session, run_id, "1", "successful", recordings_count=1)
+        end(session, run_id, "2", "successful", recordings_count=1)
+        end(session, run_id, "3", "failed", reason="transcription_incomplete", error=f"The call {EVIL}")
+        end(session, run_id, "4", "ignored", reason="not_found", ignore_reason="Fiche not found (404)")
+        for row in session.scalars(select(FicheCache)):
+            row.groupe = {"1": "NORD", "2": "SUD", "3": EVIL}[row.fiche_id]
+    return run_id
+
+
+def open_a_run(bench: Bench, fiche_ids: tuple[str, ...]) -> int:
+    """With its fiches selected; rows alone, so that nothing here depends on how a run gets on."""
+    schedule_id, now = a_schedule(bench.database, bench.clock, fiche_ids).id, bench.clock.now()
+    with bench.database.transaction() as session:
+        run = RunRow(
+            schedule_id=schedule_id,
+            status="running",
+            trigger="manual",
+            attempt=1,
+            started_at=now,
+            selected_at=now,
+            selected_fiches=len(fiche_ids),
+            config_snapshot={},
+        )
+        session.add(run)
+        session.flush()
+        ledger = {"run_id": run.id, "batch": 0, "status": "pending", "created_at": now, "updated_at": now}
+        session.add_all(FicheResultRow(fiche_id=one, position=n, **ledger) for n, one in enumerate(fiche_ids))
+        return run.id
+
+
+def end(session: Session, run_id: int, fiche_id: str, status: str, **fields: object) -> None:
+    ledger = select(FicheResultRow).where(FicheResultRow.run_id == run_id, FicheResultRow.fiche_id == fiche_id)
+    row = session.scalars(ledger).one()
+    for name, value in {"status": status, **fields}.items():
+        setattr(row, name, value)
+
+
+def tell(session: Session, run_id: int, **fields: object) -> None:
+    row = session.get_one(RunRow, run_id)
+    for name, value in fields.items():
+        setattr(row, name, value)

@@ -1,0 +1,77 @@
+"""Messages about runs on their way: a run that has ended, the post office of a test, and what is on record."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import select
+
+from automation_pipeline.automation.domain.delivery import Patience
+from automation_pipeline.automation.domain.notifications import EVENT, Notification
+from automation_pipeline.automation.domain.outcomes import failed
+from automation_pipeline.automation.domain.run import Reason
+from automation_pipeline.automation.ports import EventPublisher, MailSender, PostOffice, WebhookSender
+from automation_pipeline.automation.stages.notify_run import notify_run
+from automation_pipeline.automation.stages.open_run import open_run
+from automation_pipeline.automation.stages.relay_events import Relayed, relay_events
+from automation_pipeline.automation.store.ledger import open_ledger, record_moves
+from automation_pipeline.automation.store.runs import as_run
+from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.automation.tables import NotificationRow, RunRow, ScheduleRow
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.retry import Backoff
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.outbox import OutboxRow
+from automation_pipeline_tests.factories import a_schedule, an_opening
+
+HOOK = "https://hooks.example.com/run"
+AT_ONCE = Backoff(base_seconds=0, cap_seconds=0)
+
+
+def an_ended_run(
+    database: Database, clock: Clock, failures: Iterable[str] = (), breakdown: str | None = None, **fields: Any
+) -> list[Notification]:
+    """Whom it was told to. Each run has a schedule and a Dagster run of its own."""
+    url = fields.pop("webhookUrl", HOOK)
+    schedule = a_schedule(database, clock, ["1"], **fields)
+    ticket = open_run(an_opening(schedule.id, f"dagster-{schedule.id}"), database=database, clock=clock)
+    failures = list(failures)
+    with database.transaction() as session:
+        open_ledger(session, ticket.run_id, failures, 100, clock.now())
+        moves = [failed(fiche, Reason.AUDIT_INCOMPLETE, f"Audit of {fiche} incomplete") for fiche in failures]
+        record_moves(session, ticket.run_id, moves, clock.now())
+        session.get_one(ScheduleRow, schedule.id).webhook_url = url  # past the guard: some receivers are on loopback
+        row = session.get_one(RunRow, ticket.run_id)
+        row.status = "failed" if failures or breakdown else "completed"
+        row.failed_fiches, row.completed_at, row.duration_ms = len(failures), clock.now(), 61_000
+        session.flush()
+        ended, told = as_run(row), get_schedule(session, row.schedule_id)
+        return notify_run(session, ended, told, now=clock.now(), breakdown=breakdown)
+
+
+def a_post_office(
+    webhooks: WebhookSender,
+    mail: MailSender | None = None,
+    publisher: EventPublisher | None = None,
+    *,
+    attempts: int = 3,
+    backoff: Backoff = AT_ONCE,
+    attempt_seconds: float = 5.0,
+) -> PostOffice:
+    patience = Patience(attempts, backoff, attempt_seconds)
+    return PostOffice(webhooks=webhooks, mail=mail, publisher=publisher, secret="s3cret", patience=patience)
+
+
+def relay(post: PostOffice, database: Database, hold_seconds: float = 60.0, budget_seconds: float = 20.0) -> Relayed:
+    return asyncio.run(relay_events(post, database=database, hold_seconds=hold_seconds, budget_seconds=budget_seconds))
+
+
+def records(database: Database) -> list[NotificationRow]:
+    with database.reading() as session:
+        return list(session.scalars(select(NotificationRow).order_by(NotificationRow.id)))
+
+
+def outbox(database: Database, name: str = EVENT) -> list[OutboxRow]:
+    """The events of that name; starting a run leaves others behind."""
+    with database.reading() as session:
+        return list(session.scalars(select(OutboxRow).where(OutboxRow.event_name == name).order_by(OutboxRow.id)))

@@ -1,0 +1,106 @@
+"""Auditing one fiche by every configuration: in order, under keys of their own, tried again as the schedule says."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from automation_pipeline.audits.domain.audit import AuditStatus, Standing, Wish
+from automation_pipeline.automation.domain.outcomes import LedgerMove
+from automation_pipeline.automation.stages.audit_target import audit_target
+from automation_pipeline.core.errors import AutomationError, NotFoundError, TransientError
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.automation.bench import Bench
+from automation_pipeline_tests.conftest import StandingClock
+
+LOST = TransientError("The model did not answer.")
+End = AuditStatus | str | AutomationError
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock)
+
+
+class Judges:
+    """Ends each audit as the script of its configuration says; a text is the error of a failed one."""
+
+    def __init__(self, **scripts: Sequence[End]) -> None:
+        self.wishes: list[Wish] = []
+        self._scripts = {int(name.removeprefix("config_")): list(script) for name, script in scripts.items()}
+
+    @property
+    def keys(self) -> list[str]:
+        return [wish.tracking_id.removeprefix("automation-1-audit-7-") for wish in self.wishes]
+
+    async def __call__(self, wish: Wish) -> Standing:
+        self.wishes.append(wish)
+        end = self._scripts[wish.audit_config_id].pop(0)
+        if isinstance(end, AutomationError):
+            raise end
+        status, error = (end, None) if isinstance(end, AuditStatus) else (AuditStatus.FAILED, end)
+        return Standing(
+            audit_id=1, tracking_id=wish.tracking_id, fiche_id=wish.fiche_id, audit_config_id=wish.audit_config_id,
+            status=status, niveau="PENDING", score_percentage=0, steps=1, done=1, failed=0, error=error,
+        )  # fmt: skip
+
+
+def audited(bench: Bench, judges: Judges, *config_ids: int, **fields: object) -> LedgerMove:
+    bench.offer("7")
+    ticket = bench.until_work("7", **fields)
+    shop = replace(bench.shop, audit=judges)
+    return asyncio.run(audit_target(ticket, "7", config_ids, tries=bench.tries(ticket), shop=shop))
+
+
+DONE, AT_WORK = AuditStatus.COMPLETED, AuditStatus.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("retries", "script", "keys", "status", "words"),
+    [
+        (0, [DONE], ["4"], "successful", None),
+        (2, [DONE], ["4"], "successful", None),
+        (0, ["Refused"], ["4"], "failed", "Refused"),
+        (1, ["Refused", DONE], ["4", "4-retry-1"], "successful", None),
+        (2, ["Refused", "Again", "Still"], ["4", "4-retry-1", "4-retry-2"], "failed", "Still"),
+        (0, [LOST, DONE], ["4", "4-retry-1"], "successful", None),
+        (0, [LOST, LOST], ["4", "4-retry-1"], "failed", f"Audit incomplete (timeout/stall): {LOST}"),
+        (0, [LOST, "Refused"], ["4", "4-retry-1"], "failed", "Refused"),
+        (2, [LOST, LOST, DONE], ["4", "4-retry-1", "4-retry-2"], "successful", None),
+        (0, [AT_WORK, DONE], ["4", "4-retry-1"], "successful", None),
+        (0, [AT_WORK, AT_WORK], ["4", "4-retry-1"], "failed", "Audit incomplete (timeout/stall)"),
+    ],
+)
+def test_a_failed_audit_is_retried_where_failures_are_and_a_missing_one_once_more_in_any_case(
+    retries: int, script: list[End], keys: list[str], status: str, words: str | None, bench: Bench
+) -> None:
+    judges = Judges(config_4=script)
+    move = audited(bench, judges, 4, retryFailed=retries > 0, maxRetries=retries)
+    assert (judges.keys, move.status, move.error) == (keys, status, words)
+
+
+def test_without_retrying_failures_their_number_means_nothing(bench: Bench) -> None:
+    judges = Judges(config_4=["Refused"])
+    assert audited(bench, judges, 4, retryFailed=False, maxRetries=3).error == "Refused"
+
+
+def test_configurations_come_in_their_order_and_one_that_fails_takes_nothing_from_the_others(bench: Bench) -> None:
+    judges = Judges(config_9=["Nine refused"], config_4=[DONE], config_6=["Six refused"])
+    move = audited(bench, judges, 9, 4, 6)
+    assert judges.keys == ["9", "4", "6"]
+    assert (move.status, move.reason, move.error, move.audits) == ("failed", "audit_failed", "Nine refused", 3)
+
+
+def test_an_audit_is_tied_to_its_run_and_reads_as_its_selection_says(bench: Bench) -> None:
+    judges = Judges(config_4=[DONE])
+    audited(bench, judges, 4, ficheSelection={"mode": "manual", "ficheIds": ["7"], "useRlm": True})
+    [wish] = judges.wishes
+    assert (wish.run_id, wish.schedule_id, wish.trigger_source, wish.use_rlm) == (1, 1, "automation", True)
+
+
+def test_a_configuration_that_is_gone_is_an_audit_that_did_not_end(bench: Bench) -> None:
+    gone = NotFoundError("Audit configuration 4 not found")
+    move = audited(bench, Judges(config_4=[gone, gone]), 4)
+    assert (move.reason, move.audits) == ("audit_incomplete", 0)
+    assert move.error == f"Audit incomplete (timeout/stall): {gone}"

@@ -1,0 +1,234 @@
+"""Looking for due schedules: what is filed, what is written down, what waits, and that it happens once."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import func, select
+
+from automation_pipeline.automation.domain.at_work import Standing
+from automation_pipeline.automation.domain.due import MISSED, NOT_RUN_BESIDE, SKIPPED
+from automation_pipeline.automation.domain.due_report import DueReport
+from automation_pipeline.automation.stages.finalise_run import finalise_run
+from automation_pipeline.automation.stages.open_run import open_run
+from automation_pipeline.automation.stages.request_run import request_run
+from automation_pipeline.automation.store.runs import list_runs
+from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.automation.tables import OccurrenceRow, RunRow
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline_tests.automation.due import a_daily, an_hourly, change, look, look_many, occurrences, run_now
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.factories import a_schedule, an_opening
+from automation_pipeline_tests.processes import CREW, at_once
+
+BUSY, OUTLASTING = NOT_RUN_BESIDE[Standing.BUSY], NOT_RUN_BESIDE[Standing.OUTLASTING]
+
+
+def end_newest(database: Database, clock: StandingClock) -> None:
+    with database.reading() as session:
+        run = list_runs(session, schedule_id=None, limit=1, offset=0)[0]
+    finalise_run(run.id, database=database, clock=clock, breakdown="over")
+
+
+def test_a_due_schedule_is_filed_with_its_run_and_its_occurrence(database: Database, clock: StandingClock) -> None:
+    schedule, due_at = a_daily(database, clock), clock.now()
+    clock.pass_time(timedelta(minutes=3))
+    report = look(database, clock)
+    with database.reading() as session:
+        [run] = list_runs(session, schedule_id=schedule.id, limit=10, offset=0)
+        request = session.scalars(select(RunRequestRow)).one()
+        stored = get_schedule(session, schedule.id)
+        key = session.get_one(RunRow, run.id).request_key
+    assert [(one.schedule_id, one.due_at, one.run_id) for one in report.triggered] == [(schedule.id, due_at, run.id)]
+    assert (run.status, run.trigger, run.due_at, run.started_at) == ("pending", "schedule", due_at, clock.now())
+    assert (stored.last_run_status, stored.last_run_at, stored.last_due_at) == ("running", due_at, due_at)
+    assert request.request_key == key == f"automation-schedule-{schedule.id}-{due_at.timestamp() * 1000:.0f}"
+    assert request.job == "automation_run"
+    assert request.config == {"schedule_id": schedule.id, "run_id": run.id, "due_at": "2026-05-04T10:00:00+00:00"}
+    assert request.tags == {
+        "automation/schedule_id": str(schedule.id),
+        "automation/run_id": str(run.id),
+        "automation/trigger": "schedule",
+    }
+    assert occurrences(database) == [("04 10:00", run.id, None)]
+
+
+def test_the_filed_run_can_be_opened_as_it_was_filed(database: Database, clock: StandingClock) -> None:
+    schedule = a_daily(database, clock)
+    [started] = look(database, clock).triggered
+    ticket = open_run(an_opening(schedule.id, run_id=started.run_id), database=database, clock=clock)
+    assert (ticket.run_id, ticket.attempt) == (started.run_id, 1)
+
+
+def test_what_is_decided_is_not_decided_again(database: Database, clock: StandingClock) -> None:
+    a_daily(database, clock)
+    assert len(look(database, clock).triggered) == 1
+    end_newest(database, clock)
+    for _ in range(3):
+        clock.pass_time(timedelta(minutes=5))
+        assert look(database, clock) == DueReport(checked=1)
+
+
+def test_an_occurrence_that_was_run_is_not_run_again_even_if_its_schedule_forgot(
+    database: Database, clock: StandingClock
+) -> None:
+    schedule = a_daily(database, clock)
+    look(database, clock)
+    end_newest(database, clock)
+    change(database, schedule.id, last_due_at=None, timezone="Etc/UTC")
+    assert look(database, clock).triggered == ()
+    with database.reading() as session:
+        assert get_schedule(session, schedule.id).last_run_status == "failed"
+        assert len(list_runs(session, schedule_id=None, limit=10, offset=0)) == 1
+
+
+def test_a_run_by_hand_that_ended_after_the_due_time_does_not_suppress_it(
+    database: Database, clock: StandingClock
+) -> None:
+    schedule = a_daily(database, clock)
+    request_run(schedule.id, database=database, clock=clock)
+    end_newest(database, clock)
+    change(database, schedule.id, last_run_at=clock.now() + timedelta(minutes=1))
+    clock.pass_time(timedelta(minutes=2))
+    assert len(look(database, clock).triggered) == 1
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_beside_a_run_by_hand_nothing_starts_and_the_reason_is_kept(
+    opened: bool, database: Database, clock: StandingClock
+) -> None:
+    schedule = a_daily(database, clock)
+    run = request_run(schedule.id, database=database, clock=clock)
+    if opened:
+        open_run(an_opening(schedule.id, run_id=run.id), database=database, clock=clock)
+    assert look(database, clock).triggered == ()
+    assert occurrences(database) == [("04 10:00", None, BUSY)]
+
+
+def test_a_run_whose_heart_beats_is_never_stale(database: Database, clock: StandingClock) -> None:
+    schedule = an_hourly(database, clock)
+    [started] = look(database, clock).triggered
+    open_run(an_opening(schedule.id, run_id=started.run_id), database=database, clock=clock)
+    clock.pass_time(timedelta(hours=2))
+    report = look(database, clock)
+    assert (report.triggered, report.reconciled) == ((), ())
+    assert occurrences(database)[1:] == [("04 11:00", None, MISSED), ("04 12:00", None, OUTLASTING)]
+
+
+def test_a_stale_run_is_ended_and_the_next_one_starts_in_the_same_look(
+    database: Database, clock: StandingClock
+) -> None:
+    schedule = an_hourly(database, clock)
+    look(database, clock)
+    clock.pass_time(timedelta(hours=2))
+    report = look(database, clock)
+    assert report.reconciled == (schedule.id,)
+    assert [f"{one.due_at:%H:%M}" for one in report.triggered] == ["12:00"]
+    with database.reading() as session:
+        runs = list_runs(session, schedule_id=None, limit=10, offset=0)
+    assert [run.status for run in runs] == ["pending", "failed"]
+
+
+@pytest.mark.parametrize("fields", [{"isActive": False}, {"scheduleType": "MANUAL"}])
+def test_paused_and_manual_schedules_are_never_due(
+    fields: dict[str, object], database: Database, clock: StandingClock
+) -> None:
+    a_schedule(database, clock, **{"scheduleType": "DAILY", "timeOfDay": "10:00", **fields})
+    assert look(database, clock) == DueReport(checked=0)
+
+
+def test_what_falls_into_a_pause_is_not_missed(database: Database, clock: StandingClock) -> None:
+    schedule = an_hourly(database, clock, catchUp="all")
+    look(database, clock)
+    end_newest(database, clock)
+    change(database, schedule.id, is_active=False)
+    look(database, clock)
+    clock.pass_time(timedelta(hours=5, minutes=30))
+    change(database, schedule.id, is_active=True, updated_at=clock.now())
+    assert look(database, clock) == DueReport(checked=1)
+
+
+def test_a_schedule_with_other_times_is_looked_at_anew_though_nobody_said_so(
+    database: Database, clock: StandingClock
+) -> None:
+    schedule = a_daily(database, clock, "18:00")
+    assert look(database, clock).triggered == ()
+    change(database, schedule.id, time_of_day="10:00")
+    assert len(look(database, clock).triggered) == 1
+
+
+def test_after_an_outage_everything_missed_is_told(database: Database, clock: StandingClock) -> None:
+    an_hourly(database, clock)
+    look(database, clock)
+    end_newest(database, clock)
+    clock.pass_time(timedelta(hours=3, minutes=30))
+    assert len(look(database, clock).not_run) == 3
+    assert occurrences(database)[1:] == [(f"04 {hour}:00", None, MISSED) for hour in (11, 12, 13)]
+
+
+def test_catching_up_with_all_runs_one_after_the_other(database: Database, clock: StandingClock) -> None:
+    an_hourly(database, clock, catchUp="all")
+    look(database, clock)
+    end_newest(database, clock)
+    clock.pass_time(timedelta(hours=3, minutes=30))
+    started = []
+    for _ in range(4):
+        started += look(database, clock).triggered
+        assert look(database, clock).triggered == ()
+        end_newest(database, clock)
+        clock.pass_time(timedelta(minutes=1))
+    assert [f"{one.due_at:%H:%M}" for one in started] == ["11:00", "12:00", "13:00"]
+    assert {because for _, _, because in occurrences(database)} == {None}
+
+
+def test_a_skipped_occurrence_is_told_and_the_next_one_runs(database: Database, clock: StandingClock) -> None:
+    an = an_hourly(database, clock, isActive=True)
+    change(database, an.id, skip_due_at=clock.now())
+    assert look(database, clock).triggered == ()
+    clock.pass_time(timedelta(hours=1))
+    assert len(look(database, clock).triggered) == 1
+    assert [because for _, _, because in occurrences(database)] == [SKIPPED, None]
+
+
+def test_a_schedule_that_cannot_be_read_keeps_no_other_from_running(database: Database, clock: StandingClock) -> None:
+    broken, lost, good = (a_daily(database, clock) for _ in range(3))
+    change(database, broken.id, time_of_day=None)
+    change(database, lost.id, timezone="Europe/Atlantis")
+    report = look(database, clock)
+    assert [one.schedule_id for one in report.triggered] == [good.id]
+    assert dict(report.broken) == {
+        broken.id: "DAILY schedule requires timeOfDay",
+        lost.id: "'Europe/Atlantis' is not a known time zone.",
+    }
+
+
+def test_the_report_reads_as_a_sentence(database: Database, clock: StandingClock) -> None:
+    a_daily(database, clock)
+    assert str(look(database, clock)) == "1 schedules checked; Started schedule 1, due 2026-05-04 10:00 UTC, as run 1."
+    assert str(look(database, clock)) == "1 schedules checked, none is due."
+
+
+@pytest.mark.parametrize("by_hand", [0, 1])
+def test_several_processes_start_a_due_schedule_once(
+    by_hand: int, database: Database, database_url: str, clock: StandingClock
+) -> None:
+    schedules = [a_daily(database, clock) for _ in range(5)]
+    now = f"{clock.now():%Y-%m-%dT%H:%M}"
+    if by_hand:
+        started = at_once(_either, *((database_url, now, schedules[0].id if one == 0 else 0) for one in range(CREW)))
+    else:
+        started = at_once(look_many, *[(database_url, now, 3)] * CREW)
+    with database.reading() as session:
+        by_schedule = session.execute(
+            select(RunRow.schedule_id, func.count()).where(RunRow.trigger == "schedule").group_by(RunRow.schedule_id)
+        ).tuples()
+        runs = dict(iter(by_schedule))
+        decided = session.scalar(select(func.count()).select_from(OccurrenceRow))
+    assert sum(started) == sum(runs.values())
+    assert set(runs.values()) == {1}
+    assert len(runs) in ({4, 5} if by_hand else {5})
+    assert decided == 5
+
+
+def _either(url: str, now: str, schedule_id: int) -> int:
+    return run_now(url, now, schedule_id) if schedule_id else look_many(url, now, 3)

@@ -1,0 +1,225 @@
+"""Working on a batch: a fiche's audits begin when its own transcripts are there; fences and deadlines end the work."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from automation_pipeline.audits.domain.audit import Standing
+from automation_pipeline.audits.domain.audit import Wish as AuditWish
+from automation_pipeline.audits.domain.chat import Question
+from automation_pipeline.automation.domain.run import RunTicket
+from automation_pipeline.automation.stages import work_batch as working
+from automation_pipeline.automation.stages.cancel_run import cancel_run
+from automation_pipeline.automation.stages.work_batch import work_batch
+from automation_pipeline.automation.store.runs import StaleAttemptError
+from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.storage.database import Database
+from automation_pipeline.transcription.stages.begin_transcription import Wish
+from automation_pipeline_tests.automation.bench import Bench, Outcome
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.llm import FakeLanguageModel
+from automation_pipeline_tests.fakes.speech import FakeSpeechToText
+from automation_pipeline_tests.transcription.bench import heard
+
+SILENT = Outcome("failed", "transcription_incomplete", "Transcription incomplete (timeout/stall)")
+UNAUDITED = Outcome("failed", "audit_incomplete", "Audit incomplete (timeout/stall)")
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock)
+
+
+def test_a_fiche_is_audited_before_the_last_transcript_of_the_batch_is_there(bench: Bench) -> None:
+    """A barrier between the two would wait here until the time for transcripts is over."""
+    first_is_asked_about = asyncio.Event()
+
+    async def meanwhile(url: str) -> None:
+        if url == bench.url("2"):
+            await first_is_asked_about.wait()
+
+    async def asked(_question: Question) -> None:
+        first_is_asked_about.set()
+
+    bench.speech, bench.model = (
+        FakeSpeechToText(otherwise=heard, meanwhile=meanwhile),
+        FakeLanguageModel(meanwhile=asked),
+    )
+    bench.offer("1", "2")
+    bench.automatic()
+    ticket = bench.until_work("1", "2")
+    assert bench.carry_out_work(ticket) == {"successful": 2}
+    assert [(row.transcribed, row.audits) for row in bench.rows(ticket)] == [(True, 1), (True, 1)]
+
+
+def test_no_more_fiches_are_audited_at_once_than_the_knob_says(bench: Bench) -> None:
+    fiches, at_once, most = [str(number) for number in range(6)], 0, 0
+    bench.offer(*fiches)
+    bench.automatic()
+    ticket = bench.until_work(*fiches, runTranscription=False)
+    audit = bench.shop.audit
+
+    async def counted(wish: AuditWish) -> Standing:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        try:
+            return await audit(wish)
+        finally:
+            at_once -= 1
+
+    bench.work = replace(bench.work, audits_at_once=2)
+    ended = asyncio.run(work_batch(ticket, 0, shop=replace(bench.shop, audit=counted)))
+    assert (ended, most) == ({"successful": 6}, 2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "phase", "transcribed", "audits"),
+    [
+        ({"runAudits": False}, "transcribing", True, 0),
+        ({"runTranscription": False}, "auditing", False, 1),
+        ({}, "auditing", True, 1),
+    ],
+)
+def test_the_schedule_says_what_is_done(
+    fields: dict[str, object], phase: str, transcribed: bool, audits: int, bench: Bench
+) -> None:
+    bench.sell("1")
+    bench.automatic()
+    ticket = bench.until_work("1", **fields)
+    assert bench.carry_out_work(ticket) == {"successful": 1}
+    assert bench.read(ticket).phase == phase
+    assert [(row.transcribed, row.audits) for row in bench.rows(ticket)] == [(transcribed, audits)]
+
+
+def test_the_configurations_named_come_first_then_the_automatic_ones_each_once(bench: Bench) -> None:
+    bench.sell("1")
+    automatic, both, named = bench.automatic(), bench.automatic(name="Both"), bench.configure(1, "Named")
+    asked: list[int] = []
+    ticket = bench.until_work("1", specificAuditConfigs=[named, both])
+    audit = bench.shop.audit
+
+    async def noted(wish: AuditWish) -> Standing:
+        asked.append(wish.audit_config_id)
+        return await audit(wish)
+
+    asyncio.run(work_batch(ticket, 0, shop=replace(bench.shop, audit=noted)))
+    assert asked == [named, both, automatic]
+    assert "Running 3 configs × 1 fiches = 3 total audits" in bench.logs(ticket)
+
+
+@pytest.mark.parametrize("automatic", [True, False])
+def test_without_configurations_every_fiche_says_so(automatic: bool, bench: Bench) -> None:
+    bench.offer("1", "2")
+    if not automatic:
+        bench.automatic()
+    ticket = bench.until_work("1", "2", useAutomaticAudits=automatic)
+    bench.carry_out_work(ticket)
+    assert set(bench.outcomes(ticket).values()) == {Outcome("failed", "no_audit_config", "No audit configs resolved")}
+
+
+def test_what_could_not_be_transcribed_is_not_audited_and_stops_nobody(bench: Bench) -> None:
+    bench.offer("1", "2")
+    bench.automatic()
+    bench.speech.fail_always(bench.url("1"), PermanentError("No speech in this audio"))
+    ticket = bench.until_work("1", "2")
+    bench.carry_out_work(ticket)
+    words = "Transcription incomplete (timeout/stall): No speech in this audio"
+    assert bench.outcomes(ticket) == {
+        "1": Outcome("failed", "transcription_incomplete", words),
+        "2": Outcome("successful"),
+    }
+    assert bench.audits() == 1
+
+
+def test_when_the_time_for_transcripts_is_over_the_rest_has_failed_in_the_stable_words(bench: Bench) -> None:
+    async def never(_wishes: Sequence[Wish]) -> object:
+        return await asyncio.Event().wait()
+
+    bench.offer("1", "2")
+    bench.work = replace(bench.work, transcription_seconds=0.1)
+    ticket = bench.until_work("1", "2")
+    asyncio.run(work_batch(ticket, 0, shop=replace(bench.shop, transcribe=never)))
+    assert bench.outcomes(ticket) == {"1": SILENT, "2": SILENT}
+
+
+def test_when_the_time_for_audits_is_over_the_rest_has_failed_and_what_is_done_stays_done(bench: Bench) -> None:
+    bench.sell("1")
+    bench.sell("2")
+    bench.automatic()
+    bench.work = replace(bench.work, audit_seconds=1.5)
+    ticket = bench.until_work("1", "2")
+    audit = bench.shop.audit
+
+    async def second_never_ends(wish: AuditWish) -> Standing:
+        return await (audit(wish) if wish.fiche_id == "1" else asyncio.Event().wait())  # type: ignore[return-value]
+
+    asyncio.run(work_batch(ticket, 0, shop=replace(bench.shop, audit=second_never_ends)))
+    assert bench.outcomes(ticket) == {"1": Outcome("successful"), "2": UNAUDITED}
+
+
+def _cancel(bench: Bench, ticket: RunTicket) -> None:
+    cancel_run(ticket.run_id, database=bench.database, clock=bench.clock)
+
+
+@pytest.mark.parametrize(("stop", "status"), [(Bench.take_over, "pending"), (_cancel, "failed")])
+def test_a_newer_attempt_or_a_cancellation_stops_work_that_would_never_end(
+    stop: type, status: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(working, "LOOK_AT_FENCE_SECONDS", 0.02)
+    stopped: list[str] = []
+
+    async def endless(wish: AuditWish) -> Standing:
+        try:
+            await asyncio.to_thread(stop, bench, ticket)
+            return await asyncio.Event().wait()  # type: ignore[return-value]
+        finally:
+            stopped.append(wish.fiche_id)
+
+    bench.sell("1")
+    bench.automatic()
+    ticket = bench.until_work("1")
+    with pytest.raises(StaleAttemptError):
+        asyncio.run(work_batch(ticket, 0, shop=replace(bench.shop, audit=endless)))
+    assert (stopped, bench.statuses(ticket)) == (["1"], [status])
+
+
+def test_an_attempt_that_was_fenced_off_writes_no_result(bench: Bench) -> None:
+    bench.sell("1")
+    bench.automatic()
+    ticket = bench.until_work("1")
+    audit = bench.shop.audit
+
+    async def overtaken(wish: AuditWish) -> Standing:
+        standing = await audit(wish)
+        await asyncio.to_thread(bench.take_over, ticket)
+        return standing
+
+    with pytest.raises(StaleAttemptError):
+        asyncio.run(work_batch(ticket, 0, shop=replace(bench.shop, audit=overtaken)))
+    assert bench.statuses(ticket) == ["pending"]
+
+
+def test_a_bug_is_no_outcome(bench: Bench) -> None:
+    async def broken(_wish: AuditWish) -> Standing:
+        raise ZeroDivisionError
+
+    bench.sell("1")
+    bench.automatic()
+    ticket = bench.until_work("1")
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(work_batch(ticket, 0, shop=replace(bench.shop, audit=broken)))
+    assert bench.statuses(ticket) == ["pending"]
+
+
+def test_progress_is_told_with_what_was_done(bench: Bench) -> None:
+    bench.sell("1")
+    bench.offer("2")
+    bench.automatic()
+    bench.speech.fail_always(bench.url("2"), PermanentError("No speech in this audio"))
+    bench.carry_out_work(bench.until_work("1", "2"))
+    last = bench.events("automation.run.progress")[-1]
+    assert (last["successful"], last["failed"], last["audits"]) == (1, 1, 1)
+    assert (last["current_phase"], last["progress_percentage"]) == ("auditing", 100)

@@ -1,0 +1,155 @@
+"""What people ask about runs: how far it is, why fiches did not succeed, what it said."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from automation_pipeline.automation.domain.run import RunStatus, Trigger
+from automation_pipeline.automation.store.progress import (
+    LOG_LEVELS,
+    Progress,
+    logs_after,
+    notifications_of,
+    progress_of,
+    reasons_of,
+    runs_cancelled,
+    runs_like,
+)
+from automation_pipeline.automation.store.runs import add_run, write_log
+from automation_pipeline.automation.tables import FicheResultRow, NotificationRow, RunRow
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.factories import a_schedule
+
+NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def run_id(database: Database, clock: StandingClock) -> int:
+    return a_run(database, clock)
+
+
+def a_run(database: Database, clock: StandingClock, **fields: object) -> int:
+    schedule = a_schedule(database, clock)
+    with database.transaction() as session:
+        row = add_run(session, schedule, Trigger.MANUAL, clock.now())
+        for name, value in fields.items():
+            setattr(row, name, value)
+        return row.id
+
+
+def put(database: Database, run_id: int, rows: Sequence[dict[str, object]]) -> None:
+    with database.transaction() as session:
+        session.add_all(
+            FicheResultRow(
+                run_id=run_id, fiche_id=str(number), position=number, batch=0, created_at=NOW, updated_at=NOW,
+                **{"status": "pending", "stage": "selected", "transcribed": False, "audits": 0, **row},
+            )
+            for number, row in enumerate(rows)
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("row", "progress"),
+    [
+        ({}, Progress(1, 0, 0, 0, 0, 0, 0)),
+        ({"stage": "fetched"}, Progress(1, 1, 1, 0, 0, 0, 0)),
+        ({"stage": "fetched", "transcribed": True}, Progress(1, 1, 1, 1, 0, 0, 0)),
+        ({"stage": "fetched", "transcribed": True, "audits": 2}, Progress(1, 1, 1, 1, 0, 0, 2)),
+        ({"stage": "fetched", "status": "successful", "audits": 3}, Progress(1, 1, 1, 1, 1, 1, 3)),
+        ({"stage": "fetched", "status": "failed"}, Progress(1, 1, 1, 1, 1, 1, 0)),
+        ({"status": "successful"}, Progress(1, 1, 1, 1, 1, 1, 0)),
+        ({"status": "failed"}, Progress(1, 1, 0, 0, 0, 1, 0)),
+        ({"status": "ignored"}, Progress(1, 1, 0, 0, 0, 1, 0)),
+    ],
+)
+def test_a_fiche_counts_for_each_phase_that_it_has_behind_it(
+    row: dict[str, object], progress: Progress, database: Database, run_id: int
+) -> None:
+    put(database, run_id, [row])
+    with database.reading() as session:
+        assert progress_of(session, run_id) == progress
+        assert progress_of(session, run_id + 1) == Progress(0, 0, 0, 0, 0, 0, 0)
+
+
+def test_reasons_are_counted_by_outcome_the_most_frequent_first(database: Database, run_id: int) -> None:
+    failed = [{"status": "failed", "reason": reason} for reason in ("audit_failed", "fetch_failed", "fetch_failed")]
+    others: list[dict[str, object]] = [{"status": "failed"}, {"status": "ignored", "reason": "not_found"}]
+    put(database, run_id, [*failed, *others, {"status": "successful"}, {}])
+    with database.reading() as session:
+        reasons = reasons_of(session, run_id)
+    assert reasons == {
+        "failed": {"fetch_failed": 2, "audit_failed": 1, "unknown": 1},
+        "ignored": {"not_found": 1},
+    }
+    assert list(reasons["failed"]) == ["fetch_failed", "audit_failed", "unknown"]
+
+
+def test_logs_are_read_on_from_where_one_was_and_by_urgency(database: Database, run_id: int) -> None:
+    with database.transaction() as session:
+        for level in LOG_LEVELS:
+            write_log(session, run_id, NOW, level, f"a {level}")
+            session.flush()
+    with database.reading() as session:
+        rows = logs_after(session, run_id, 0, "debug")
+        assert [row.level for row in rows] == list(LOG_LEVELS)
+        assert [row.level for row in logs_after(session, run_id, 0, "warning")] == ["warning", "error"]
+        assert [row.level for row in logs_after(session, run_id, rows[2].id, "debug")] == ["error"]
+        assert logs_after(session, run_id, rows[3].id, "debug") == []
+
+
+@pytest.mark.parametrize(
+    ("statuses", "found"),
+    [
+        ((), [3, 2, 1]),
+        ((RunStatus.FAILED,), [3]),
+        ((RunStatus.FAILED, RunStatus.PENDING), [3, 1]),
+        ((RunStatus.PARTIAL,), []),
+    ],
+)
+def test_runs_are_found_by_how_they_stand(
+    statuses: Sequence[RunStatus], found: list[int], database: Database, clock: StandingClock
+) -> None:
+    for status in ("pending", "completed", "failed"):
+        a_run(database, clock, status=status)
+    with database.reading() as session:
+        runs = runs_like(session, schedule_id=None, statuses=statuses, limit=10, offset=0)
+        assert [run.id for run in runs] == found
+        assert runs_like(session, schedule_id=99, statuses=statuses, limit=10, offset=0) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_found"),
+    [
+        ({}, True),
+        ({"error_message": "Cancelled by an operator: wrong day"}, True),
+        ({"error_message": "The CRM was cancelled by an operator"}, False),
+        ({"error_message": None, "status": "completed"}, False),
+        ({"completed_at": NOW - timedelta(seconds=4)}, False),
+        ({"completed_at": NOW - timedelta(minutes=61)}, False),
+        ({"completed_at": None, "status": "running"}, False),
+    ],
+)
+def test_runs_cancelled_in_a_span_are_told_from_others(
+    fields: dict[str, object], is_found: bool, database: Database, clock: StandingClock
+) -> None:
+    cancelled = {"status": "failed", "error_message": "Cancelled by an operator", "completed_at": NOW - timedelta(0, 6)}
+    run_id = a_run(database, clock, **{**cancelled, **fields})
+    with database.reading() as session:
+        found = runs_cancelled(session, NOW - timedelta(hours=1), NOW - timedelta(seconds=5))
+    assert found == ([run_id] if is_found else [])
+
+
+def test_notifications_are_those_of_the_run(database: Database, clock: StandingClock, run_id: int) -> None:
+    with database.transaction() as session:
+        for target in ("a@example.org", "b@example.org"):
+            session.add(
+                NotificationRow(
+                    run_id=run_id, channel="email", target=target, payload={}, status="sent", attempts=1, created_at=NOW
+                )
+            )
+    with database.reading() as session:
+        assert [row.target for row in notifications_of(session, run_id)] == ["a@example.org", "b@example.org"]
+        assert notifications_of(session, run_id + 1) == []
+        assert session.get_one(RunRow, run_id).status == "pending"

@@ -1,0 +1,119 @@
+"""The seed's scenarios of cached and uncached fiches: what is asked of whom, and what becomes of each fiche."""
+
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+
+from automation_pipeline.automation.stages.fetch_batch import FetchKnobs
+from automation_pipeline.core.errors import TransientError
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.automation.bench import Bench, Outcome
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.crm import summary
+
+TODAY = date(2026, 5, 4)
+LAST_DAY = {"mode": "date_range", "dateRange": "last_24h"}
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    made = Bench(database, clock)
+    made.automatic()
+    return made
+
+
+def manual(*fiche_ids: str, **filters: object) -> dict[str, Any]:
+    return {"mode": "manual", "ficheIds": list(fiche_ids), **filters}
+
+
+def in_short(bench: Bench, *fiche_ids: str) -> None:
+    """The mirror knows them from a sales list only."""
+    bench.crm.sell(TODAY, *(summary(fiche_id) for fiche_id in fiche_ids))
+    bench.select(bench.open(bench.schedule(ficheSelection=LAST_DAY).id, "dagster-sales"))
+    bench.crm.asked.clear()
+
+
+def test_1_details_are_fetched_anew_whether_cached_in_short_or_not_at_all(bench: Bench) -> None:
+    bench.sell("cached")
+    bench.offer("short", "absent")
+    in_short(bench, "short")
+    bench.clock.pass_time(timedelta(hours=2))
+    run = bench.run("cached", "short", "absent")
+    assert (run.status, run.successful_fiches) == ("completed", 3)
+    assert sorted(bench.crm.asked) == ["absent", "cached", "short"]
+
+
+def test_1b_what_was_told_since_the_run_began_is_not_asked_for_again(bench: Bench) -> None:
+    ticket = bench.open(bench.schedule("7").id)
+    bench.sell("7")
+    run = bench.go_through(ticket)
+    assert (run.status, bench.crm.asked) == ("completed", ["7"])
+
+
+def test_2_days_are_revalidated_before_selecting_and_one_that_fails_is_taken_from_the_mirror(bench: Bench) -> None:
+    bench.offer("old", "new")
+    in_short(bench, "old")
+    bench.clock.pass_time(timedelta(minutes=30))
+    bench.crm.sell(TODAY, summary("old"), summary("new"))
+    bench.crm.fail_once(TODAY.isoformat(), TransientError("The CRM answered 500."))
+    stale = bench.carry_out(bench.schedule(ficheSelection=LAST_DAY).id, "dagster-2")
+    bench.clock.pass_time(timedelta(minutes=30))
+    fresh = bench.carry_out(stale.schedule_id, "dagster-3")
+    assert [list(bench.outcomes(run)) for run in (stale, fresh)] == [["old"], ["new", "old"]]
+    assert [run.status for run in (stale, fresh)] == ["completed", "completed"]
+
+
+def test_3_a_fiche_whose_groupe_the_sales_list_lacks_is_judged_by_its_details(bench: Bench) -> None:
+    bench.offer("north", groupe="NORD")
+    bench.offer("south", groupe="SUD")
+    bench.crm.sell(TODAY, summary("north"), summary("south"))
+    run = bench.run(ficheSelection={**LAST_DAY, "groupes": ["NORD"]})
+    assert (run.selected_fiches, run.total_fiches) == (2, 1)
+    assert bench.outcomes(run) == {
+        "north": Outcome("successful"),
+        "south": Outcome("ignored", "groupe_not_selected", "Groupe not selected (SUD)"),
+    }
+
+
+def test_4_without_recordings_is_known_by_the_details_and_ignored_not_failed(bench: Bench) -> None:
+    bench.offer("called")
+    bench.offer("silent", calls=0)
+    bench.crm.sell(TODAY, summary("called"), summary("silent"))
+    run = bench.run(ficheSelection={**LAST_DAY, "onlyWithRecordings": True})
+    assert (run.status, run.selected_fiches, run.total_fiches, run.ignored_fiches) == ("completed", 2, 1, 1)
+    assert bench.outcomes(run)["silent"] == Outcome("ignored", "no_recordings", "No recordings")
+
+
+@pytest.mark.parametrize("skip", [True, False])
+def test_5_what_is_transcribed_costs_nothing_and_still_counts(skip: bool, bench: Bench) -> None:
+    bench.sell("done")
+    bench.offer("waiting")
+    run = bench.run("done", "waiting", skipIfTranscribed=skip)
+    assert bench.speech.called == [bench.url("waiting")]
+    assert (run.transcriptions_run, run.successful_fiches) == (2, 2)
+    assert "Transcription progress: 2/2" in bench.logs(run)
+
+
+@pytest.mark.parametrize(("own", "ceiling", "most"), [(2, 9, 2), (2, 1, 2), (None, 2, 2)])
+def test_6_too_many_recordings_are_too_many_by_the_schedule_first_and_the_setting_else(
+    own: int | None, ceiling: int, most: int, bench: Bench
+) -> None:
+    bench.offer("few", calls=2)
+    bench.offer("many", calls=3)
+    bench.fetching = FetchKnobs(30, ceiling)
+    run = bench.run(ficheSelection=manual("few", "many", maxRecordingsPerFiche=own))
+    assert bench.outcomes(run) == {
+        "few": Outcome("successful"),
+        "many": Outcome("ignored", "too_many_recordings", f"Too many recordings (3 > {most})"),
+    }
+    assert len(bench.speech.called) == 2
+
+
+def test_7_without_the_transcription_stage_the_audit_has_transcribed_what_it_needs(bench: Bench) -> None:
+    bench.sell("done")
+    bench.offer("waiting")
+    run = bench.run("done", "waiting", runTranscription=False)
+    assert (run.status, run.audits_run, run.transcriptions_run) == ("completed", 2, 0)
+    assert bench.listened == ["waiting"]
+    assert bench.speech.called == [bench.url("waiting")]

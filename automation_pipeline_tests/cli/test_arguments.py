@@ -1,0 +1,38 @@
+"""Ids of fiches on the command line: the same rule for every command that takes one."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from automation_pipeline.cli.arguments import check_fiche_ids
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+
+
+@pytest.fixture
+def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
+    with open_terminal(request) as terminal:
+        yield terminal
+
+
+@pytest.mark.parametrize("fiche_id", ["1", "1900417", "9" * 18])
+def test_a_fiche_id_is_a_number(fiche_id: str) -> None:
+    check_fiche_ids([fiche_id])
+
+
+@pytest.mark.parametrize(
+    "fiche_id", ["", "0", "007", "-7", "+7", "7.0", "7 ", "7\n", "1" * 19, "²", "٧", "７", "7\udcff"]
+)
+def test_what_no_fiche_can_have_is_refused(fiche_id: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        check_fiche_ids(["7", fiche_id])
+    assert str(refused.value) == f"A fiche id is a number, unlike {fiche_id}."
+
+
+@pytest.mark.parametrize("fiche_id", ["abc", "٧", "07", "1" * 19])
+@pytest.mark.parametrize(
+    "words", ["audit {} --config 1", "transcribe 7 {}", "fiches show {}", "audits list --fiche {}"]
+)
+def test_every_command_refuses_it_in_the_same_words(terminal: Terminal, words: str, fiche_id: str) -> None:
+    ended = terminal.run(*words.format(fiche_id).split())
+    assert (ended.code, ended.out, ended.err) == (2, "", f"A fiche id is a number, unlike {fiche_id}.\n")

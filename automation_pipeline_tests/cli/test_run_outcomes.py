@@ -1,0 +1,191 @@
+"""One run on the screen and as a document: the same facts, every fiche with its reason, and watched to its end."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+
+from automation_pipeline.automation.domain.outcomes import LedgerMove, failed, ignored
+from automation_pipeline.automation.domain.run import FicheStage, OutcomeStatus, Reason
+from automation_pipeline.automation.stages.finalise_run import finalise_run
+from automation_pipeline.automation.stages.open_run import open_run
+from automation_pipeline.automation.store.ledger import open_ledger, record_moves
+from automation_pipeline.automation.tables import NotificationRow, RunRow
+from automation_pipeline.cli import runs
+from automation_pipeline.core.clock import SystemClock
+from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+from automation_pipeline_tests.factories import an_opening
+
+STARTED = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+FICHES = ["1", "2", "3", "4"]
+MOVES = [
+    ignored("3", Reason.NOT_FOUND, "Fiche not found (404)"),
+    LedgerMove("1", OutcomeStatus.SUCCESSFUL, recordings_count=3),
+    LedgerMove("2", OutcomeStatus.FAILED, error="The CRM answered [/503] for fiche 2.", reason=Reason.FETCH_FAILED),
+]
+SUMMARY = {
+    "mode": "date_range",
+    "dates": [f"2026-05-0{day}" for day in range(1, 8)],
+    "dropped": {"audited": 2, "duplicates": 0},
+    "revalidation_failures": [{"date": "2026-05-02", "error": "told below"}],
+    "empty_reason": None,
+}
+TROUBLE = {"revalidation_failures": [{"date": "2026-05-02", "error": "503 [/x]"}], "stack": "Traceback"}
+
+
+@pytest.fixture
+def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
+    with open_terminal(request) as terminal:
+        yield terminal
+
+
+@pytest.fixture
+def pending_id(terminal: Terminal) -> str:
+    return terminal.json("schedules", "run-now", terminal.create())["run_id"]
+
+
+@pytest.fixture
+def run_id(terminal: Terminal, pending_id: str) -> str:
+    """A run that ended, with one fiche of every kind."""
+    with terminal.database.transaction() as session:
+        row = session.get_one(RunRow, int(pending_id))
+        row.status, row.started_at, row.completed_at = "partial", STARTED, STARTED + timedelta(seconds=9)
+        row.duration_ms, row.selected_fiches, row.total_fiches = 9_040, 3, 2
+        row.successful_fiches, row.failed_fiches, row.ignored_fiches = 1, 1, 1
+        row.selection_summary, row.error_details = SUMMARY, TROUBLE
+        open_ledger(session, row.id, FICHES, len(FICHES), STARTED)
+        record_moves(session, row.id, MOVES, STARTED)
+        session.add(
+            NotificationRow(
+                run_id=row.id, channel="webhook", target="https://example.org/[hook]", payload={}, status="failed",
+                attempts=3, status_code=503, last_error="It answered 503", created_at=STARTED,
+            )
+        )  # fmt: skip
+    return pending_id
+
+
+def test_a_run_is_shown_with_its_outcomes_in_the_order_of_selection(terminal: Terminal, run_id: str) -> None:
+    shown = terminal.json("runs", "show", run_id)
+    assert (shown["id"], shown["status"], shown["startedAt"]) == (run_id, "partial", "2026-05-04T10:00:00.000Z")
+    assert (shown["selectedFiches"], shown["successfulFiches"], shown["ignoredFiches"]) == (3, 1, 1)
+    assert [(fiche["ficheId"], fiche["status"], fiche["reason"]) for fiche in shown["fiches"]] == [
+        ("1", "successful", None),
+        ("2", "failed", "fetch_failed"),
+        ("3", "ignored", "not_found"),
+        ("4", "pending", None),
+    ]
+    assert shown["fiches"][0]["recordingsCount"] == 3
+    assert shown["fiches"][1]["error"] == "The CRM answered [/503] for fiche 2."
+    assert shown["fiches"][2]["ignoreReason"] == "Fiche not found (404)"
+    assert shown["reasons"] == {"failed": {"fetch_failed": 1}, "ignored": {"not_found": 1}}
+    assert shown["progress"] == {
+        "selected": 4, "fetched": 3, "toWork": 1, "transcribed": 1, "audited": 1, "ended": 3, "audits": 0,
+    }  # fmt: skip
+    assert shown["selectionSummary"] == SUMMARY
+    [told] = shown["notifications"]
+    assert (told["channel"], told["status"], told["statusCode"], told["sentAt"]) == ("webhook", "failed", 503, None)
+
+
+def test_people_see_the_same(terminal: Terminal, run_id: str) -> None:
+    ended = terminal.run("runs", "show", run_id)
+    assert (ended.code, ended.err) == (0, "")
+    said = " ".join(ended.out.split())
+    for fact in (
+        "run 1 of schedule 1, manual",
+        "seconds 9.0",
+        "3 selected = 1 successful + 1 failed + 1 ignored",
+        "3 fetched, 1 transcribed, 1 audited by 0 audits",
+        "selection mode date_range",
+        "selection dates 7: 2026-05-01; 2026-05-02; 2026-05-03; 2026-05-04; 2026-05-05; ...",
+        "selection dropped audited 2 ",
+        "trouble revalidation failures date 2026-05-02, error 503 [/x]",
+        "failed because fetch_failed 1",
+        "ignored because not_found 1",
+        "webhook https://example.org/[hook] failed 3 It answered 503",
+        "1 successful 3",
+        "2 failed fetch_failed The CRM answered [/503] for fiche 2.",
+        "3 ignored not_found Fiche not found (404)",
+    ):
+        assert fact in said
+    for left_out in ("Traceback", "told below", "empty reason", "duplicates"):
+        assert left_out not in said
+
+
+def test_a_run_that_has_selected_nothing_yet_shows_no_table(terminal: Terminal, pending_id: str) -> None:
+    shown = terminal.run("runs", "show", pending_id).out
+    assert "0 selected" in shown
+    assert "outcome" not in shown
+    assert terminal.run("runs", "logs", pending_id).out == ""
+
+
+def test_a_run_that_breaks_the_law_of_conservation_is_told_so(terminal: Terminal, run_id: str) -> None:
+    with terminal.database.transaction() as session:
+        session.get_one(RunRow, int(run_id)).selected_fiches = 4
+    assert "4 selected, and not 3 = 1 successful" in terminal.run("runs", "show", run_id).out
+
+
+class Advancing:
+    """A run that moves on a step whenever somebody waits for it."""
+
+    def __init__(self, terminal: Terminal, run_id: str, verdict: OutcomeStatus) -> None:
+        self._database, self._clock, self._id = terminal.database, SystemClock(), int(run_id)
+        self._verdict = verdict
+        self._steps: Iterator[Callable[[], object]] = iter(
+            [self._open, self._select, self._fetch, self._audit, self._end]
+        )
+
+    def wait(self, timeout: float | None = None) -> bool:
+        next(self._steps)()
+        return False
+
+    def _open(self) -> None:
+        open_run(an_opening(1, run_id=self._id), database=self._database, clock=self._clock)
+
+    def _select(self) -> None:
+        with self._database.transaction() as session:
+            row = session.get_one(RunRow, self._id)
+            row.phase, row.selected_at, row.selected_fiches = "fetching", STARTED, 3
+            open_ledger(session, self._id, ["1", "2", "3"], 3, STARTED)
+
+    def _fetch(self) -> None:
+        at_work = [LedgerMove(fiche, OutcomeStatus.PENDING, stage=FicheStage.FETCHED) for fiche in ("1", "2")]
+        self._move(*at_work, ignored("3", Reason.NOT_FOUND, "Fiche not found (404)"))
+
+    def _audit(self) -> None:
+        done = LedgerMove("1", self._verdict, stage=FicheStage.FETCHED, reason=Reason.AUDIT_FAILED)
+        self._move(done, failed("2", Reason.AUDIT_FAILED, "No answer"))
+
+    def _move(self, *moves: LedgerMove) -> None:
+        with self._database.transaction() as session:
+            record_moves(session, self._id, moves, STARTED)
+
+    def _end(self) -> None:
+        finalise_run(self._id, database=self._database, clock=self._clock)
+
+
+@pytest.mark.parametrize(("verdict", "status", "code"), [("successful", "partial", 0), ("failed", "failed", 1)])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_run_is_watched_to_its_end_which_is_the_exit_code(
+    terminal: Terminal, pending_id: str, monkeypatch: pytest.MonkeyPatch,
+    verdict: str, status: str, code: int, as_json: bool,
+) -> None:  # fmt: skip
+    run = Advancing(terminal, pending_id, OutcomeStatus(verdict))
+    monkeypatch.setattr(runs, "threading", SimpleNamespace(Event=lambda: run))
+    if as_json:
+        shown = terminal.json("runs", "watch", pending_id, code=code)
+        assert (shown["run_id"], shown["status"], len(shown["fiches"])) == (pending_id, status, 3)
+        return
+    ended = terminal.run("runs", "watch", pending_id)
+    assert ended.code == code
+    said = " ".join(ended.out.split())
+    for fact in ("selection ", "3/3", "2/2", status, "2 failed audit_failed No answer"):
+        assert fact in said
+
+
+def test_a_retry_can_be_waited_for(terminal: Terminal, run_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        runs, "threading", SimpleNamespace(Event=lambda: Advancing(terminal, "2", OutcomeStatus.SUCCESSFUL))
+    )
+    shown = terminal.json("runs", "retry", run_id, "--wait")
+    assert (shown["run_id"], shown["retryOfRunId"], shown["status"]) == ("2", run_id, "partial")

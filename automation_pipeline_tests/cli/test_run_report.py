@@ -1,0 +1,193 @@
+"""The page of a run: well formed, by itself, escaped, and true to the rows."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from automation_pipeline.automation.store.run_report import run_report
+from automation_pipeline.cli.run_page import run_page
+from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.days import by_what_is_said
+from automation_pipeline_tests.automation.reports import EVIL, a_reported_run, end, open_a_run, tell
+from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.llm import FakeLanguageModel
+
+BEGUN = datetime(2026, 2, 4, 3, 0, tzinfo=UTC)
+SUMMARY = {
+    "days": ["2026-02-03"],
+    "failed_days": [{"day": "2026-02-02", "error": f"The CRM said {EVIL}"}],
+    "picked": 4,
+    "dropped": {"too_many_recordings": ["77", "78"]},
+    "only_unaudited": False,
+    "ids": [str(number) for number in range(250)],
+}
+VOID = {"meta", "br"}
+
+
+class Page(HTMLParser):
+    """Fails on a tag that is not closed in its turn."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.said = ""
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.said += f" {data}"
+
+    def values(self, name: str) -> list[str]:
+        return [value for attribute, value in self.attributes if attribute == name]
+
+
+@pytest.fixture
+def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
+    with open_terminal(request) as terminal:
+        yield terminal
+
+
+@pytest.fixture
+def bench(terminal: Terminal) -> Bench:
+    return Bench(terminal.database, StandingClock(BEGUN), FakeLanguageModel(by_what_is_said))
+
+
+@pytest.fixture
+def run_id(bench: Bench) -> int:
+    """Ended after nine seconds, one of them to select and two to fetch."""
+    run_id = a_reported_run(bench)
+    with bench.database.transaction() as session:
+        tell(
+            session,
+            run_id,
+            status="partial",
+            duration_ms=9_040,
+            selected_at=BEGUN + timedelta(seconds=1),
+            fetched_at=BEGUN + timedelta(seconds=3),
+            completed_at=BEGUN + timedelta(seconds=9),
+            selection_summary=SUMMARY,
+            error_details={"failed_days": ["2026-02-02"], "stack": "secret frames"},
+        )
+    return run_id
+
+
+def page_of(bench: Bench, run_id: int, **most: int) -> Page:
+    with bench.database.reading() as session:
+        return Page(run_page(run_report(session, run_id, **most)))
+
+
+def test_the_page_tells_status_law_phases_causes_and_selection(bench: Bench, run_id: int) -> None:
+    said = " ".join(page_of(bench, run_id).said.split())
+    assert f"Run {run_id}: partial" in said
+    assert "4 selected = 2 successful + 1 failed + 1 ignored: every fiche has ended, once." in said
+    assert "selection 2026-02-04 03:00:00 UTC 2026-02-04 03:00:01 UTC 1.0" in said
+    assert "transcribing and auditing 2026-02-04 03:00:03 UTC 2026-02-04 03:00:09 UTC 6.0" in said
+    assert "failed transcription_incomplete 1" in said
+    assert "too many recordings (2) 77 78" in said
+    assert "only unaudited: no" in said
+    assert "249" not in said
+    assert "and 150 more" in said
+    assert "failed days (1) 2026-02-02" in said
+    assert "secret frames" not in said
+
+
+def test_fiches_lead_to_their_audits_and_those_to_what_was_said(bench: Bench, run_id: int) -> None:
+    page = page_of(bench, run_id)
+    links, places = page.values("href"), page.values("id")
+    assert {link.removeprefix("#") for link in links} == set(places)
+    assert len(places) == 2
+    assert "« Bonjour, je vous appelle" in page.said
+    said = " ".join(page.said.split())
+    assert "4 ignored not_found: Fiche not found (404)" in said
+
+
+def test_nothing_that_was_stored_acts_as_markup(bench: Bench, run_id: int) -> None:
+    page = page_of(bench, run_id)
+    assert not {"script", "img", "iframe", "link", "object"} & set(page.tags)
+    assert not [name for name, _value in page.attributes if name.startswith("on")]
+    assert f"The call {EVIL}" in page.said
+    assert f"The CRM said {EVIL}" in page.said
+    assert f"Sales {EVIL}" in page.said
+
+
+def test_the_page_needs_nothing_from_elsewhere(bench: Bench, run_id: int) -> None:
+    page = page_of(bench, run_id)
+    assert page.values("src") == []
+    assert all(link.startswith("#") for link in page.values("href"))
+    assert "default-src 'none'; style-src 'unsafe-inline'" in page.values("content")
+    with bench.database.reading() as session:
+        style = run_page(run_report(session, run_id)).partition("</style>")[0]
+    assert "prefers-color-scheme: dark" in style
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+def test_a_big_run_is_summed_up(bench: Bench, run_id: int) -> None:
+    said = page_of(bench, run_id, most_fiches=3, most_in_full=0).said
+    assert "And 1 more fiches, which this page leaves out." in said
+    assert "And 1 more audits, which this page leaves out." in said
+    one_in_full = page_of(bench, run_id, most_in_full=1)
+    assert "The steps of the 1 with the lowest scores are told below" in one_in_full.said
+    assert len(one_in_full.values("id")) == 1
+
+
+@pytest.mark.parametrize(
+    ("ended", "law"),
+    [(0, "2 of 2 fiches have not ended."), (1, "1 of 2 fiches have not ended."), (2, "2 selected = 2 successful + 0 ")],
+)
+def test_a_run_at_work_says_how_far_it_is(bench: Bench, ended: int, law: str) -> None:
+    run_id = open_a_run(bench, ("1", "2"))
+    with bench.database.transaction() as session:
+        for fiche_id in ("1", "2")[:ended]:
+            end(session, run_id, fiche_id, "successful")
+    assert law in page_of(bench, run_id).said
+
+
+def test_rows_that_do_not_add_up_are_not_hidden(bench: Bench, run_id: int) -> None:
+    with bench.database.transaction() as session:
+        tell(session, run_id, selected_fiches=5)
+    assert (
+        "It does not add up: 5 selected = 2 successful + 1 failed + 1 ignored is not so." in page_of(bench, run_id).said
+    )
+
+
+def test_the_command_writes_the_page_where_it_is_told_to(terminal: Terminal, run_id: int) -> None:
+    written = Path(".automation/reports") / f"run-{run_id}.html"
+    ended = terminal.run("runs", "report", str(run_id))
+    assert (ended.code, ended.out) == (0, f"The report of run {run_id} is {written}.\n")
+    Page(written.read_text())
+    told = terminal.json("runs", "report", str(run_id), "--output", "page.html")
+    assert told == {"runId": str(run_id), "file": "page.html"}
+    assert Path("page.html").read_text() == written.read_text()
+    assert terminal.run("runs", "report", str(run_id), "-o", "-").out == written.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "complaint"),
+    [
+        (("999",), 1, "Run 999 not found.\n"),
+        (("1", "-o", "automation.db/page.html"), 2, "automation.db/page.html cannot be written: File exists.\n"),
+    ],
+)
+def test_a_wrong_run_or_file_is_one_sentence(
+    terminal: Terminal, run_id: int, words: tuple[str, ...], code: int, complaint: str
+) -> None:
+    ended = terminal.run("runs", "report", *words)
+    assert (ended.code, ended.out, ended.err) == (code, "", complaint)

@@ -1,0 +1,78 @@
+"""A small server that takes webhooks: it keeps what it was sent and answers as a test says."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+
+@dataclass(frozen=True)
+class Call:
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+Page = Callable[[BaseHTTPRequestHandler], None]
+
+
+@dataclass
+class Receiver:
+    """`pages` answer in turn, the last one for good."""
+
+    url: str
+    pages: list[Page]
+    calls: list[Call] = field(default_factory=list)
+
+    def answer(self, *pages: Page) -> None:
+        self.pages = list(pages)
+
+    def next_page(self) -> Page:
+        return self.pages.pop(0) if len(self.pages) > 1 else self.pages[0]
+
+
+def says(status: int, text: str = "", **headers: str) -> Page:
+    def page(exchange: BaseHTTPRequestHandler) -> None:
+        body = text.encode()
+        exchange.send_response(status)
+        for name, value in headers.items():
+            exchange.send_header(name.replace("_", "-"), value)
+        exchange.send_header("Content-Length", str(len(body)))
+        exchange.end_headers()
+        exchange.wfile.write(body)
+
+    return page
+
+
+def hangs_up(exchange: BaseHTTPRequestHandler) -> None:
+    exchange.close_connection = True
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # the usual five would turn a crowd away
+
+
+@contextmanager
+def receiver(host: str = "127.0.0.1") -> Generator[Receiver]:
+    class Exchange(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            running.calls.append(Call(self.command, self.path, dict(self.headers), body))
+            running.next_page()(self)
+
+        def log_message(self, *_args: object) -> None:
+            return
+
+    server = _Server((host, 0), Exchange)
+    running = Receiver(f"http://{host}:{server.server_port}", [says(200, "thanks")])
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield running
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,131 @@
+"""The guarded transport: where a name leads is looked at once, and that is where the connection goes."""
+
+import asyncio
+from collections.abc import Sequence
+
+import httpx
+import pytest
+
+from automation_pipeline.clients.guarded import (
+    AddressRefusedError,
+    Guard,
+    GuardedTransport,
+    NameNotFoundError,
+    addresses_of,
+)
+
+PUBLIC, OTHER = "93.184.216.34", "2606:4700::1111"
+
+
+class Names:
+    """A name server whose answers come in turn, the last one for good."""
+
+    def __init__(self, *answers: Sequence[str]) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[str, int]] = []
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        self.asked.append((host, port))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if not answer:
+            raise OSError("Name or service not known")
+        return answer
+
+
+class Wire(httpx.AsyncBaseTransport):
+    """What would go over the network. Nobody is at home at the `dead` places."""
+
+    def __init__(self, *answers: httpx.Response, dead: Sequence[str] = ()) -> None:
+        self.answers, self.dead = list(answers), dead
+        self.requests: list[httpx.Request] = []
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        if request.url.host in self.dead:
+            raise httpx.ConnectError("nobody is at home")
+        return self.answers.pop(0) if self.answers else httpx.Response(200)
+
+
+def fetch(url: str, names: Names, wire: Wire, *allowed: str, follow: bool = False) -> httpx.Response:
+    async def go() -> httpx.Response:
+        transport = GuardedTransport(Guard(allowed, resolve=names.resolve), inner=wire)
+        async with httpx.AsyncClient(transport=transport, follow_redirects=follow) as http:
+            return await http.get(url)
+
+    return asyncio.run(go())
+
+
+def test_the_connection_goes_to_the_checked_address_under_the_name_that_was_asked_for() -> None:
+    names, wire = Names([PUBLIC]), Wire()
+    assert fetch("https://hooks.example.com:8443/a?b=c", names, wire).status_code == 200
+    [request] = wire.requests
+    assert str(request.url) == f"https://{PUBLIC}:8443/a?b=c"
+    assert request.headers["Host"] == "hooks.example.com:8443"
+    assert request.extensions["sni_hostname"] == "hooks.example.com"
+    assert names.asked == [("hooks.example.com", 8443)]
+
+
+def test_a_name_that_leads_elsewhere_the_second_time_is_not_asked_a_second_time() -> None:
+    names, wire = Names([PUBLIC], ["127.0.0.1"]), Wire()
+    fetch("http://rebinding.example.com/", names, wire)
+    assert [request.url.host for request in wire.requests] == [PUBLIC]
+    assert len(names.asked) == 1
+    with pytest.raises(AddressRefusedError, match="webhookUrl IP not allowed"):
+        fetch("http://rebinding.example.com/", names, wire)
+    assert len(wire.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        ["127.0.0.1"], ["10.0.0.1"], ["169.254.169.254"], ["100.64.0.1"], ["::1"], ["fd00::1"], ["fe80::1%eth0"],
+        ["::ffff:127.0.0.1"], [PUBLIC, "10.0.0.1"], ["10.0.0.1", PUBLIC], [OTHER, "::1"],
+    ],
+)  # fmt: skip
+def test_one_private_address_among_all_is_enough_to_refuse(found: list[str]) -> None:
+    wire = Wire()
+    with pytest.raises(AddressRefusedError, match="webhookUrl IP not allowed"):
+        fetch("https://hooks.example.com/", Names(found), wire)
+    assert wire.requests == []
+
+
+@pytest.mark.parametrize("url", ["http://localhost./", "http://[::1]/", "http://0x7f.1/", "http://metadata.internal/"])
+def test_what_looks_private_is_not_even_looked_up(url: str) -> None:
+    names = Names([PUBLIC])
+    with pytest.raises(AddressRefusedError):
+        fetch(url, names, Wire())
+    assert names.asked == []
+
+
+def test_a_redirect_to_a_private_place_is_refused_by_name_and_by_address() -> None:
+    for target in ("http://169.254.169.254/latest/", "http://inside.example.com/", "http://localhost/"):
+        names, wire = Names([PUBLIC], ["10.1.2.3"]), Wire(httpx.Response(302, headers={"Location": target}))
+        with pytest.raises(AddressRefusedError):
+            fetch("http://hooks.example.com/", names, wire, follow=True)
+        assert len(wire.requests) == 1
+
+
+def test_the_next_address_is_tried_when_nobody_is_at_the_first() -> None:
+    wire = Wire(dead=[OTHER])
+    assert fetch("http://hooks.example.com/", Names([OTHER, PUBLIC]), wire).status_code == 200
+    assert [request.url.host for request in wire.requests] == [OTHER, PUBLIC]
+    with pytest.raises(httpx.ConnectError):
+        fetch("http://hooks.example.com/", Names([OTHER]), wire)
+
+
+def test_a_name_without_address_may_have_one_later() -> None:
+    with pytest.raises(NameNotFoundError):
+        fetch("http://nowhere.example.com/", Names([]), Wire())
+
+
+def test_listed_origins_go_where_they_lead_and_redirects_only_to_listed_ones() -> None:
+    names = Names([PUBLIC])
+    wire = Wire(httpx.Response(200), httpx.Response(302, headers={"Location": "http://127.0.0.1:9001/"}))
+    fetch("http://localhost:9000/", names, wire, "http://localhost:9000")
+    assert (wire.requests[0].url.host, names.asked) == ("localhost", [])
+    with pytest.raises(AddressRefusedError, match="origin not allowed"):
+        fetch("http://localhost:9000/", names, wire, "http://localhost:9000", follow=True)
+
+
+def test_the_system_knows_its_own_name() -> None:
+    assert set(asyncio.run(addresses_of("localhost", 80))) <= {"127.0.0.1", "::1"}

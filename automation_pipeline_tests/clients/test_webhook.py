@@ -1,0 +1,170 @@
+"""Webhooks over real sockets: what arrives, what is made of the answer, and which redirects are followed."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import httpx
+import pytest
+
+from automation_pipeline.automation.domain.delivery import Answer
+from automation_pipeline.clients.guarded import AddressRefusedError, Guard
+from automation_pipeline.clients.webhook import ReceiverSilentError, WebhookClient
+from automation_pipeline.core.errors import AutomationError, PermanentError
+from automation_pipeline_tests.certificates import Certificate, certificate_for
+from automation_pipeline_tests.clients.receiver import Receiver, hangs_up, receiver, says
+from automation_pipeline_tests.outside import NO_CERTIFICATES
+from automation_pipeline_tests.waiting import pause
+
+NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+BODY = '{"name":"Élodie"}'.encode()
+
+
+@pytest.fixture
+def hook() -> Iterator[Receiver]:
+    with receiver() as running:
+        yield running
+
+
+@pytest.fixture
+def other() -> Iterator[Receiver]:
+    with receiver() as running:
+        yield running
+
+
+def send(*allowed: str, path: str = "/hook?key=s3cret", seconds: float = 5.0, guard: Guard | None = None) -> Answer:
+    client = WebhookClient(
+        now=lambda: NOW, allowed_origins=allowed, timeout_seconds=seconds, guard=guard, verify=NO_CERTIFICATES
+    )
+    return asyncio.run(client.send(f"{allowed[0]}{path}", BODY, {"Content-Type": "application/json", "X-Extra": "1"}))
+
+
+def refusal(*allowed: str, **more: float) -> AutomationError:
+    with pytest.raises(AutomationError) as caught:
+        send(*allowed, **more)  # type: ignore[arg-type]
+    return caught.value
+
+
+def test_the_body_arrives_as_it_was_given_and_the_answer_comes_back(hook: Receiver) -> None:
+    assert send(hook.url) == Answer(200, "thanks")
+    [call] = hook.calls
+    assert (call.method, call.path, call.body) == ("POST", "/hook?key=s3cret", BODY)
+    assert (call.headers["Content-Type"], call.headers["X-Extra"]) == ("application/json", "1")
+    assert call.headers["Host"] == hook.url.removeprefix("http://")
+
+
+@pytest.mark.parametrize("status", [201, 204, 302, 400, 404, 410, 429, 500, 503])
+def test_whatever_the_status_it_is_told(hook: Receiver, status: int) -> None:
+    hook.answer(says(status))
+    assert send(hook.url).status == status
+
+
+def test_the_wait_that_a_receiver_asks_for_is_told(hook: Receiver) -> None:
+    hook.answer(says(503, Retry_After="120"))
+    assert send(hook.url).retry_after_seconds == 120
+
+
+def test_only_the_beginning_of_a_long_answer_is_kept_and_nothing_that_a_database_refuses(hook: Receiver) -> None:
+    hook.answer(says(200, "a\0b"))
+    assert send(hook.url).text == "ab"
+    hook.answer(says(200, "é" * 50_000))
+    assert send(hook.url).text == "é" * 1000
+
+
+def test_a_post_is_followed_where_it_stays_a_post(hook: Receiver, other: Receiver) -> None:
+    for status in (307, 308):
+        hook.answer(says(status, Location=f"{other.url}/moved"))
+        assert send(hook.url, other.url) == Answer(200, "thanks")
+        call = other.calls.pop()
+        assert (call.method, call.path, call.body, call.headers["X-Extra"]) == ("POST", "/moved", BODY, "1")
+
+
+@pytest.mark.parametrize("status", [301, 302, 303])
+def test_a_redirect_that_would_lose_the_body_is_the_answer(hook: Receiver, other: Receiver, status: int) -> None:
+    hook.answer(says(status, Location=f"{other.url}/moved"))
+    assert send(hook.url, other.url).status == status
+    assert other.calls == []
+
+
+def test_at_most_three_redirects_are_followed(hook: Receiver) -> None:
+    hook.answer(says(307, Location="/again"))
+    assert send(hook.url).status == 307
+    assert len(hook.calls) == 4
+
+
+def test_a_redirect_to_an_origin_that_is_not_listed_is_refused_for_good(hook: Receiver, other: Receiver) -> None:
+    hook.answer(says(307, Location=f"{other.url}/inside"))
+    error = refusal(hook.url)
+    assert isinstance(error, AddressRefusedError)
+    assert str(error) == f"webhookUrl origin not allowed (set WEBHOOK_ALLOWED_ORIGINS). Got {other.url}"
+    assert other.calls == []
+
+
+def test_a_receiver_on_this_machine_is_not_called_unless_it_is_listed(hook: Receiver) -> None:
+    async def loopback(_host: str, _port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    for url, guard in ((hook.url, None), ("http://hooks.example.com", Guard(resolve=loopback))):
+        client = WebhookClient(now=lambda: NOW, guard=guard or Guard(), verify=NO_CERTIFICATES)
+        with pytest.raises(PermanentError, match=r"^webhookUrl IP not allowed$"):
+            asyncio.run(client.send(f"{url}/hook", BODY, {}))
+    assert hook.calls == []
+
+
+def test_no_proxy_of_the_environment_looks_the_name_up(
+    hook: Receiver, other: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", other.url)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert send(hook.url) == Answer(200, "thanks")
+    assert other.calls == []
+
+
+def test_silence_is_for_now_and_its_text_holds_no_secret_of_the_address(hook: Receiver) -> None:
+    def never(_exchange: BaseHTTPRequestHandler) -> None:
+        pause(1.0)
+
+    def trickles(exchange: BaseHTTPRequestHandler) -> None:
+        exchange.send_response(200)
+        exchange.end_headers()
+        for _ in range(100):
+            exchange.wfile.write(b".")
+            pause(0.02)
+
+    hook.answer(never)
+    assert str(refusal(hook.url, seconds=0.2)) == f"{hook.url} did not answer within 0.2 s"
+    hook.answer(trickles)
+    assert str(refusal(hook.url, seconds=0.2)) == f"{hook.url} did not answer within 0.2 s"
+    hook.answer(hangs_up)
+    error = refusal(hook.url)
+    assert isinstance(error, ReceiverSilentError)
+    assert str(error).startswith(f"{hook.url} could not be reached (")
+    assert "could not be reached (ConnectError)" in str(refusal("http://127.0.0.1:9"))
+
+
+def test_the_certificate_is_asked_for_the_name_and_not_for_the_pinned_address(tmp_path: Path) -> None:
+    certificate = certificate_for("DNS:hooks.example.com", tmp_path)
+    assert asyncio.run(_over_tls("hooks.example.com", certificate)) == Answer(200, "")
+    with pytest.raises(ReceiverSilentError):
+        asyncio.run(_over_tls("other.example.com", certificate))
+
+
+async def _over_tls(name: str, certificate: Certificate) -> Answer:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    class Loopback(Guard):
+        async def places(self, url: httpx.URL) -> list[str]:
+            assert url.host == name
+            return ["127.0.0.1"]
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=certificate.ours)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        client = WebhookClient(now=lambda: NOW, guard=Loopback(), verify=certificate.trust)
+        return await client.send(f"https://{name}:{port}/", BODY, {})

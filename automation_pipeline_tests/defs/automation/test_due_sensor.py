@@ -1,0 +1,41 @@
+"""The sensor `due_schedules` as Dagster calls it: it files, and says what it did."""
+
+import dagster as dg
+import pytest
+
+from automation_pipeline.bootstrap import Services, due_rules
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.defs.automation import due_sensor
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.automation.due import RULES, a_daily
+from automation_pipeline_tests.conftest import StandingClock
+
+
+class _Ours:
+    """Stands in for the resource: services on the test's database and clock."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def get(self) -> Services:
+        return self._services
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"])
+def test_a_tick_files_what_is_due_and_says_so(database_url: str, database: Database, clock: StandingClock) -> None:
+    ours = _Ours(Services(Settings(database_url=database_url), clock))
+    a_daily(database, clock)
+    said = []
+    for _ in range(2):
+        context = dg.build_sensor_context(resources={"services": dg.ResourceDefinition.hardcoded_resource(ours)})
+        reason = due_sensor.due_schedules(context)
+        assert isinstance(reason, dg.SkipReason)
+        said.append(reason.skip_message)
+    assert said == [
+        "1 schedules checked; Started schedule 1, due 2026-05-04 10:00 UTC, as run 1.",
+        "1 schedules checked, none is due.",
+    ]
+
+
+def test_the_waits_and_the_grace_make_the_threshold() -> None:
+    assert due_rules(Settings()) == RULES

@@ -1,0 +1,61 @@
+"""The sensor `relay_outbox`: what waits has left after a tick, and once a day the old is forgotten."""
+
+from datetime import timedelta
+
+import dagster as dg
+from sqlalchemy import select
+
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.defs.requests.relay import relay_outbox
+from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.instants import database_time
+from automation_pipeline.storage.outbox import OutboxRow, enqueue
+from automation_pipeline_tests.automation.stages.post import an_ended_run, records
+from automation_pipeline_tests.clients.receiver import receiver
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.storage.processes import event
+
+
+def tick(services: Services, cursor: str | None = None) -> tuple[str | None, str | None]:
+    """What the tick says, and its new cursor."""
+
+    class Given(ServicesResource):
+        def get(self) -> Services:
+            return services
+
+    with dg.build_sensor_context(cursor=cursor, resources={"services": Given()}) as context:
+        said = relay_outbox(context)
+        assert isinstance(said, dg.SkipReason)
+        return said.skip_message, context.cursor
+
+
+def published(database: Database) -> set[str]:
+    with database.reading() as session:
+        return set(session.scalars(select(OutboxRow.event_key).where(OutboxRow.published_at.is_not(None))))
+
+
+def test_a_tick_sends_what_waits_and_forgets_what_is_old_once_a_day(
+    database: Database, database_url: str, clock: StandingClock
+) -> None:
+    with receiver() as hook:
+        an_ended_run(database, clock, webhookUrl=f"{hook.url}/run")
+        settings = Settings(database_url=database_url, webhook_allowed_origins=(hook.url,))
+        services = Services(settings, clock)
+        said, cursor = tick(services)
+        assert said is not None
+        assert said.endswith("tried 1 messages.")
+        assert ([call.path for call in hook.calls], records(database)[0].status) == (["/run"], "sent")
+    with database.transaction() as session:
+        enqueue(session, [event("old")])
+    _, cursor = tick(services, cursor)
+    with database.transaction() as session:
+        old = session.scalars(select(OutboxRow).where(OutboxRow.event_key == "old")).one()
+        old.published_at = database_time(session) - timedelta(days=15)
+    _, cursor = tick(services, cursor)
+    assert "old" in published(database)
+    clock.pass_time(timedelta(days=1))
+    tick(services, cursor)
+    assert "old" not in published(database)
+    services.database.dispose()

@@ -1,0 +1,103 @@
+"""The sensor `terminated_runs`: a run that somebody terminated ends the waiting for what it was to do."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import dagster as dg
+import pytest
+
+from automation_pipeline import bootstrap
+from automation_pipeline.audits.domain.place import Place
+from automation_pipeline.audits.stages.request_audits import Asking, request_audits
+from automation_pipeline.audits.stages.request_rerun import request_rerun
+from automation_pipeline.audits.store.batches import batch_standing
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.defs.audits.sensor import sweep_audits
+from automation_pipeline.defs.requests.terminated import terminated_runs
+from automation_pipeline.orchestration.doors import run_request
+from automation_pipeline.orchestration.endings import TERMINATED
+from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.run_requests import mark_taken, offer_waiting, refusals
+from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.llm import FakeLanguageModel
+
+
+@pytest.fixture
+def bench(database: Database, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """The services of the process are those of the bench."""
+    bench = Bench(database, StandingClock(datetime.now(UTC)))
+    services = bootstrap.Services(Settings(), bench.clock)
+    services.database, services.judge = database, bench.judge
+    monkeypatch.setattr(bootstrap, "services", lambda: services)
+    return bench
+
+
+def terminate(bench: Bench, instance: dg.DagsterInstance, *, before: Callable[[str], None] = lambda _: None) -> None:
+    """The run of the one request that waits, begun and then terminated, and the sensor told of it."""
+    with bench.database.transaction() as session:
+        [wish] = offer_waiting(session, limit=9)
+    launch = run_request(wish)
+    run = dg.DagsterRun(wish.job, run_id="r-1", run_config=dict(launch.run_config), tags=dict(launch.tags))
+    instance.add_run(run)
+    before(run.run_id)
+    with bench.database.transaction() as session:
+        mark_taken(session, wish.key, run.run_id)
+    instance.report_run_canceled(run)
+    ended = instance.get_run_by_id(run.run_id)
+    assert ended
+    [event] = [one.dagster_event for one in instance.all_logs(run.run_id) if one.dagster_event]
+    context = dg.build_run_status_sensor_context(
+        "terminated_runs", event, instance, ended, resources={"services": ServicesResource()}
+    )
+    terminated_runs(context)
+
+
+def test_the_batch_and_the_request_of_a_terminated_audit_end(bench: Bench) -> None:
+    asking = Asking(audit_config_id=bench.configure(steps=1), batch=True)
+    filed = request_audits(["7"], asking, database=bench.database, clock=bench.clock)
+    with dg.DagsterInstance.ephemeral() as instance:
+        terminate(bench, instance)
+    with bench.database.reading() as session:
+        assert batch_standing(session, filed.batch_id or "").failures == [("7", TERMINATED)]
+        assert refusals(session, [filed.audits[0].tracking_id]) == {filed.audits[0].tracking_id: TERMINATED}
+
+
+def test_an_audit_that_was_terminated_at_work_has_failed(bench: Bench) -> None:
+    bench.sell("7")
+    asking = Asking(audit_config_id=bench.configure(steps=1))
+    [one] = request_audits(["7"], asking, database=bench.database, clock=bench.clock).audits
+
+    async def interrupted(_: object) -> None:
+        raise RuntimeError("interrupted")
+
+    def work(run_id: str) -> None:
+        bench.model = FakeLanguageModel(meanwhile=interrupted)
+        with pytest.raises(RuntimeError, match="interrupted"):
+            bench.audit("7", 1, one.tracking_id, dagster_run_id=run_id)
+        assert bench.row(one.tracking_id).status == "running"
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        terminate(bench, instance, before=work)
+    row = bench.row(one.tracking_id)
+    assert (row.status, row.error_message) == ("failed", TERMINATED)
+
+
+def test_the_request_of_a_terminated_rerun_is_refused(bench: Bench) -> None:
+    bench.sell("7")
+    bench.audit("7", bench.configure(steps=1))
+    requested = request_rerun(Place(1, 1), database=bench.database, clock=bench.clock)
+    with dg.DagsterInstance.ephemeral() as instance:
+        terminate(bench, instance)
+    with bench.database.reading() as session:
+        assert refusals(session, [requested.key]) == {requested.key: TERMINATED}
+    assert bench.row().status == "completed"
+
+
+def test_the_sweep_asks_dagster_too(bench: Bench) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        context = dg.build_sensor_context(instance, resources={"services": ServicesResource()})
+        said = sweep_audits(context)
+    assert isinstance(said, dg.SkipReason)
+    assert said.skip_message == "No audit is abandoned."

@@ -1,0 +1,159 @@
+"""What Dagster runs leave behind that were terminated, or ended with nobody looking."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster import DagsterInstance, DagsterRun, DagsterRunStatus
+from sqlalchemy import select, update
+
+from automation_pipeline.audits.stages.request_audits import Asking, Filed, request_audits
+from automation_pipeline.audits.store.batches import BatchStanding, batch_standing
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.orchestration.endings import LOST, TERMINATED, end_lost_audits, end_work_of
+from automation_pipeline.orchestration.requests import REQUEST_TAG
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.run_requests import RunRequestRow, mark_taken, refusals
+from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.conftest import StandingClock
+
+S = DagsterRunStatus
+
+
+@pytest.fixture
+def instance() -> Iterator[DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+@pytest.fixture
+def bench(database: Database) -> Bench:
+    """Its clock shows the present, as Dagster's does."""
+    return Bench(database, StandingClock(datetime.now(UTC)))
+
+
+@pytest.fixture
+def services(bench: Bench) -> Services:
+    our = Services(Settings(), bench.clock)
+    vars(our)["database"] = bench.database
+    return our
+
+
+def asked(bench: Bench, *fiches: str, minutes_ago: float = 31) -> Filed:
+    """As a batch, every request taken by a run named after its fiche."""
+    asking = Asking(audit_config_id=bench.configure(steps=1), batch=True)
+    filed = request_audits(fiches, asking, database=bench.database, clock=bench.clock)
+    with bench.database.transaction() as session:
+        for one in filed.audits:
+            mark_taken(session, one.tracking_id, f"run-{one.fiche_id}")
+        at = datetime.now(UTC) - timedelta(minutes=minutes_ago)
+        session.execute(update(RunRequestRow).values(created_at=at))
+    return filed
+
+
+def a_run(instance: DagsterInstance, name: str, key: str, status: DagsterRunStatus, **tags: str) -> DagsterRun:
+    job, _, fiche = key.partition("-audit-")
+    config = {"ops": {"audit": {"config": {"tracking_id": key, "fiche_id": fiche, "audit_config_id": 1}}}}
+    made = DagsterRun("audit_fiche", run_id=name, status=status, run_config=config, tags={REQUEST_TAG: key, **tags})
+    assert job
+    return instance.add_run(made)
+
+
+def standing(bench: Bench, filed: Filed) -> BatchStanding:
+    with bench.database.reading() as session:
+        return batch_standing(session, filed.batch_id or "")
+
+
+def request_states(bench: Bench) -> list[str]:
+    with bench.database.reading() as session:
+        return list(session.scalars(select(RunRequestRow.state).order_by(RunRequestRow.id)))
+
+
+def test_a_terminated_run_leaves_no_batch_waiting(bench: Bench, services: Services, instance: DagsterInstance) -> None:
+    filed = asked(bench, "7")
+    [one] = filed.audits
+    run = a_run(instance, "run-7", one.tracking_id, S.CANCELED)
+    assert end_work_of(run, TERMINATED, services)
+    assert end_work_of(run, TERMINATED, services)
+    ended = standing(bench, filed)
+    assert (ended.failures, ended.completed_at is not None) == ([("7", TERMINATED)], True)
+    with bench.database.reading() as session:
+        assert refusals(session, [one.tracking_id]) == {one.tracking_id: TERMINATED}
+    assert len(bench.events("batch.completed")) == 1
+
+
+def test_a_run_that_nobody_asked_for_leaves_nothing(services: Services) -> None:
+    assert not end_work_of(DagsterRun("audit_rerun", run_id="r"), TERMINATED, services)
+
+
+@pytest.mark.parametrize(
+    ("status", "tags", "is_lost"),
+    [
+        (S.CANCELED, {}, True),
+        (S.SUCCESS, {}, True),
+        (S.FAILURE, {"dagster/will_retry": "false"}, True),
+        (S.FAILURE, {"dagster/will_retry": "true"}, False),
+        (S.FAILURE, {}, False),
+        (S.NOT_STARTED, {}, False),
+        (S.STARTED, {}, False),
+        (S.CANCELING, {}, False),
+    ],
+)
+def test_what_no_run_will_begin_any_more_is_counted_as_failed(
+    bench: Bench, services: Services, instance: DagsterInstance,
+    status: DagsterRunStatus, tags: dict[str, str], is_lost: bool,
+) -> None:  # fmt: skip
+    filed = asked(bench, "7")
+    a_run(instance, "run-7", filed.audits[0].tracking_id, status, **tags)
+    lost = end_lost_audits(instance, services)
+    assert lost == ([filed.audits[0].tracking_id] if is_lost else [])
+    ended = standing(bench, filed)
+    assert (ended.failures, ended.completed_at is not None) == ([("7", LOST)] if is_lost else [], is_lost)
+    assert request_states(bench) == ["refused" if is_lost else "taken"]
+    assert end_lost_audits(instance, services) == []
+
+
+def test_the_newest_run_of_a_request_counts(bench: Bench, services: Services, instance: DagsterInstance) -> None:
+    filed = asked(bench, "7", "8", "9")
+    keys = [one.tracking_id for one in filed.audits]
+    retried = {"dagster/will_retry": "true"}
+    a_run(instance, "first-7", keys[0], S.FAILURE, **retried)
+    a_run(instance, "first-8", keys[1], S.FAILURE, **retried)
+    a_run(instance, "second-7", keys[0], S.CANCELED)
+    a_run(instance, "second-8", keys[1], S.STARTED)
+    assert end_lost_audits(instance, services) == [keys[0], keys[2]]  # Dagster knows nothing of the last
+
+
+def test_a_failure_that_dagster_never_decided_about_is_over_one_day(
+    bench: Bench, services: Services, instance: DagsterInstance
+) -> None:
+    filed = asked(bench, "7")
+    run = a_run(instance, "run-7", filed.audits[0].tracking_id, S.STARTED)
+    instance.report_run_failed(run)
+    assert end_lost_audits(instance, services) == []
+    bench.clock.pass_time(timedelta(minutes=31))
+    assert len(end_lost_audits(instance, services)) == 1
+
+
+def waiting_again(bench: Bench) -> None:
+    with bench.database.transaction() as session:
+        session.execute(update(RunRequestRow).values(state="waiting"))
+
+
+def test_what_was_asked_lately_or_not_taken_or_has_begun_is_left_alone(
+    bench: Bench, services: Services, instance: DagsterInstance
+) -> None:
+    asked(bench, "7", minutes_ago=29)
+    assert end_lost_audits(instance, services) == []
+    waiting_again(bench)
+    asked(bench, "8")
+    bench.sell("9")
+    filed = asked(bench, "9")
+    waiting: list[Any] = [one.tracking_id for one in filed.audits]
+    with bench.database.transaction() as session:
+        session.execute(update(RunRequestRow).where(RunRequestRow.request_key.not_in(waiting)).values(state="waiting"))
+    bench.audit("9", 1, waiting[0])
+    assert end_lost_audits(instance, services) == []
