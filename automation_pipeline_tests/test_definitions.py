@@ -5,6 +5,7 @@ import sys
 
 import dagster as dg
 import pytest
+import yaml
 
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.definitions import defs
@@ -56,13 +57,25 @@ def run_config(**config: object) -> dict:
 
 def test_the_launchpad_takes_the_documented_config(loaded: dg.Definitions) -> None:
     job = loaded.resolve_job_def("automation_run")
-    override = {"mode": "manual", "ficheIds": ["1"]}
+    override = yaml.safe_load('{mode: manual, ficheIds: ["1"], useRlm: true, maxFiches: 5}')
     assert dg.validate_run_config(job, run_config(schedule_id=1))
+    assert dg.validate_run_config(job, run_config(schedule_id=1, override_fiche_selection=None))
     full = run_config(schedule_id=1, override_fiche_selection=override, due_at="2026-05-04T10:00:00Z", run_id=2)
     assert dg.validate_run_config(job, full)
 
 
-@pytest.mark.parametrize("config", [{}, {"schedule_id": "three"}, {"schedule_id": 1, "shedule": 2}])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"schedule_id": "three"},
+        {"schedule_id": 1, "shedule": 2},
+        {"schedule_id": 1, "override_fiche_selection": {"ficheIds": ["1"]}},
+        {"schedule_id": 1, "override_fiche_selection": {"mode": "all"}},
+        {"schedule_id": 1, "override_fiche_selection": {"mode": "manual", "fiche_ids": ["1"]}},
+        {"schedule_id": 1, "override_fiche_selection": {"mode": "manual", "ficheIds": [1]}},
+    ],
+)
 def test_a_misspelt_config_is_refused_at_launch(loaded: dg.Definitions, config: dict[str, object]) -> None:
     with pytest.raises(dg.DagsterInvalidConfigError):
         dg.validate_run_config(loaded.resolve_job_def("automation_run"), run_config(**config))

@@ -24,6 +24,7 @@ from outside import LLM_KEY, SPEECH_KEY, TOKEN, environment, simulator  # noqa: 
 
 FIVE_STEPS = ROOT / "automation_pipeline_tests" / "e2e" / "five_steps.json"
 AUDIO = b"\0" * 4096
+MOST_MEGABYTES = 300
 
 
 def main() -> None:
@@ -37,6 +38,8 @@ def main() -> None:
     print(f"ours  {ours['seconds']:7.1f} s  {ours['megabytes']:6.0f} MB  {ours['status']}, {ours['fiches']} fiches")
     print(f"limit {limit:7.1f} s")
     print(f"ratio {ours['seconds'] / limit:7.2f}")
+    if ours["megabytes"] > MOST_MEGABYTES:
+        raise SystemExit(f"The run took {ours['megabytes']:.0f} MB at its peak: {MOST_MEGABYTES} MB is the most.")
 
 
 def parse() -> argparse.Namespace:

@@ -61,6 +61,13 @@ def _cell(value: object) -> Text:
     return value if isinstance(value, Text) else Text("" if value is None else str(value))
 
 
+def consent(question: str, deed: str) -> bool:
+    """What a person at the terminal answers. InvalidInputError where there is none: `deed` is what --yes allows."""
+    if not sys.stdin.isatty():
+        raise InvalidInputError(f"Nobody is here to be asked: say --yes to {deed}.")
+    return typer.confirm(question, err=True)
+
+
 def one_line(text: str) -> str:
     return " ".join(text.split())
 

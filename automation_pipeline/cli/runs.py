@@ -17,7 +17,7 @@ from automation_pipeline.automation.tables import LogRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli import run_outcomes, run_report
 from automation_pipeline.cli.following import POLL_SECONDS, watch_run
-from automation_pipeline.cli.output import AsJson, as_document, print_json, print_table, screen
+from automation_pipeline.cli.output import AsJson, as_document, consent, print_json, print_table, screen
 from automation_pipeline.core.json_model import LARGEST_ID
 
 app = typer.Typer(help="See what became of the runs; cancel one, or run again what failed.", no_args_is_help=True)
@@ -103,7 +103,7 @@ def cancel(
     services = bootstrap.services()
     with services.database.reading() as session:
         is_over = get_run(session, run_id).completed_at is not None
-    if not (yes or is_over or typer.confirm(f"Cancel run {run_id}?", err=True)):
+    if not (yes or is_over or consent(f"Cancel run {run_id}?", f"cancel run {run_id}")):
         typer.echo(f"Run {run_id} goes on.", err=True)
         raise typer.Exit(1)
     run = cancel_run(run_id, reason=reason, database=services.database, clock=services.clock)

@@ -1,6 +1,5 @@
 """`automation schedules`: what is run, and when. Due times are in schedule_times.py, the look in schedule_page.py."""
 
-import sys
 import threading
 from pathlib import Path
 from typing import Annotated
@@ -19,14 +18,13 @@ from automation_pipeline.automation.stages.update_schedule import update_schedul
 from automation_pipeline.automation.store.schedules import get_schedule, list_schedules
 from automation_pipeline.cli import schedule_times
 from automation_pipeline.cli.following import follow_run
-from automation_pipeline.cli.output import AsJson, print_json, read_json_object, screen
+from automation_pipeline.cli.output import AsJson, consent, print_json, read_json_object, screen
 from automation_pipeline.cli.schedule_page import (
     ScheduleId,
     print_schedule,
     print_schedules,
     schedule_document,
 )
-from automation_pipeline.core.errors import InvalidInputError
 
 app = typer.Typer(help="Configure what is run, and when.", no_args_is_help=True)
 
@@ -157,10 +155,9 @@ def _stored(schedule_id: int) -> Schedule:
 
 
 def _ask_whether_to_delete(schedule: Schedule) -> None:
-    if not sys.stdin.isatty():
-        raise InvalidInputError(f"Nobody is here to be asked: say --yes to delete schedule {schedule.id}.")
     question = f"Delete schedule {schedule.id}, {schedule.name}, and all of its {schedule.total_runs} runs?"
-    typer.confirm(question, abort=True, err=True)
+    if not consent(question, f"delete schedule {schedule.id}"):
+        raise typer.Abort
 
 
 def _show(schedule: Schedule, *, as_json: bool) -> None:

@@ -12,6 +12,7 @@ from automation_pipeline.automation.stages.request_run import request_run
 from automation_pipeline.automation.stages.start_due_runs import start_due_runs
 from automation_pipeline.automation.tables import OccurrenceRow, ScheduleRow
 from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule
@@ -51,11 +52,14 @@ def look_many(url: str, now: str, times: int) -> int:
         database.dispose()
 
 
-def run_now(url: str, now: str, schedule_id: int) -> int:
-    """Zero of the runs are due detection's."""
+def run_now(url: str, now: str, schedule_id: int) -> bool:
+    """Whether this process got its run."""
     database, clock = Database(url), StandingClock(datetime.fromisoformat(now).replace(tzinfo=UTC))
     try:
         request_run(schedule_id, database=database, clock=clock)
-        return 0
+    except ConflictError:
+        return False
+    else:
+        return True
     finally:
         database.dispose()

@@ -7,6 +7,7 @@ from sqlalchemy import update
 
 from automation_pipeline.audits.domain.chat import Question
 from automation_pipeline.automation.domain.run import Run
+from automation_pipeline.automation.stages.update_schedule import update_schedule
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.transcription.tables import TranscriptionTaskRow
@@ -111,3 +112,15 @@ def test_a_crash_while_auditing_loses_no_audit_that_had_ended(nth: int, bench: B
     assert set(Counter(bench.speech.called).values()) == {1}
     interrupted = bench.work.audits_at_once
     assert bench.model.calls <= 2 * STEPS + interrupted
+
+
+def test_an_edited_schedule_changes_no_run_that_has_selected_its_fiches(bench: Bench) -> None:
+    bench.offer("1")
+    ticket = bench.until_work("1")
+    schedule_id = bench.read(ticket).schedule_id
+    patch = {"runAudits": False, "ficheSelection": {"mode": "manual", "ficheIds": ["2"], "useRlm": True}}
+    update_schedule(schedule_id, patch, database=bench.database, clock=bench.clock)
+    assert bench.tries(ticket).schedule.run_audits
+    assert not bench.tries(ticket).selection.use_rlm
+    bench.carry_out_work(ticket)
+    assert bench.finalise(ticket).audits_run == 1

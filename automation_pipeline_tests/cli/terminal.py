@@ -42,8 +42,11 @@ class Terminal:
             self._monkeypatch.setenv(name, value)
         _forget()
 
-    def run(self, *words: str, given: bytes = b"") -> Ended:
-        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+    def run(self, *words: str, given: bytes = b"", somebody: bool = False) -> Ended:
+        """`somebody` is there to be asked, and answers what is given."""
+        stdin = io.TextIOWrapper(io.BytesIO(given))
+        self._monkeypatch.setattr(stdin, "isatty", lambda: somebody)
+        self._monkeypatch.setattr(sys, "stdin", stdin)
         self._capsys.readouterr()
         code = main.run(words)
         said = self._capsys.readouterr()

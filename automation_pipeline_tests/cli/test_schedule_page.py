@@ -84,6 +84,15 @@ def test_people_are_told_what_was_done(terminal: Terminal) -> None:
     assert said == ["Schedule 1 is paused.\n", "Schedule 1 is active.\n", "Schedule 1 is deleted.\n"]
 
 
+@pytest.mark.parametrize(("answer", "code", "left"), [(b"y\n", 0, 0), (b"n\n", 130, 1)])
+def test_an_operator_is_asked_before_a_schedule_is_deleted(
+    terminal: Terminal, answer: bytes, code: int, left: int
+) -> None:
+    ended = terminal.run("schedules", "delete", terminal.create(), given=answer, somebody=True)
+    assert (ended.code, "Delete schedule 1, Sales, and all of its 0 runs?" in ended.err) == (code, True)
+    assert len(terminal.json("schedules", "list")["schedules"]) == left
+
+
 def test_a_deleted_schedule_is_gone(terminal: Terminal) -> None:
     schedule_id = terminal.create()
     assert terminal.json("schedules", "delete", schedule_id, "--yes") == {"id": schedule_id, "deleted": True}

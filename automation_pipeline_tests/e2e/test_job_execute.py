@@ -13,7 +13,9 @@ DAY = World(seed=7, vary=False).day(date(2026, 2, 3))
 IDS = [fiche.id for fiche in DAY]
 
 
-@pytest.mark.parametrize("executor", ["in_process", "multiprocess"])
+@pytest.mark.parametrize(
+    ("executor", "database_kind"), [("in_process", "sqlite"), ("multiprocess", "postgres")], indirect=["database_kind"]
+)
 def test_every_fiche_ends_with_exactly_one_outcome(
     executor: str, tmp_path: Path, database_url: str, simulated: str
 ) -> None:

@@ -71,7 +71,7 @@ def assert_whole(system: System, run: dict, ended_at_the_kill: set[str]) -> None
 
 @pytest.mark.parametrize(
     ("executor", "database_kind"),
-    [("in_process", "sqlite"), ("in_process", "postgres"), ("multiprocess", "postgres")],
+    [("in_process", "sqlite"), ("multiprocess", "postgres")],
     indirect=["database_kind"],
 )
 def test_a_killed_run_worker_is_retried_and_the_ledger_is_finished(

@@ -7,6 +7,7 @@ import dagster as dg
 import pytest
 
 from automation_pipeline.automation.domain.run import RunTicket
+from automation_pipeline.automation.domain.selection import parse_selection
 from automation_pipeline.automation.stages.open_run import Opening
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.orchestration.launches import opening_tags, parse_launch
@@ -33,6 +34,11 @@ def test_a_first_run_is_its_own_root() -> None:
 
 def test_due_at_is_an_instant() -> None:
     assert launch(due_at="2026-05-04T10:00:00+02:00").due_at == datetime(2026, 5, 4, 8, 0, tzinfo=UTC)
+
+
+def test_a_selection_for_this_run_is_read_as_a_schedule_has_it() -> None:
+    given = {"mode": "date_range", "dateRange": "yesterday", "maxFiches": 5, "onlyUnaudited": True}
+    assert launch(override_fiche_selection=given).override == parse_selection(given)
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,16 @@ REASON = "The schedule was still marked as running after the stale threshold, an
 
 @dataclass(frozen=True)
 class UnendedRun:
-    """`alive`: its heart has beaten a moment ago, by the database's clock."""
+    """`alive`: its heart has beaten a moment ago, by the database's clock. Attempt 0: it waits, no one has begun it."""
 
     id: int
     attempt: int
     started_at: datetime
     alive: bool
+
+    @property
+    def waits(self) -> bool:
+        return self.attempt == 0
 
 
 @dataclass(frozen=True)
@@ -46,9 +50,10 @@ class StaleMark:
 
 
 def standing_of(at_work: AtWork, now: datetime, stale_after: timedelta) -> Standing:
-    """A mark without a run is believed until the threshold, and not at all if it does not say since when."""
+    """A mark without a run is believed until the threshold, and not at all if it does not say since when. A run that
+    waits has no heart to beat: however long Dagster takes to begin it, it is not stale."""
     before = now - stale_after
-    if any(run.started_at > before for run in at_work.runs):
+    if any(run.waits or run.started_at > before for run in at_work.runs):
         return Standing.BUSY
     if at_work.runs:
         return Standing.OUTLASTING if any(run.alive for run in at_work.runs) else Standing.STALE

@@ -24,7 +24,6 @@ NOT_RUN_BESIDE = {
 AND_ALL_BEFORE = ", and so is every earlier one that is not listed"
 
 MOST_LISTED = 20
-OLDEST_LATEST = timedelta(days=7)
 
 
 @dataclass(frozen=True)
@@ -38,13 +37,15 @@ class DueRules:
 
 @dataclass(frozen=True, kw_only=True)
 class DueSchedule:
-    """What the decision needs to know of a schedule. Whatever was due until `decided_until` is settled."""
+    """What the decision needs to know of a schedule. Whatever was due until `decided_until` is settled. Of what was due
+    before `created_at` only the newest can be run, within the window, and nothing is told."""
 
     id: int
     name: str
     crons: tuple[Cron, ...]
     zone: ZoneInfo
     decided_until: datetime
+    created_at: datetime | None = None
     at_work: AtWork = NOTHING
     is_active: bool = True
     skip_due_at: datetime | None = None
@@ -67,24 +68,31 @@ class NotRun:
 @dataclass(frozen=True)
 class Decision:
     """`to_run`, oldest first, is run one at a time: all but the first wait undecided, as does what comes after them.
-    `not_run` comes before. `reconcile`: what is marked as running is not, and has to be ended first."""
+    `not_run` comes before. `reconcile`: what is marked as running is not, and has to be ended first. `unheeded`: due
+    before there was a schedule."""
 
     to_run: tuple[datetime, ...] = ()
     not_run: tuple[NotRun, ...] = ()
     reconcile: bool = False
+    unheeded: tuple[datetime, ...] = ()
 
     def decided_until(self, before: datetime) -> datetime:
-        return max([before, *(entry.due_at for entry in self.not_run), *self.to_run[:1]])
+        return max([before, *self.unheeded, *(entry.due_at for entry in self.not_run), *self.to_run[:1]])
 
 
 def decide(schedule: DueSchedule, now: datetime, rules: DueRules) -> Decision:
     standing = standing_of(schedule.at_work, now, rules.stale_after)
+    in_time = now.replace(second=0, microsecond=0) - rules.window
     ripe = _ripe(schedule, now) if schedule.is_active else []
+    heeded = [due for due in ripe if not _is_too_early(schedule, due, ripe[-1], in_time)]
     skip_until = schedule.skip_due_at
-    skipped = [due for due in ripe if skip_until is not None and due <= skip_until]
-    plan = _plan(schedule, ripe[len(skipped) :], standing, now, rules.window)
+    skipped = [due for due in heeded if skip_until is not None and due <= skip_until]
+    plan = _plan(schedule, heeded[len(skipped) :], standing, in_time)
     not_run = [*(NotRun(due, SKIPPED) for due in skipped), *plan.not_run]
-    return Decision(plan.to_run, tuple(_listed(not_run)), standing is Standing.STALE)
+    told = [entry for entry in not_run if not _is_before(schedule, entry.due_at)]
+    untold = (entry.due_at for entry in not_run if _is_before(schedule, entry.due_at))
+    unheeded = (*(due for due in ripe if due not in heeded), *untold)
+    return Decision(plan.to_run, tuple(_listed(told)), standing is Standing.STALE, unheeded)
 
 
 def next_due(schedule: DueSchedule, decided_until: datetime, now: datetime) -> datetime:
@@ -102,6 +110,14 @@ def _ripe(schedule: DueSchedule, now: datetime) -> list[datetime]:
     kept = schedule.catch_up_limit if schedule.catch_up is CatchUp.ALL else 1
     undecided = list(islice(newest_first, kept + MOST_LISTED + 1))[::-1]
     return list(takewhile(lambda due: schedule.starts_at(due) <= now, undecided))
+
+
+def _is_before(schedule: DueSchedule, due: datetime) -> bool:
+    return schedule.created_at is not None and due < schedule.created_at
+
+
+def _is_too_early(schedule: DueSchedule, due: datetime, newest: datetime, in_time: datetime) -> bool:
+    return _is_before(schedule, due) and (due != newest or schedule.starts_at(due) < in_time)
 
 
 def _backwards(schedule: DueSchedule, now: datetime) -> Iterator[datetime]:
@@ -123,10 +139,7 @@ def _latest(crons: Sequence[Cron], zone: ZoneInfo, until: datetime) -> datetime:
     return max(latest_occurrence(cron, zone, until) for cron in crons)
 
 
-def _plan(
-    schedule: DueSchedule, ripe: Sequence[datetime], standing: Standing, now: datetime, window: timedelta
-) -> Decision:
-    in_time = now.replace(second=0, microsecond=0) - window
+def _plan(schedule: DueSchedule, ripe: Sequence[datetime], standing: Standing, in_time: datetime) -> Decision:
     missed = list(takewhile(lambda due: schedule.starts_at(due) < in_time, ripe))
     beside = NOT_RUN_BESIDE.get(standing)
     match schedule.catch_up:
@@ -134,7 +147,7 @@ def _plan(
             kept = ripe[-schedule.catch_up_limit :]
             over = tuple(NotRun(due, OVER_LIMIT) for due in ripe[: -schedule.catch_up_limit])
             return Decision(() if beside else tuple(kept), over)
-        case CatchUp.LATEST if ripe and ripe[-1] >= now - OLDEST_LATEST:
+        case CatchUp.LATEST if ripe:
             return Decision() if beside else _newest(ripe, ())
         case CatchUp.SKIP if len(missed) < len(ripe):
             return _newest(ripe, missed, beside)

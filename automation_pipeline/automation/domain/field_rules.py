@@ -109,6 +109,8 @@ def _once_each(ids: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(ids))
 
 
+Flag = Annotated[bool, Field(strict=True)]
+Whole = Annotated[int, Field(strict=True)]
 TimeZone = Annotated[str, AfterValidator(_known_zone)]
 CronText = Annotated[str | None, AfterValidator(_readable_cron)]
 TimeOfDay = Annotated[str | None, AfterValidator(_time_of_day)]

@@ -45,7 +45,7 @@ class DayAudit:
 
 @dataclass(frozen=True)
 class QualityDay:
-    """`failures`: how often fiches of the day failed in a run, by cause; a fiche counts once a run."""
+    """`failures`: how many fiches of the day failed in the newest run that had them, by cause."""
 
     day: date
     fiches: tuple[FicheSold, ...]

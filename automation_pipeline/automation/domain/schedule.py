@@ -10,11 +10,13 @@ from automation_pipeline.automation.domain.field_rules import (
     ApiKey,
     CronText,
     Emails,
+    Flag,
     KnownIds,
     TimeOfDay,
     TimeZone,
     TrimmedTexts,
     WebAddress,
+    Whole,
 )
 from automation_pipeline.automation.domain.selection import FicheSelection, SelectionInput
 from automation_pipeline.core.cron import Cron
@@ -60,32 +62,32 @@ class ScheduleFields(JsonModel):
     name: str = Field(min_length=1, max_length=255)
     description: str | None = None
     created_by: str | None = None
-    is_active: bool = True
+    is_active: Flag = True
     schedule_type: ScheduleType
     cron_expression: str | None = None
     timezone: str = "UTC"
     time_of_day: TimeOfDay = None
-    day_of_week: Annotated[int | None, Field(ge=0, le=6)] = None
-    day_of_month: Annotated[int | None, Field(ge=1, le=31)] = None
-    run_transcription: bool = True
-    skip_if_transcribed: bool = True
+    day_of_week: Annotated[Whole | None, Field(ge=0, le=6)] = None
+    day_of_month: Annotated[Whole | None, Field(ge=1, le=31)] = None
+    run_transcription: Flag = True
+    skip_if_transcribed: Flag = True
     transcription_priority: Priority = Priority.NORMAL
-    run_audits: bool = True
-    use_automatic_audits: bool = True
+    run_audits: Flag = True
+    use_automatic_audits: Flag = True
     specific_audit_configs: tuple[Id, ...] = ()
-    continue_on_error: bool = True
-    retry_failed: bool = False
-    max_retries: int = Field(default=0, ge=0, le=5)
-    notify_on_complete: bool = True
-    notify_on_error: bool = True
+    continue_on_error: Flag = True
+    retry_failed: Flag = False
+    max_retries: Whole = Field(default=0, ge=0, le=5)
+    notify_on_complete: Flag = True
+    notify_on_error: Flag = True
     webhook_url: str | None = None
     notify_emails: TrimmedTexts = ()
     external_api_key: SecretStr | None = None
     short_months: ShortMonths = ShortMonths.SKIP
     catch_up: CatchUp = CatchUp.SKIP
-    catch_up_limit: int = Field(default=10, ge=1, le=100)
-    jitter_seconds: int = Field(default=0, ge=0, le=3600)
-    pause_after_failures: Annotated[int | None, Field(ge=1, le=100)] = None
+    catch_up_limit: Whole = Field(default=10, ge=1, le=100)
+    jitter_seconds: Whole = Field(default=0, ge=0, le=3600)
+    pause_after_failures: Annotated[Whole | None, Field(ge=1, le=100)] = None
 
 
 class ScheduleInput(ScheduleFields):

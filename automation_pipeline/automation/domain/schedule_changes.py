@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from automation_pipeline.automation.domain.schedule import Schedule, ScheduleFields, ScheduleInput
+from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import parse
 
 INVALID_UPDATE = "Invalid automation schedule update data"
+NEVER_NULL = "cannot be null: leave it out to keep it"
 _TIMING = {
     "schedule_type",
     "cron_expression",
@@ -21,7 +23,12 @@ _TIMING = {
 def changed_by(stored: Schedule, patch: Mapping[str, object]) -> ScheduleInput:
     """What the patch does not name stays, null clears, a selection is replaced whole. The rules hold for the result."""
     said = stored.model_dump(by_alias=True, include=set(ScheduleInput.model_fields))
-    return parse(ScheduleInput, {**said, **patch}, INVALID_UPDATE)
+    try:
+        return parse(ScheduleInput, {**said, **patch}, INVALID_UPDATE)
+    except InvalidInputError as error:
+        nulls = {field for field in said if patch.get(field, said) is None}
+        faults = tuple((field, NEVER_NULL if field in nulls else why) for field, why in error.fields)
+        raise InvalidInputError(INVALID_UPDATE, faults) from None
 
 
 def consequences(before: ScheduleFields, after: ScheduleFields, now: datetime) -> dict[str, object]:

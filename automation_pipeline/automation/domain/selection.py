@@ -7,10 +7,12 @@ from typing import Annotated, cast
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from automation_pipeline.automation.domain.field_rules import Day, Texts, TrimmedTexts, day_of
+from automation_pipeline.automation.domain.field_rules import Day, Flag, Texts, TrimmedTexts, Whole, day_of
 from automation_pipeline.core.json_model import JsonModel, parse
 
-Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+_AT_LEAST_ONE = Field(ge=1, le=2**31 - 1)
+Count = Annotated[int, _AT_LEAST_ONE]
+WholeCount = Annotated[Whole, _AT_LEAST_ONE]
 
 
 class SelectionMode(StrEnum):
@@ -48,6 +50,11 @@ class SelectionInput(FicheSelection):
 
     custom_start_date: Day = None
     custom_end_date: Day = None
+    only_with_recordings: Flag = False
+    only_unaudited: Flag = False
+    use_rlm: Flag = False
+    max_fiches: WholeCount | None = None
+    max_recordings_per_fiche: WholeCount | None = None
 
     @model_validator(mode="before")
     @classmethod

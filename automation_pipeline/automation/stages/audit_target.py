@@ -1,5 +1,6 @@
 """Audit one fiche by every configuration of its run; what did not end well is tried again under a key of its own."""
 
+import asyncio
 from collections.abc import Sequence
 
 from automation_pipeline.audits.domain.audit import AuditStatus, Wish
@@ -15,9 +16,23 @@ SURE_RETRIES = 1
 
 
 async def audit_target(
-    ticket: RunTicket, fiche_id: str, config_ids: Sequence[int], *, tries: Tries, shop: Workshop
+    ticket: RunTicket,
+    fiche_id: str,
+    config_ids: Sequence[int],
+    *,
+    tries: Tries,
+    shop: Workshop,
+    until: float | None = None,
 ) -> LedgerMove:
-    return after_audits(fiche_id, [await _audit(ticket, fiche_id, config_id, tries, shop) for config_id in config_ids])
+    """`until`, by the loop's clock, the audits are waited for; what has ended by then counts."""
+    ends: list[AuditEnd] = []
+    try:
+        async with asyncio.timeout_at(until):
+            for config_id in config_ids:
+                ends.append(await _audit(ticket, fiche_id, config_id, tries, shop))  # noqa: PERF401  what is there counts
+    except TimeoutError:
+        ends += [AuditEnd(config_id, None) for config_id in config_ids[len(ends) :]]
+    return after_audits(fiche_id, ends)
 
 
 async def _audit(ticket: RunTicket, fiche_id: str, config_id: int, tries: Tries, shop: Workshop) -> AuditEnd:

@@ -4,20 +4,26 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from automation_pipeline.automation.domain.filters import authoritative
+from automation_pipeline.automation.domain.notes import run_note
 from automation_pipeline.automation.domain.outcomes import LedgerMove, after_fetch, failed, ignored
 from automation_pipeline.automation.domain.run import FicheStage, OutcomeStatus, Phase, Reason, RunTicket
 from automation_pipeline.automation.domain.selection import FicheSelection
+from automation_pipeline.automation.domain.work import retry_suffix
+from automation_pipeline.automation.stages.tell_progress import tell_progress
 from automation_pipeline.automation.store.details import groupes_of, why_without_details
 from automation_pipeline.automation.store.ledger import pending_fiches, record_moves
-from automation_pipeline.automation.store.runs import enter_phase, hold_attempt, tries_of, write_log
+from automation_pipeline.automation.store.runs import enter_phase, get_run, hold_attempt, tries_of, write_log
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.fiches.domain.fiche import DetailsFetched, DetailsKnown, FetchFailed, FetchOutcome
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.fiches.stages.fetch_fiches import fetch_fiches
 from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.workflow_logs import write_notes
+
+TELL_EVERY = timedelta(seconds=2)
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,7 @@ class _Batch:
         self._ticket, self._number, self._knobs = ticket, number, knobs
         self._database, self._source, self._clock = database, source, clock
         self._ended: Counter[str] = Counter()
+        self._told_at: datetime | None = None
 
     async def run(self) -> Counter[str]:
         with self._database.transaction() as session:
@@ -65,8 +72,7 @@ class _Batch:
         left = self._left()
         if not left:
             return
-        if attempt:
-            self._log_retry(left, attempt)
+        self._log_attempt(left, attempt)
 
         def settle(session: Session, outcomes: Sequence[FetchOutcome]) -> None:
             settled = [each for each in outcomes if is_last or not isinstance(each, FetchFailed)]
@@ -81,7 +87,11 @@ class _Batch:
         known = groupes_of(session, [each.fiche_id for each in outcomes if isinstance(each, DetailsKnown)])
         why = why_without_details(session, [each.fiche_id for each in outcomes if isinstance(each, FetchFailed)])
         moves = [self._move(outcome, selection, known.get(outcome.fiche_id), why) for outcome in outcomes]
-        record_moves(session, self._ticket.run_id, moves, self._clock.now())
+        now = self._clock.now()
+        record_moves(session, self._ticket.run_id, moves, now)
+        if self._told_at is None or now - self._told_at >= TELL_EVERY:
+            self._told_at = now
+            tell_progress(session, self._ticket, now)
         self._ended.update("fetched" if move.status is OutcomeStatus.PENDING else move.status for move in moves)
 
     def _move(
@@ -113,9 +123,12 @@ class _Batch:
         with self._database.reading() as session:
             return pending_fiches(session, self._ticket.run_id, self._number, FicheStage.SELECTED)
 
-    def _log_retry(self, left: Sequence[str], attempt: int) -> None:
-        keys = [f"automation-{self._ticket.run_id}-fetch-{fiche_id}-retry-{attempt}" for fiche_id in left[:5]]
+    def _log_attempt(self, left: Sequence[str], attempt: int) -> None:
+        run_id = self._ticket.run_id
+        keys = [f"automation-{run_id}-fetch-{fiche_id}{retry_suffix(attempt)}" for fiche_id in left[:5]]
+        again, first = "Fiche details stalled; retrying incomplete fetches", "Dispatched fiche/fetch fan-out events"
         with self._database.transaction() as session:
-            message = "Fiche details stalled; retrying incomplete fetches"
-            details = {"incomplete": len(left), "retry": attempt, "keys": keys}
-            write_log(session, self._ticket.run_id, self._clock.now(), "warning", message, details)
+            details = {"count": len(left), "retry": attempt, "keys": keys}
+            level, words = ("warning", again) if attempt else ("info", first)
+            write_log(session, run_id, self._clock.now(), level, words, details)
+            write_notes(session, run_note(get_run(session, run_id), f"FAN-OUT: fiche/fetch x{len(left)}"))

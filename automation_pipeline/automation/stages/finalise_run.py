@@ -9,7 +9,8 @@ from automation_pipeline.automation.domain.filters import EmptyReason
 from automation_pipeline.automation.domain.notes import run_note
 from automation_pipeline.automation.domain.run import RUN_MACHINE, Phase, Reason, Run, RunStatus, Tally, run_status
 from automation_pipeline.automation.stages.notify_run import notify_run
-from automation_pipeline.automation.store.ledger import fail_pending, tally, work_done
+from automation_pipeline.automation.store.details import audits_of_run
+from automation_pipeline.automation.store.ledger import fail_pending, tally, transcribed_fiches
 from automation_pipeline.automation.store.runs import StaleAttemptError, as_run, lock_run, write_log
 from automation_pipeline.automation.store.schedules import count_ended_run, get_schedule
 from automation_pipeline.automation.tables import RunRow
@@ -88,7 +89,8 @@ def _end(
     row.successful_fiches = standing.successful
     row.failed_fiches = standing.failed
     row.ignored_fiches = standing.ignored
-    row.transcriptions_run, row.audits_run = work_done(session, row.id)
+    row.transcriptions_run = transcribed_fiches(session, row.id)
+    row.audits_run = audits_of_run(session, row.id).ended
     row.error_message = breakdown
     if closing.details is not None:
         row.error_details = {**(row.error_details or {}), **closing.details}

@@ -6,10 +6,14 @@ from datetime import datetime
 from automation_pipeline.automation.domain import events
 from automation_pipeline.automation.domain.notes import run_note
 from automation_pipeline.automation.domain.run import RUN_MACHINE, Phase, RunStatus, RunTicket, Trigger
-from automation_pipeline.automation.domain.schedule import Schedule
 from automation_pipeline.automation.domain.selection import FicheSelection
 from automation_pipeline.automation.store.runs import add_run, as_run, beat, last_run_of_root, lock_run, write_log
-from automation_pipeline.automation.store.schedules import get_schedule, mark_running
+from automation_pipeline.automation.store.schedules import (
+    get_schedule,
+    lock_for_new_run,
+    mark_running,
+    refuse_paused,
+)
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
@@ -42,12 +46,13 @@ def open_run(opening: Opening, *, database: Database, clock: Clock) -> RunTicket
         row = _existing_run(session, opening)
         if row is not None and row.completed_at is not None:
             return RunTicket(row.id, row.attempt)
-        schedule = _active_schedule(session, opening.schedule_id)
         if row is None:
-            row = add_run(session, schedule, Trigger.LAUNCHPAD, now, due_at=opening.due_at, override=opening.override)
+            row = _new_run(session, opening, now)
+        elif row.attempt == 0:  # a pause does not keep a run that has begun from being finished
+            refuse_paused(get_schedule(session, row.schedule_id))
         ticket = _begin_attempt(session, row, opening, now)
         beat(session, ticket, opening.worker)
-        mark_running(session, schedule.id, row.due_at or now)
+        mark_running(session, row.schedule_id, row.due_at or now)
         if row.request_key:
             mark_taken(session, row.request_key, opening.dagster_run_id)
     return ticket
@@ -65,11 +70,9 @@ def _existing_run(session: Session, opening: Opening) -> RunRow | None:
     return row
 
 
-def _active_schedule(session: Session, schedule_id: int) -> Schedule:
-    schedule = get_schedule(session, schedule_id)
-    if not schedule.is_active:
-        raise ConflictError(f"Schedule {schedule_id} is not active")
-    return schedule
+def _new_run(session: Session, opening: Opening, now: datetime) -> RunRow:
+    schedule = lock_for_new_run(session, opening.schedule_id)
+    return add_run(session, schedule, Trigger.LAUNCHPAD, now, due_at=opening.due_at, override=opening.override)
 
 
 def _begin_attempt(session: Session, row: RunRow, opening: Opening, now: datetime) -> RunTicket:

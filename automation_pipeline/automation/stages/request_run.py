@@ -3,9 +3,8 @@
 from automation_pipeline.automation.domain.run import Run, Trigger
 from automation_pipeline.automation.domain.selection import FicheSelection
 from automation_pipeline.automation.store.runs import add_run, as_run
-from automation_pipeline.automation.store.schedules import lock_schedule
+from automation_pipeline.automation.store.schedules import lock_for_new_run
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunWish, file_requests
 
@@ -21,12 +20,10 @@ def request_run(
     trigger: Trigger = Trigger.MANUAL,
     retry_of: int | None = None,
 ) -> Run:
-    """`retry_of`: the run whose failures this one takes up again."""
+    """`retry_of`: the run whose failures this one takes up again. ConflictError: it is paused, or has a run already."""
     now = clock.now()
     with database.transaction() as session:
-        schedule = lock_schedule(session, schedule_id)
-        if not schedule.is_active:
-            raise ConflictError(f"Schedule {schedule_id} is not active")
+        schedule = lock_for_new_run(session, schedule_id)
         row = add_run(session, schedule, trigger, now, override=override)
         row.request_key = key = f"automation-run-{row.id}"
         row.retry_of_run_id = retry_of

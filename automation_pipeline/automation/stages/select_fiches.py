@@ -15,6 +15,7 @@ from automation_pipeline.automation.store.candidates import fiches_named, fiches
 from automation_pipeline.automation.store.ledger import open_ledger, pending_batches
 from automation_pipeline.automation.store.runs import (
     as_run,
+    freeze_options,
     has_ended,
     hold_attempt,
     lock_run,
@@ -168,6 +169,7 @@ def _conclude(found: Resolution, journal: _Journal) -> None:
 
 def _write_down(session: Session, row: RunRow, found: Resolution, processes: int, now: datetime) -> None:
     open_ledger(session, row.id, found.kept, batch_size(len(found.kept), processes), now)
+    freeze_options(session, row)
     row.selected_at = now
     row.selected_fiches = row.total_fiches = len(found.kept)
     row.selection_summary = found.summary()

@@ -1,22 +1,28 @@
-"""Tell how far a run has come; the same standing is told once."""
+"""Tell how far a run has come, in the caller's transaction; the same standing is told once."""
+
+from datetime import datetime
 
 from automation_pipeline.automation.domain import events
 from automation_pipeline.automation.domain.run import Phase, RunTicket
-from automation_pipeline.automation.store.ledger import tally, work_done
+from automation_pipeline.automation.store.details import audits_of_run
+from automation_pipeline.automation.store.ledger import fetched, tally
 from automation_pipeline.automation.store.runs import get_run, write_log
-from automation_pipeline.core.clock import Clock
-from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.database import Session
 from automation_pipeline.storage.outbox import enqueue
 
 
-def tell_progress(ticket: RunTicket, *, database: Database, clock: Clock) -> None:
-    with database.transaction() as session:
-        run, now = get_run(session, ticket.run_id), clock.now()
-        standing = tally(session, ticket.run_id, run.selected_fiches)
-        transcribed, audits = work_done(session, ticket.run_id)
-        made = events.Progress(run.phase or Phase.SELECTION, standing, audits)
-        enqueue(session, [events.progress(run, made, now)])
-        if run.phase is Phase.AUDITING:
-            words = f"Audit progress: {audits} audits of {standing.selected} fiches ended"
-            details = {**vars(standing), "transcribed": transcribed, "audits": audits}
-            write_log(session, ticket.run_id, now, "info", words, details)
+def tell_progress(session: Session, ticket: RunTicket, now: datetime) -> None:
+    run = get_run(session, ticket.run_id)
+    standing = tally(session, ticket.run_id, run.selected_fiches)
+    audits = audits_of_run(session, ticket.run_id)
+    made = events.Progress(run.phase or Phase.SELECTION, standing, audits.ended)
+    enqueue(session, [events.progress(run, made, now)])
+    if run.phase is Phase.FETCHING:
+        ready = fetched(session, ticket.run_id)
+        words = f"Fiche details progress: {ready}/{standing.selected}"
+    elif run.phase is Phase.AUDITING:
+        counts = f"completed={audits.completed}, failed={audits.failed}"
+        words = f"Audit progress: {audits.ended}/{audits.begun} ({counts})"
+    else:
+        return
+    write_log(session, ticket.run_id, now, "info", words, vars(standing))

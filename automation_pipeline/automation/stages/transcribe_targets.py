@@ -7,7 +7,8 @@ from automation_pipeline.automation.domain.run import RunTicket
 from automation_pipeline.automation.domain.work import transcription_key
 from automation_pipeline.automation.ports import Workshop
 from automation_pipeline.automation.store.details import untranscribed, why_untranscribed
-from automation_pipeline.automation.store.runs import Tries, write_log
+from automation_pipeline.automation.store.ledger import mark_transcribed
+from automation_pipeline.automation.store.runs import Tries, hold_attempt, write_log
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.tasks import together
 from automation_pipeline.transcription.domain.run import Priority
@@ -34,7 +35,8 @@ class _Gate:
         shop: Workshop,
         ready: Callable[[Sequence[str]], None],
     ) -> None:
-        self._run_id, self._left, self._tries, self._shop, self._ready = ticket.run_id, left, tries, shop, ready
+        self._ticket, self._run_id, self._left = ticket, ticket.run_id, left
+        self._tries, self._shop, self._ready = tries, shop, ready
         self._total, self._logged_at, self._error = len(left), 0.0, None
 
     async def run(self) -> dict[str, str | None]:
@@ -88,6 +90,7 @@ class _Gate:
         if whole:
             gone = set(whole)
             self._left = [fiche_id for fiche_id in self._left if fiche_id not in gone]
+            await asyncio.to_thread(self._mark, whole)
             self._ready(whole)
             await self._log_progress()
         return len(whole)
@@ -95,6 +98,11 @@ class _Gate:
     def _untranscribed(self) -> dict[str, int]:
         with self._shop.database.reading() as session:
             return dict(untranscribed(session, self._left))
+
+    def _mark(self, whole: Sequence[str]) -> None:
+        with self._shop.database.transaction() as session:
+            hold_attempt(session, self._ticket)
+            mark_transcribed(session, self._run_id, whole, self._shop.clock.now())
 
     def _why(self) -> dict[str, str]:
         with self._shop.database.reading() as session:

@@ -5,17 +5,19 @@ from collections import Counter
 from collections.abc import Sequence
 
 from automation_pipeline.audits.store.configs import automatic_configs
+from automation_pipeline.automation.domain.notes import run_note
 from automation_pipeline.automation.domain.outcomes import LedgerMove, failed
 from automation_pipeline.automation.domain.run import FicheStage, OutcomeStatus, Phase, Reason, RunTicket
-from automation_pipeline.automation.domain.work import NO_CONFIG, NOT_AUDITED, after_transcription
+from automation_pipeline.automation.domain.work import NO_CONFIG, after_transcription, audit_key
 from automation_pipeline.automation.ports import Workshop
 from automation_pipeline.automation.stages.audit_target import audit_target
 from automation_pipeline.automation.stages.tell_progress import tell_progress
 from automation_pipeline.automation.stages.transcribe_targets import transcribe_targets
-from automation_pipeline.automation.store.ledger import mark_transcribed, pending_fiches, record_moves
-from automation_pipeline.automation.store.runs import Tries, enter_phase, hold_attempt, tries_of, write_log
+from automation_pipeline.automation.store.ledger import pending_fiches, record_moves
+from automation_pipeline.automation.store.runs import Tries, enter_phase, get_run, hold_attempt, tries_of, write_log
 from automation_pipeline.core.tasks import together
 from automation_pipeline.storage.database import Session
+from automation_pipeline.storage.workflow_logs import write_notes
 
 LOOK_AT_FENCE_SECONDS = 2.0
 TELL_EVERY_SECONDS = 2.0
@@ -29,6 +31,8 @@ async def work_batch(ticket: RunTicket, batch: int, *, shop: Workshop) -> Counte
         first = Phase.TRANSCRIBING if tries.schedule.run_transcription else Phase.AUDITING
         enter_phase(session, ticket, first)
         configs = _configs(session, tries) if tries.schedule.run_audits else []
+        if tries.schedule.run_audits and not configs and targets:
+            write_log(session, ticket.run_id, shop.clock.now(), "error", f"{NO_CONFIG}; nothing can be audited")
     return await _Batch(ticket, targets, configs, tries, shop).run()
 
 
@@ -80,18 +84,17 @@ class _Batch:
 
     async def _finish_ready(self) -> None:
         while (fiche_id := await self._ready.get()) is not None:
-            await self._record([await self._finish(fiche_id)], transcribed=self._tries.schedule.run_transcription)
+            await self._record([await self._finish(fiche_id)])
 
     async def _finish(self, fiche_id: str) -> LedgerMove:
         if not self._tries.schedule.run_audits:
             return LedgerMove(fiche_id, OutcomeStatus.SUCCESSFUL, stage=FicheStage.FETCHED)
         if not self._configs:
             return failed(fiche_id, Reason.NO_AUDIT_CONFIG, NO_CONFIG)
-        try:
-            async with asyncio.timeout_at(await self._deadline()):
-                return await audit_target(self._ticket, fiche_id, self._configs, tries=self._tries, shop=self._shop)
-        except TimeoutError:
-            return failed(fiche_id, Reason.AUDIT_INCOMPLETE, NOT_AUDITED)
+        until = await self._deadline()
+        return await audit_target(
+            self._ticket, fiche_id, self._configs, tries=self._tries, shop=self._shop, until=until
+        )
 
     async def _deadline(self) -> float:
         if self._audits_end_at is None:
@@ -102,28 +105,31 @@ class _Batch:
     def _begin_audits(self) -> None:
         configs, fiches = len(self._configs), len(self._targets)
         words = f"Running {configs} configs × {fiches} fiches = {configs * fiches} total audits"
+        run_id, now = self._ticket.run_id, self._shop.clock.now()
+        keys = [audit_key(run_id, fiche_id, config, 0) for fiche_id in self._targets[:5] for config in self._configs]
         with self._shop.database.transaction() as session:
             enter_phase(session, self._ticket, Phase.AUDITING)
-            write_log(session, self._ticket.run_id, self._shop.clock.now(), "info", words)
+            write_log(session, run_id, now, "info", words)
+            count = {"count": configs * fiches, "keys": keys[:5]}
+            write_log(session, run_id, now, "info", "Dispatched audit/run fan-out events", count)
+            write_notes(session, run_note(get_run(session, run_id), f"FAN-OUT: audit/run x{configs * fiches}"))
 
-    async def _record(self, moves: Sequence[LedgerMove], *, transcribed: bool = False) -> None:
-        await asyncio.to_thread(self._write, moves, transcribed)
+    async def _record(self, moves: Sequence[LedgerMove]) -> None:
+        await asyncio.to_thread(self._write, moves)
         now = asyncio.get_running_loop().time()
         if now - self._told_at >= TELL_EVERY_SECONDS:
             self._told_at = now
             await asyncio.to_thread(self._tell)
 
-    def _write(self, moves: Sequence[LedgerMove], transcribed: bool) -> None:
+    def _write(self, moves: Sequence[LedgerMove]) -> None:
         with self._shop.database.transaction() as session:
             hold_attempt(session, self._ticket)
-            now = self._shop.clock.now()
-            if transcribed:
-                mark_transcribed(session, self._ticket.run_id, [move.fiche_id for move in moves], now)
-            record_moves(session, self._ticket.run_id, moves, now)
+            record_moves(session, self._ticket.run_id, moves, self._shop.clock.now())
         self._ended.update(move.status for move in moves)
 
     def _tell(self) -> None:
-        tell_progress(self._ticket, database=self._shop.database, clock=self._shop.clock)
+        with self._shop.database.transaction() as session:
+            tell_progress(session, self._ticket, self._shop.clock.now())
 
     async def _watch_fence(self) -> None:
         while True:

@@ -1,10 +1,13 @@
 """What the mirror says of a run's fiches once their details were asked for."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from automation_pipeline.audits.domain.audit import AuditStatus
+from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.fiches.tables import FicheCache, RecordingRow
 from automation_pipeline.storage.bulk import among
 from automation_pipeline.transcription.tables import TranscriptionTaskRow
@@ -49,3 +52,25 @@ def why_untranscribed(session: Session, fiche_ids: Sequence[str]) -> dict[str, s
         .order_by(TranscriptionTaskRow.id)
     )
     return {fiche_id: error for fiche_id, error in session.execute(query).tuples() if error}
+
+
+@dataclass(frozen=True)
+class AuditCounts:
+    """Audits that a run has begun and that are the latest of their fiche."""
+
+    begun: int
+    completed: int
+    failed: int
+
+    @property
+    def ended(self) -> int:
+        return self.completed + self.failed
+
+
+def audits_of_run(session: Session, run_id: int) -> AuditCounts:
+    of_run = (AuditRow.automation_run_id == run_id, AuditRow.is_latest)
+    counts = dict(
+        session.execute(select(AuditRow.status, func.count()).where(*of_run).group_by(AuditRow.status)).tuples().all()
+    )
+    completed, failed = counts.get(AuditStatus.COMPLETED, 0), counts.get(AuditStatus.FAILED, 0)
+    return AuditCounts(sum(counts.values()), completed, failed)

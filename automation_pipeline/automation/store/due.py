@@ -39,7 +39,8 @@ _TIMING: ColumnElement[str] = reduce(
 _READ = (
     ScheduleRow.id, ScheduleRow.name, ScheduleRow.schedule_type, ScheduleRow.timezone, *_TIMES,
     ScheduleRow.last_run_status, ScheduleRow.last_run_at, ScheduleRow.last_due_at, ScheduleRow.skip_due_at,
-    ScheduleRow.catch_up, ScheduleRow.catch_up_limit, ScheduleRow.jitter_seconds, ScheduleRow.updated_at,
+    ScheduleRow.catch_up, ScheduleRow.catch_up_limit, ScheduleRow.jitter_seconds,
+    ScheduleRow.created_at, ScheduleRow.updated_at,
     DueTimeRow.next_due_at, DueTimeRow.timing.label("known_timing"), _TIMING.label("timing"),
 )  # fmt: skip
 
@@ -156,6 +157,7 @@ def _candidate(
         crons=_crons(row.schedule_type, *row[4:9]),
         zone=zone(row.timezone),
         decided_until=max(settled),
+        created_at=row.created_at,
         at_work=AtWork(row.last_run_status == RUNNING, row.last_run_at, runs),
         skip_due_at=row.skip_due_at,
         catch_up=CatchUp(row.catch_up),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Integer, and_, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Integer, and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.automation.domain.outcomes import LedgerMove
@@ -75,11 +75,24 @@ def mark_transcribed(session: Session, run_id: int, fiche_ids: Sequence[str], no
     )
 
 
-def work_done(session: Session, run_id: int) -> tuple[int, int]:
-    """Fiches fully transcribed, and audits ended, within the run."""
-    transcribed = func.count().filter(FicheResultRow.transcribed)
-    query = select(transcribed, func.coalesce(func.sum(FicheResultRow.audits), 0))
-    return session.execute(query.where(FicheResultRow.run_id == run_id)).tuples().one()
+def transcribed_fiches(session: Session, run_id: int) -> int:
+    """Fiches of the run that lack no transcript."""
+    query = select(func.count()).where(FicheResultRow.run_id == run_id, FicheResultRow.transcribed)
+    return session.scalar(query) or 0
+
+
+def fetched(session: Session, run_id: int) -> int:
+    """Fiches whose details need not be waited for any more."""
+    ready = or_(FicheResultRow.status != OutcomeStatus.PENDING, FicheResultRow.stage == FicheStage.FETCHED)
+    return session.scalar(select(func.count()).where(FicheResultRow.run_id == run_id, ready)) or 0
+
+
+def ignored_by_reason(session: Session, run_id: int) -> dict[Reason, int]:
+    query = select(FicheResultRow.reason, func.count()).where(
+        FicheResultRow.run_id == run_id, FicheResultRow.status == OutcomeStatus.IGNORED
+    )
+    counts = session.execute(query.group_by(FicheResultRow.reason)).tuples()
+    return {Reason(reason): count for reason, count in counts if reason}
 
 
 def record_moves(session: Session, run_id: int, moves: Sequence[LedgerMove], now: datetime) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy import and_, or_, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.automation.domain.run import Phase, Run, RunStatus, RunTicket, Trigger
+from automation_pipeline.automation.domain.run_options import options_document, with_options
 from automation_pipeline.automation.domain.schedule import Schedule
 from automation_pipeline.automation.domain.selection import FicheSelection
 from automation_pipeline.automation.store.schedules import get_schedule
@@ -61,17 +62,17 @@ def add_run(
 
 
 def selection_of(session: Session, row: RunRow) -> FicheSelection:
-    """What the run is to select: its own override, else what its schedule says now."""
-    override = row.config_snapshot.get("overrides")
-    if override is not None:
-        return FicheSelection.model_validate(override)
+    """What the run is about: its own override, or what its schedule said when it selected, or says now."""
+    said = row.config_snapshot.get("overrides") or row.config_snapshot.get("selection")
+    if said is not None:
+        return FicheSelection.model_validate(said)
     return get_schedule(session, row.schedule_id).fiche_selection
 
 
 @dataclass(frozen=True)
 class Tries:
-    """What a run is to do: its schedule and selection as they are now, since when details count as fresh, and how often
-    what fails is tried again."""
+    """What a run is to do: its schedule and selection as it took them up, since when details count as fresh, and how
+    often what fails is tried again."""
 
     schedule: Schedule
     selection: FicheSelection
@@ -84,7 +85,15 @@ class Tries:
 
 def tries_of(session: Session, run_id: int) -> Tries:
     row = session.get_one(RunRow, run_id)
-    return Tries(get_schedule(session, row.schedule_id), selection_of(session, row), row.started_at)
+    schedule = with_options(get_schedule(session, row.schedule_id), row.config_snapshot.get("options"))
+    return Tries(schedule, selection_of(session, row), row.started_at)
+
+
+def freeze_options(session: Session, row: RunRow) -> None:
+    """From now on edits of the schedule are for later runs."""
+    selection = selection_of(session, row).model_dump(mode="json", by_alias=True)
+    options = options_document(get_schedule(session, row.schedule_id))
+    row.config_snapshot = {**row.config_snapshot, "selection": selection, "options": options}
 
 
 def lock_run(session: Session, run_id: int) -> RunRow:

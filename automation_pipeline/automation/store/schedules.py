@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from automation_pipeline.automation.domain.run import SCHEDULE_STATUS, RunStatus
 from automation_pipeline.automation.domain.schedule import Schedule, ScheduleInput
 from automation_pipeline.automation.tables import RunRow, ScheduleRow
-from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.core.errors import ConflictError, NotFoundError
 
 _SELECTION_PREFIX = "fiche_selection_"
 
@@ -35,6 +35,22 @@ def lock_schedule(session: Session, schedule_id: int) -> Schedule:
     if row is None:
         raise _unknown(schedule_id)
     return _schedule(row)
+
+
+def lock_for_new_run(session: Session, schedule_id: int) -> Schedule:
+    """Held as by `lock_schedule`, and in use, and without a run: of a schedule's runs one at a time waits or works."""
+    schedule = lock_schedule(session, schedule_id)
+    refuse_paused(schedule)
+    for run_id in unended_runs(session, schedule_id):
+        raise ConflictError(
+            f"Run {run_id} of schedule {schedule_id} is still at work: `automation runs watch {run_id}` follows it"
+        )
+    return schedule
+
+
+def refuse_paused(schedule: Schedule) -> None:
+    if not schedule.is_active:
+        raise ConflictError(f"Schedule {schedule.id} is not active")
 
 
 def replace_schedule(session: Session, schedule_id: int, schedule: ScheduleInput, now: datetime) -> None:

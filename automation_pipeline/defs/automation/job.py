@@ -2,7 +2,6 @@
 finalise_run."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import dagster as dg
 from pydantic import Field
@@ -21,6 +20,7 @@ from automation_pipeline.orchestration.heartbeat import beating, worker_name
 from automation_pipeline.orchestration.launches import opening_tags, parse_launch
 from automation_pipeline.orchestration.materialisations import ran_over, run_materialisations
 from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.selection_config import SelectionConfig
 from automation_pipeline.orchestration.workshops import fetch_knobs, selection_knobs, workshop
 
 
@@ -28,11 +28,15 @@ class AutomationRunConfig(StrictConfig):
     """What to run. Everything else is configured on the schedule."""
 
     schedule_id: int = Field(description="The schedule to run: `automation schedules list` shows them.")
-    override_fiche_selection: dict[str, Any] | None = Field(
+    override_fiche_selection: SelectionConfig | None = Field(
         default=None, description='Select these fiches instead: {"mode": "manual", "ficheIds": ["1900417"]}.'
     )
     due_at: str | None = Field(default=None, description="The occurrence that is run, as a quoted ISO instant.")
     run_id: int | None = Field(default=None, description="Attach to this run, filed earlier by `run-now`.")
+
+    def said(self) -> dict[str, object]:
+        override = self.override_fiche_selection
+        return {**self.model_dump(), "override_fiche_selection": override and override.said()}
 
 
 @dg.op(retry_policy=CRASH_RETRIES)
@@ -40,7 +44,7 @@ def open_run(context: dg.OpExecutionContext, config: AutomationRunConfig, servic
     """Begin an attempt at the run and fence off earlier ones."""
     our = services.get()
     with verdicts():
-        launch = parse_launch(config.model_dump(), context.run, worker_name())
+        launch = parse_launch(config.said(), context.run, worker_name())
         ticket = opening.open_run(launch, database=our.database, clock=our.clock)
     context.instance.add_run_tags(context.run_id, opening_tags(ticket, config.schedule_id, context.run.tags))
     return ticket

@@ -30,7 +30,7 @@ def write_report(quality: QualityDay, folder: Path) -> dict[str, dg.MetadataValu
         "by_groupe": dg.MetadataValue.md(table(frames.HEADS, groupes) if groupes else NOTHING),
         **_note(quality),
         **_table("failing_points", ("step", "control point", "not met", "judged", "share"), points),
-        **_table("failures", ("cause", "fiches in runs"), list(quality.failures.items())),
+        **_table("failures", ("cause", "fiches"), list(quality.failures.items())),
         "picture": dg.MetadataValue.md(f"![{quality.day}](data:image/png;base64,{base64.b64encode(drawn).decode()})"),
         "parquet": dg.MetadataValue.path(str(parquet)),
         "csv": dg.MetadataValue.path(str(csv)),

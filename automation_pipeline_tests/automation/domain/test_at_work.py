@@ -18,6 +18,9 @@ def run(minutes: int, *, alive: bool = False) -> UnendedRun:
     return UnendedRun(1, 1, ago(minutes), alive)
 
 
+WAITING = UnendedRun(1, 0, ago(5000), alive=False)
+
+
 @pytest.mark.parametrize(
     ("at_work", "standing"),
     [
@@ -33,6 +36,8 @@ def run(minutes: int, *, alive: bool = False) -> UnendedRun:
         (AtWork(True, ago(500), (run(70), run(70, alive=True))), Standing.OUTLASTING),
         (AtWork(False, ago(1), (run(5),)), Standing.BUSY),
         (AtWork(False, ago(1), (run(70),)), Standing.STALE),
+        (AtWork(True, ago(500), (WAITING,)), Standing.BUSY),
+        (AtWork(False, None, (run(70), WAITING)), Standing.BUSY),
     ],
 )
 def test_the_runs_tell_and_the_mark_only_where_there_is_none(at_work: AtWork, standing: Standing) -> None:

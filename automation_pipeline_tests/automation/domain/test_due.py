@@ -121,7 +121,7 @@ HOURLY, OFTEN = "0 * * * *", "*/5 * * * *"
         ("skip", OFTEN, "04 08:50", "04 09:01", ["04 09:00"], [("04 08:55", SUPERSEDED)]),
         ("latest", HOURLY, "04 06:00", "04 08:30", ["04 08:00"], [("04 07:00", SUPERSEDED)]),
         ("latest", "0 9 3 * *", "01 00:00", "10 08:59", ["03 09:00"], []),
-        ("latest", "0 9 3 * *", "01 00:00", "10 09:01", [], [("03 09:00", MISSED)]),
+        ("latest", "0 9 3 * *", "01 00:00", "28 09:01", ["03 09:00"], []),
         ("all", HOURLY, "04 06:00", "04 08:30", ["04 07:00", "04 08:00"], []),
         ("all", HOURLY, "04 04:00", "04 08:30", ["04 06:00", "04 07:00", "04 08:00"], [("04 05:00", OVER_LIMIT)]),
         ("all", "0 9 3 * *", "01 00:00", "28 09:01", ["03 09:00"], []),
@@ -132,6 +132,42 @@ def test_after_an_outage_the_schedule_catches_up_as_it_says(
 ) -> None:
     after = a_schedule(cron, f"2026-05-{since.replace(' ', 'T')}", catch_up=CatchUp(catch_up), catch_up_limit=3)
     assert told(decide(after, at(f"2026-05-{now.replace(' ', 'T')}"), RULES)) == (run, not_run)
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "now", "run", "not_run", "decided"),
+    [
+        ("skip", "09:11", ["04 09:10"], [], "09:10"),
+        ("all", "09:11", ["04 09:10"], [], "09:10"),
+        ("latest", "09:11", ["04 09:10"], [], "09:10"),
+        ("skip", "09:21", ["04 09:20"], [], "09:20"),
+        ("all", "09:21", ["04 09:20"], [], "09:20"),
+        ("skip", "09:31", ["04 09:30"], [("04 09:20", SUPERSEDED)], "09:30"),
+        ("all", "09:31", ["04 09:20", "04 09:30"], [], "09:20"),
+    ],
+)
+def test_of_what_was_due_before_the_schedule_was_made_the_newest_is_run_and_nothing_told(
+    catch_up: str, now: str, run: list[str], not_run: list[tuple[str, str]], decided: str
+) -> None:
+    created_at = at("2026-05-04T09:11")
+    new = a_schedule("*/10 * * * *", "2026-05-04T08:50", created_at=created_at, catch_up=CatchUp(catch_up))
+    decision = decide(new, at(f"2026-05-04T{now}"), RULES)
+    assert told(decision) == (run, not_run)
+    assert decision.decided_until(new.decided_until) == at(f"2026-05-04T{decided}")
+
+
+@pytest.mark.parametrize("catch_up", CatchUp)
+def test_what_was_due_too_long_ago_and_before_the_schedule_was_made_is_neither_run_nor_told(catch_up: CatchUp) -> None:
+    new = a_schedule(HOURLY, "2026-05-04T08:45", created_at=at("2026-05-04T09:05"), catch_up=catch_up)
+    decision = decide(new, at("2026-05-04T09:50"), RULES)
+    assert told(decision) == ([], [])
+    assert decision.decided_until(new.decided_until) == at("2026-05-04T09:00")
+
+
+def test_beside_a_run_by_hand_what_was_due_before_the_schedule_was_made_is_not_told() -> None:
+    now = "2026-05-04T09:06"
+    new = a_schedule(HOURLY, "2026-05-04T08:45", created_at=at("2026-05-04T09:05"), at_work=working(now, 1))
+    assert told(decide(new, at(now), RULES)) == ([], [])
 
 
 @pytest.mark.parametrize(

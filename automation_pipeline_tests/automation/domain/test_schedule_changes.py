@@ -29,6 +29,7 @@ WEEKLY: dict[str, object] = {
     "jitterSeconds": 60,
     "pauseAfterFailures": 3,
 }
+NEVER_NULL = "cannot be null: leave it out to keep it"
 
 
 def stored(**fields: object) -> Schedule:
@@ -90,10 +91,13 @@ def test_a_selection_is_replaced_whole() -> None:
         ({"scheduleType": "DAILY", "timeOfDay": ""}, {"": "DAILY schedule requires timeOfDay"}),
         ({"scheduleType": "MONTHLY", "dayOfMonth": None}, {"": "MONTHLY schedule requires timeOfDay and dayOfMonth"}),
         ({"scheduleType": "CRON", "cronExpression": None}, {"": "CRON schedule requires cronExpression"}),
-        ({"name": None}, {"name": "must be a text"}),
-        ({"isActive": None}, {"isActive": "must be true or false"}),
-        ({"timezone": None}, {"timezone": "must be a text"}),
-        ({"maxRetries": None}, {"maxRetries": "must be a whole number"}),
+        ({"name": None}, {"name": NEVER_NULL}),
+        ({"continueOnError": None}, {"continueOnError": NEVER_NULL}),
+        ({"retryFailed": None, "maxRetries": 9}, {"retryFailed": NEVER_NULL, "maxRetries": "must be at most 5"}),
+        ({"ficheSelection": None}, {"ficheSelection": NEVER_NULL}),
+        ({"nmae": None}, {"nmae": "is not a known field"}),
+        ({"timezone": None}, {"timezone": NEVER_NULL}),
+        ({"maxRetries": None}, {"maxRetries": NEVER_NULL}),
         ({"id": "1"}, {"id": "is not a known field"}),
         ({"day_of_week": 2}, {"day_of_week": "is not a known field"}),
         ({"externalApiKey": "**********"}, {"externalApiKey": "is the mask of a key, not a key: leave it out to "

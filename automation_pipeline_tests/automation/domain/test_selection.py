@@ -95,7 +95,7 @@ def test_one_custom_day_may_be_given_alone_or_as_both_ends() -> None:
         ("ficheIds", None, ()),
         ("maxFiches", None, None),
         ("maxRecordingsPerFiche", None, None),
-        ("maxFiches", "5", 5),
+        ("maxFiches", 5, 5),
     ],
 )
 def test_a_field_is_read_as_meant(field: str, value: object, read: object) -> None:
@@ -105,6 +105,7 @@ def test_a_field_is_read_as_meant(field: str, value: object, read: object) -> No
 def test_a_stored_selection_from_before_the_rules_is_still_read() -> None:
     old = {"mode": "date_range", "customStartDate": "soon"}
     assert FicheSelection.model_validate(old).custom_start_date == "soon"
+    assert FicheSelection.model_validate({"mode": "manual", "maxFiches": "5"}).max_fiches == 5
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,10 @@ def test_a_stored_selection_from_before_the_rules_is_still_read() -> None:
         ("maxFiches", 0, "must be at least 1"),
         ("maxFiches", 2**31, "must be at most 2147483647"),
         ("maxRecordingsPerFiche", -3, "must be at least 1"),
-        ("maxRecordingsPerFiche", "many", "must be a whole number"),
+        ("maxRecordingsPerFiche", "3", "must be a whole number"),
+        ("maxFiches", True, "must be a whole number"),
+        ("useRlm", "yes", "must be true or false"),
+        ("onlyUnaudited", 1, "must be true or false"),
         ("groupes", ["TEAM\0"], "must not hold the character NUL"),
         ("ficheIds", "1 2", "must be a list"),
         ("ficheIds", ["1\0"], "must not hold the character NUL"),

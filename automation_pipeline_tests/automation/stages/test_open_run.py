@@ -9,6 +9,7 @@ from automation_pipeline.automation.domain.outcomes import LedgerMove
 from automation_pipeline.automation.domain.run import OutcomeStatus, RunTicket
 from automation_pipeline.automation.stages.finalise_run import finalise_run
 from automation_pipeline.automation.stages.open_run import open_run
+from automation_pipeline.automation.stages.pause_schedule import pause_schedule
 from automation_pipeline.automation.stages.request_run import request_run
 from automation_pipeline.automation.store.ledger import record_moves
 from automation_pipeline.automation.store.runs import get_run, run_logs
@@ -65,10 +66,29 @@ def test_a_retried_dagster_run_takes_the_same_run_over(database: Database, clock
     assert messages == ["Automation run started", "Attempt 2 takes the run over"]
 
 
-def test_two_launches_of_their_own_are_two_runs(database: Database, clock: StandingClock) -> None:
+@pytest.mark.parametrize("opened", [True, False])
+def test_a_launch_beside_an_unended_run_is_refused_and_after_it_is_another_run(
+    opened: bool, database: Database, clock: StandingClock
+) -> None:
     schedule = a_schedule(database, clock)
-    tickets = [open_run(an_opening(schedule.id, name), database=database, clock=clock) for name in ("a", "b")]
-    assert tickets[0].run_id != tickets[1].run_id
+    first = request_run(schedule.id, database=database, clock=clock)
+    if opened:
+        open_run(an_opening(schedule.id, run_id=first.id), database=database, clock=clock)
+    launch = an_opening(schedule.id, "dagster-2")
+    with pytest.raises(ConflictError, match=f"Run {first.id} of schedule {schedule.id} is still at work: .*runs watch"):
+        open_run(launch, database=database, clock=clock)
+    finalise_run(first.id, database=database, clock=clock, breakdown="over")
+    assert open_run(launch, database=database, clock=clock).run_id != first.id
+
+
+def test_a_pause_does_not_keep_a_run_that_has_begun_from_being_taken_over(
+    database: Database, clock: StandingClock
+) -> None:
+    schedule = a_schedule(database, clock)
+    first = open_run(an_opening(schedule.id), database=database, clock=clock)
+    pause_schedule(schedule.id, database=database, clock=clock)
+    retry = an_opening(schedule.id, "dagster-2", dagster_root_run_id="dagster-1", is_retry=True)
+    assert open_run(retry, database=database, clock=clock) == RunTicket(first.run_id, 2)
 
 
 def test_a_run_that_has_ended_is_not_opened_again(database: Database, clock: StandingClock) -> None:

@@ -5,18 +5,17 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
-from automation_pipeline.automation.domain.run import RunTicket
-from automation_pipeline.automation.stages.open_run import open_run
+from automation_pipeline.automation.domain.run import RunTicket, Trigger
 from automation_pipeline.automation.stages.reconcile_stale_runs import reconcile_stale_runs
 from automation_pipeline.automation.stages.request_run import request_run
 from automation_pipeline.automation.store.ledger import outcomes
-from automation_pipeline.automation.store.runs import get_run, run_logs
+from automation_pipeline.automation.store.runs import add_run, get_run, run_logs
 from automation_pipeline.automation.store.schedules import get_schedule
 from automation_pipeline.automation.tables import HeartbeatRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.due import RULES, a_daily, change
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import a_schedule, an_open_run, an_opening
+from automation_pipeline_tests.factories import a_schedule, an_open_run
 
 
 def silent(database: Database, clock: StandingClock, minutes: int) -> RunTicket:
@@ -66,12 +65,12 @@ def test_a_run_whose_heart_beats_is_left_alone(database: Database, clock: Standi
     assert reconcile(database, clock) == []
 
 
-def test_a_run_that_was_never_opened_is_ended_too(database: Database, clock: StandingClock) -> None:
+def test_a_run_that_waits_for_dagster_is_left_however_long_it_takes(database: Database, clock: StandingClock) -> None:
     run = request_run(a_schedule(database, clock).id, database=database, clock=clock)
-    clock.pass_time(timedelta(minutes=70))
-    assert reconcile(database, clock) == [run.schedule_id]
+    clock.pass_time(timedelta(days=3))
+    assert reconcile(database, clock) == []
     with database.reading() as session:
-        assert get_run(session, run.id).status == "failed"
+        assert get_run(session, run.id).status == "pending"
 
 
 @pytest.mark.parametrize("active", [True, False])
@@ -98,6 +97,7 @@ def test_a_mark_of_a_moment_ago_is_believed(database: Database, clock: StandingC
 def test_a_run_beside_the_stale_one_keeps_its_schedule_at_work(database: Database, clock: StandingClock) -> None:
     ticket = silent(database, clock, 75)
     with database.reading() as session:
-        schedule_id = get_run(session, ticket.run_id).schedule_id
-    open_run(an_opening(schedule_id, "dagster-2"), database=database, clock=clock)
+        schedule = get_schedule(session, get_run(session, ticket.run_id).schedule_id)
+    with database.transaction() as session:
+        add_run(session, schedule, Trigger.MANUAL, clock.now())
     assert reconcile(database, clock) == []

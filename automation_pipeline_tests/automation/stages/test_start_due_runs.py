@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from automation_pipeline.automation.domain.at_work import Standing
 from automation_pipeline.automation.domain.due import MISSED, NOT_RUN_BESIDE, SKIPPED
@@ -13,7 +13,7 @@ from automation_pipeline.automation.stages.open_run import open_run
 from automation_pipeline.automation.stages.request_run import request_run
 from automation_pipeline.automation.store.runs import list_runs
 from automation_pipeline.automation.store.schedules import get_schedule
-from automation_pipeline.automation.tables import OccurrenceRow, RunRow
+from automation_pipeline.automation.tables import HeartbeatRow, OccurrenceRow, RunRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.automation.due import a_daily, an_hourly, change, look, look_many, occurrences, run_now
@@ -119,7 +119,10 @@ def test_a_stale_run_is_ended_and_the_next_one_starts_in_the_same_look(
     database: Database, clock: StandingClock
 ) -> None:
     schedule = an_hourly(database, clock)
-    look(database, clock)
+    [started] = look(database, clock).triggered
+    open_run(an_opening(schedule.id, run_id=started.run_id), database=database, clock=clock)
+    with database.transaction() as session:
+        session.execute(update(HeartbeatRow).values(beat_at=clock.now() - timedelta(days=365)))
     clock.pass_time(timedelta(hours=2))
     report = look(database, clock)
     assert report.reconciled == (schedule.id,)
@@ -127,6 +130,24 @@ def test_a_stale_run_is_ended_and_the_next_one_starts_in_the_same_look(
     with database.reading() as session:
         runs = list_runs(session, schedule_id=None, limit=10, offset=0)
     assert [run.status for run in runs] == ["pending", "failed"]
+
+
+def test_a_run_that_waits_keeps_its_occurrence_and_the_next_one_does_not_start_beside_it(
+    database: Database, clock: StandingClock
+) -> None:
+    an_hourly(database, clock)
+    look(database, clock)
+    clock.pass_time(timedelta(hours=2))
+    report = look(database, clock)
+    assert (report.triggered, report.reconciled) == ((), ())
+    assert occurrences(database)[1:] == [("04 11:00", None, MISSED), ("04 12:00", None, BUSY)]
+
+
+def test_a_schedule_made_just_now_has_no_history(database: Database, clock: StandingClock) -> None:
+    clock.pass_time(timedelta(seconds=30))
+    a_schedule(database, clock, scheduleType="CRON", cronExpression="*/5 * * * *")
+    assert [f"{one.due_at:%H:%M}" for one in look(database, clock).triggered] == ["10:00"]
+    assert occurrences(database) == [("04 10:00", 1, None)]
 
 
 @pytest.mark.parametrize("fields", [{"isActive": False}, {"scheduleType": "MANUAL"}])
@@ -231,4 +252,8 @@ def test_several_processes_start_a_due_schedule_once(
 
 
 def _either(url: str, now: str, schedule_id: int) -> int:
-    return run_now(url, now, schedule_id) if schedule_id else look_many(url, now, 3)
+    """How many runs due detection has started here."""
+    if schedule_id:
+        run_now(url, now, schedule_id)
+        return 0
+    return look_many(url, now, 3)

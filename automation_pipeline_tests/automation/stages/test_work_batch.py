@@ -223,3 +223,25 @@ def test_progress_is_told_with_what_was_done(bench: Bench) -> None:
     last = bench.events("automation.run.progress")[-1]
     assert (last["successful"], last["failed"], last["audits"]) == (1, 1, 1)
     assert (last["current_phase"], last["progress_percentage"]) == ("auditing", 100)
+
+
+def test_transcripts_and_audits_that_are_there_count_when_the_time_for_audits_is_over(bench: Bench) -> None:
+    bench.offer("1")
+    bench.automatic()
+    bench.automatic(name="Other")
+    ticket = bench.until_work("1")
+    asked = 0
+
+    async def second_never_ends(_question: Question) -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            await asyncio.Event().wait()
+
+    bench.model = FakeLanguageModel(meanwhile=second_never_ends)
+    bench.work = replace(bench.work, audit_seconds=0.5)
+    bench.carry_out_work(ticket)
+    assert bench.outcomes(ticket) == {"1": UNAUDITED}
+    assert [(row.transcribed, row.audits) for row in bench.rows(ticket)] == [(True, 1)]
+    run = bench.finalise(ticket)
+    assert (run.transcriptions_run, run.audits_run) == (1, 1)

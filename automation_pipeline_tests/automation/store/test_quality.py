@@ -1,5 +1,7 @@
 """The quality of a day: only what counts, in as many queries for a long day as for a short one."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from automation_pipeline.audits.domain.day import FailingPoint
@@ -64,14 +66,24 @@ def test_an_audit_without_a_verdict_is_told_without_a_score(bench: Bench) -> Non
     assert audit.error
 
 
-def test_a_fiche_that_failed_in_two_runs_failed_twice(bench: Bench) -> None:
-    sold(bench, "1")
-    for reason in ("fetch_failed", None, "fetch_failed"):
-        run_id = open_a_run(bench, ("1",))
-        with bench.database.transaction() as session:
-            end(session, run_id, "1", "failed", reason=reason, error="It failed")
-            tell(session, run_id, status="failed", completed_at=bench.clock.now())
-    assert list(quality(bench).failures.items()) == [("fetch_failed", 2), ("unknown", 1)]
+def test_of_a_fiche_only_its_newest_run_counts(bench: Bench) -> None:
+    sold(bench, "1", "2", "3", "4")
+    told = {"1": "fetch_failed", "2": "fetch_failed", "3": "fetch_failed", "4": None}
+    _a_run_failed(bench, told)
+    assert list(quality(bench).failures.items()) == [("fetch_failed", 3), ("unknown", 1)]
+    _a_run_failed(bench, {"2": "transcription_incomplete"})
+    retried = open_a_run(bench, ("1",))
+    with bench.database.transaction() as session:
+        end(session, retried, "1", "successful")
+    assert quality(bench).failures == {"fetch_failed": 1, "transcription_incomplete": 1, "unknown": 1}
+
+
+def _a_run_failed(bench: Bench, reasons: Mapping[str, str | None]) -> None:
+    run_id = open_a_run(bench, tuple(reasons))
+    with bench.database.transaction() as session:
+        for fiche_id, reason in reasons.items():
+            end(session, run_id, fiche_id, "failed", reason=reason, error="It failed")
+        tell(session, run_id, status="failed", completed_at=bench.clock.now())
 
 
 def test_a_day_of_which_nothing_is_known_is_empty(bench: Bench) -> None:
