@@ -1,7 +1,6 @@
 """`automation audit-configs`: what calls are judged by."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -25,6 +24,7 @@ from automation_pipeline.cli.output import (
     write_json,
 )
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.instants import iso
 from automation_pipeline.core.json_model import LARGEST_ID
 
 app = typer.Typer(help="Configure what calls are judged by: the steps of an audit, in order.", no_args_is_help=True)
@@ -225,9 +225,5 @@ def _document(stored: StoredConfig) -> dict[str, object]:
     document = config_document(stored.config)
     steps = cast("list[dict[str, object]]", document["steps"])
     with_ids = [{"id": str(step_id), **step} for step_id, step in zip(stored.step_ids, steps, strict=True)]
-    times = {"createdAt": _iso(stored.created_at), "updatedAt": _iso(stored.updated_at)}
+    times = {"createdAt": iso(stored.created_at), "updatedAt": iso(stored.updated_at)}
     return {"id": str(stored.id), **document, "steps": with_ids, **times}
-
-
-def _iso(instant: datetime) -> str:
-    return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")

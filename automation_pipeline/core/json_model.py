@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, field_validator
@@ -10,6 +10,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.instants import iso
 
 _HALF = re.compile("[\ud800-\udfff]")
 
@@ -45,14 +46,10 @@ def _texts(given: object) -> Iterator[str]:
             left.extend(cast("Sequence[object]", one))
 
 
-def _iso(instant: datetime) -> str:
-    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 LARGEST_ID = 2**63 - 1
 
 Id = Annotated[int, Field(le=LARGEST_ID), PlainSerializer(str, return_type=str, when_used="json")]
-Instant = Annotated[datetime, PlainSerializer(_iso, return_type=str, when_used="json")]
+Instant = Annotated[datetime, PlainSerializer(iso, return_type=str, when_used="json")]
 
 Model = TypeVar("Model", bound=JsonModel)
 

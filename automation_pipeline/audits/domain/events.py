@@ -8,6 +8,7 @@ from automation_pipeline.audits.domain.config import AuditConfig, AuditStep
 from automation_pipeline.audits.domain.scoring import Compliance
 from automation_pipeline.audits.domain.step_result import StepResult
 from automation_pipeline.core.events import Event
+from automation_pipeline.core.instants import iso
 
 PRODUCER = "audits"
 TENANT = "main"
@@ -23,10 +24,6 @@ def _event(audit: Standing, name: str, at: datetime, payload: Mapping[str, objec
     return Event(TENANT, about["event_id"], f"audit.{name}", PRODUCER, audit.tracking_id, at, {**about, **payload})
 
 
-def milliseconds(at: datetime) -> str:
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def started(audit: Standing, config: AuditConfig, at: datetime) -> Sequence[Event]:
     loaded = {
         "config_id": str(audit.audit_config_id),
@@ -38,7 +35,7 @@ def started(audit: Standing, config: AuditConfig, at: datetime) -> Sequence[Even
         "audit_config_id": str(audit.audit_config_id),
         "audit_config_name": config.name,
         "total_steps": len(config.steps),
-        "started_at": milliseconds(at),
+        "started_at": iso(at),
         "status": "started",
     }
     return _event(audit, "started", at, begun), _event(audit, "config_loaded", at, loaded)
@@ -124,7 +121,7 @@ def completed(audit: Standing, compliance: Compliance, tokens: int, duration_ms:
         "failed_steps": compliance.failed_steps,
         "total_tokens": tokens,
         "duration_seconds": round(duration_ms / 1000, 3),
-        "completed_at": milliseconds(at),
+        "completed_at": iso(at),
         "status": "completed",
     }
     return (
@@ -137,7 +134,7 @@ def failed(audit: Standing, error: str, stage: str, at: datetime) -> Event:
     payload = {
         "error": error,
         "failed_phase": stage,
-        "failed_at": milliseconds(at),
+        "failed_at": iso(at),
         "partial_results": {"completed_steps": audit.done, "total_steps": audit.steps},
         "status": "failed",
     }

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from automation_pipeline.audits.domain.audit import Standing
-from automation_pipeline.audits.domain.events import PRODUCER, TENANT, milliseconds
+from automation_pipeline.audits.domain.events import PRODUCER, TENANT
 from automation_pipeline.audits.domain.rerun import Rerun
 from automation_pipeline.core.events import Event
+from automation_pipeline.core.instants import iso
 
 Document = Mapping[str, object]
 
@@ -27,7 +28,7 @@ def _event(audit: Standing, rerun: Rerun, name: str, at: datetime, payload: Docu
 
 
 def rerun_started(audit: Standing, rerun: Rerun, at: datetime) -> Event:
-    return _event(audit, rerun, "step_started", at, {"started_at": milliseconds(at), "status": "rerunning"})
+    return _event(audit, rerun, "step_started", at, {"started_at": iso(at), "status": "rerunning"})
 
 
 def rerun_completed(audit: Standing, rerun: Rerun, previous: Document, following: Document, at: datetime) -> Event:
@@ -35,7 +36,7 @@ def rerun_completed(audit: Standing, rerun: Rerun, previous: Document, following
         "original": previous,
         "rerun": following,
         "comparison": {"changed": [name for name in previous if previous[name] != following[name]]},
-        "completed_at": milliseconds(at),
+        "completed_at": iso(at),
         "status": "rerun_completed",
     }
     return _event(audit, rerun, "step_completed", at, payload)

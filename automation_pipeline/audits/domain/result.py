@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from automation_pipeline.audits.domain.config import AuditConfig
-from automation_pipeline.audits.domain.events import milliseconds
 from automation_pipeline.audits.domain.evidence import AuditGating
 from automation_pipeline.audits.domain.scoring import Compliance, StepScore, score_audit
 from automation_pipeline.audits.domain.step_result import StoredStep
+from automation_pipeline.core.instants import iso
 
 Document = Mapping[str, object]
 
@@ -75,7 +75,7 @@ def summary_columns(frame: Frame, steps: Sequence[StoredStep]) -> dict[str, obje
 def running_document(frame_of: Document, started_at: datetime, approach: Document) -> Document:
     """What is read while the audit runs. `frame_of` holds how it was triggered, as far as that is known."""
     known = {name: value for name, value in frame_of.items() if value is not None}
-    return {"status": "running", "started_at": milliseconds(started_at), "approach": approach, **known}
+    return {"status": "running", "started_at": iso(started_at), "approach": approach, **known}
 
 
 def _document(frame: Frame, compliance: Compliance, tokens: int) -> Document:
@@ -107,8 +107,8 @@ def _document(frame: Frame, compliance: Compliance, tokens: int) -> Document:
             "total_tokens": tokens,
         },
         "metadata": {
-            "started_at": milliseconds(frame.started_at),
-            "completed_at": milliseconds(frame.completed_at),
+            "started_at": iso(frame.started_at),
+            "completed_at": iso(frame.completed_at),
             "duration_ms": frame.duration_ms,
             "approach": frame.approach,
         },

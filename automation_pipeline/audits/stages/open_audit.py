@@ -1,6 +1,5 @@
 """Begin an audit: the fiche as the CRM knows it now, the configuration as it is now, one row."""
 
-from collections.abc import Sequence
 from datetime import timedelta
 
 from automation_pipeline.audits.domain import events, failures
@@ -10,10 +9,9 @@ from automation_pipeline.audits.stages.fail_audit import fail_audit
 from automation_pipeline.audits.store.audits import FoundAudit, begin_audit, find_audit, get_audit
 from automation_pipeline.audits.store.configs import get_config
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.errors import PermanentError, TransientError
-from automation_pipeline.fiches.domain.fiche import FetchFailed, FetchOutcome, FicheNotFound
+from automation_pipeline.fiches.domain.fiche import FicheNotFound
 from automation_pipeline.fiches.ports import FicheSource
-from automation_pipeline.fiches.stages.fetch_fiches import fetch_fiches
+from automation_pipeline.fiches.stages.fetch_fiche import fetch_fiche
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.instants import database_time
 from automation_pipeline.storage.outbox import enqueue
@@ -33,22 +31,10 @@ async def open_audit(wish: Wish, *, database: Database, source: FicheSource, clo
         if begun is not None:
             return begun
         get_config(session, wish.audit_config_id)
-    outcome = await _fetch(wish.fiche_id, database, source, clock)
-    if isinstance(outcome, FetchFailed):
-        raise (TransientError if outcome.transient else PermanentError)(outcome.error)
+    since = clock.now() - FRESH
+    outcome = await fetch_fiche(wish.fiche_id, since=since, database=database, source=source, clock=clock)
     with database.transaction() as session:
         return _begin(session, wish, known=not isinstance(outcome, FicheNotFound))
-
-
-async def _fetch(fiche_id: str, database: Database, source: FicheSource, clock: Clock) -> FetchOutcome:
-    outcomes: list[FetchOutcome] = []
-
-    def settle(_session: Session, told: Sequence[FetchOutcome]) -> None:
-        outcomes.extend(told)
-
-    since = clock.now() - FRESH
-    await fetch_fiches([fiche_id], since=since, settle=settle, database=database, source=source, clock=clock)
-    return outcomes[-1]
 
 
 def _begin(session: Session, wish: Wish, *, known: bool) -> FoundAudit:

@@ -11,7 +11,6 @@ from sqlalchemy import ColumnElement, func, inspect, select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.domain.audit import AuditStatus
-from automation_pipeline.audits.domain.events import milliseconds
 from automation_pipeline.audits.domain.findings import Niveau
 from automation_pipeline.audits.domain.place import Place
 from automation_pipeline.audits.domain.step_document import step_document
@@ -20,6 +19,7 @@ from automation_pipeline.audits.store.steps import get_step, stored_steps
 from automation_pipeline.audits.store.trails import trails_of
 from automation_pipeline.audits.tables import AuditConfigRow, AuditRow
 from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.core.instants import iso
 from automation_pipeline.fiches.tables import FicheCache
 from automation_pipeline.storage.bulk import among
 
@@ -111,7 +111,7 @@ def _json(name: str, value: object) -> object:
     if name in _IDS:
         return None if value is None else str(value)
     if isinstance(value, datetime):
-        return milliseconds(value)
+        return iso(value)
     return float(value) if isinstance(value, Decimal) else value
 
 

@@ -7,11 +7,11 @@ from datetime import datetime
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from automation_pipeline.audits.domain.events import milliseconds
 from automation_pipeline.audits.domain.place import Place
 from automation_pipeline.audits.domain.rerun import Rerun
 from automation_pipeline.audits.domain.trail import POINT_FIELDS, STEP_FIELDS, ReviewEntry, Trail
 from automation_pipeline.audits.tables import HumanReviewRow, RerunEventRow
+from automation_pipeline.core.instants import iso
 
 Document = Mapping[str, object]
 
@@ -81,7 +81,7 @@ def trails_of(session: Session, audit_id: int) -> dict[int, Trail]:
 def _review(row: HumanReviewRow) -> Document:
     names = STEP_FIELDS if row.control_point_index is None else POINT_FIELDS
     return {
-        "at": milliseconds(row.reviewed_at),
+        "at": iso(row.reviewed_at),
         "by": row.reviewer,
         "reason": row.reason,
         "kind": row.kind,
@@ -93,7 +93,7 @@ def _review(row: HumanReviewRow) -> Document:
 
 def _rerun(row: RerunEventRow) -> Document:
     return {
-        "at": milliseconds(row.occurred_at),
+        "at": iso(row.occurred_at),
         "kind": row.kind,
         "rerun_id": row.rerun_id,
         "event_id": row.event_id,

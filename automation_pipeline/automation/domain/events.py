@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from automation_pipeline.automation.domain.filters import EmptyReason
 from automation_pipeline.automation.domain.run import Phase, Run, RunStatus, Tally
 from automation_pipeline.automation.domain.selection import FicheSelection
 from automation_pipeline.core.events import Event
+from automation_pipeline.core.instants import iso
 
 PRODUCER = "automation"
 TENANT = "main"
@@ -36,7 +37,7 @@ def job_id(run_id: int) -> str:
 
 
 def started(run: Run, at: datetime) -> Event:
-    payload = {"due_at": run.due_at and _iso(run.due_at), "status": RunStatus.RUNNING}
+    payload = {"due_at": run.due_at and iso(run.due_at), "status": RunStatus.RUNNING}
     return _shown(run, "started", "started", at, payload)
 
 
@@ -114,7 +115,3 @@ def _event(run: Run, key: str, name: str, at: datetime, payload: Mapping[str, ob
 
 def _about(run: Run) -> dict[str, object]:
     return {"schedule_id": str(run.schedule_id), "run_id": str(run.id)}
-
-
-def _iso(instant: datetime) -> str:
-    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

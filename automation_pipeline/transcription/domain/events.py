@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from automation_pipeline.core.events import Event
+from automation_pipeline.core.instants import iso
 from automation_pipeline.transcription.domain.run import Plan, Priority, Standing
 
 PRODUCER = "transcription"
@@ -13,10 +14,6 @@ NOT_FOUND = "Fiche not found (404)"
 
 def _event(run_id: str, key: str, name: str, at: datetime, payload: Mapping[str, object]) -> Event:
     return Event(TENANT, key, name, PRODUCER, run_id, at, {**payload, "run_id": run_id})
-
-
-def _milliseconds(at: datetime) -> str:
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def status_check(run_id: str, fiche_id: str, plan: Plan, at: datetime) -> Event:
@@ -30,7 +27,7 @@ def status_check(run_id: str, fiche_id: str, plan: Plan, at: datetime) -> Event:
 def started(run_id: str, fiche_id: str, plan: Plan, priority: Priority, at: datetime) -> Event:
     return _event(run_id, f"{run_id}:started", "transcription.started", at, {
         "fiche_id": fiche_id, "total_recordings": plan.total, "priority": priority,
-        "started_at": _milliseconds(at), "status": "started",
+        "started_at": iso(at), "status": "started",
     })  # fmt: skip
 
 
@@ -66,7 +63,7 @@ def completed(standing: Standing, started_at: datetime, at: datetime) -> tuple[E
     seconds = (at - started_at).total_seconds()
     shown = _event(standing.run_id, f"{standing.run_id}:completed", "transcription.completed", at, {
         "fiche_id": standing.fiche_id, "total_recordings": standing.total, "transcribed": standing.transcribed,
-        "failed": standing.failed, "duration_seconds": round(seconds, 3), "completed_at": _milliseconds(at),
+        "failed": standing.failed, "duration_seconds": round(seconds, 3), "completed_at": iso(at),
         "status": "completed",
     })  # fmt: skip
     return shown, fiche_transcribed(standing, round(seconds * 1000), at)
@@ -74,7 +71,7 @@ def completed(standing: Standing, started_at: datetime, at: datetime) -> tuple[E
 
 def failed(standing: Standing, error: str, at: datetime) -> tuple[Event, Event]:
     shown = _event(standing.run_id, f"{standing.run_id}:failed", "transcription.failed", at, {
-        "fiche_id": standing.fiche_id, "error": error, "failed_at": _milliseconds(at), "status": "failed",
+        "fiche_id": standing.fiche_id, "error": error, "failed_at": iso(at), "status": "failed",
         "partial_results": {
             "total": standing.total, "transcribed": standing.transcribed, "failed": standing.failed,
         },

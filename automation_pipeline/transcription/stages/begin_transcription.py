@@ -1,14 +1,13 @@
 """Begin a run for a fiche: its details fetched anew, its recordings planned; or join the run that is under way."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import PermanentError, TransientError
-from automation_pipeline.fiches.domain.fiche import FetchFailed, FetchOutcome, FicheNotFound
+from automation_pipeline.fiches.domain.fiche import FicheNotFound
 from automation_pipeline.fiches.ports import FicheSource
-from automation_pipeline.fiches.stages.fetch_fiches import fetch_fiches
+from automation_pipeline.fiches.stages.fetch_fiche import fetch_fiche
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.instants import database_time
 from automation_pipeline.storage.outbox import enqueue
@@ -42,9 +41,8 @@ async def begin_transcription(wish: Wish, *, database: Database, source: FicheSo
         under_way = _under_way(session, wish)
     if under_way is not None:
         return under_way
-    outcome = await _fetch(wish, database, source, clock)
-    if isinstance(outcome, FetchFailed):
-        raise (TransientError if outcome.transient else PermanentError)(outcome.error)
+    since = wish.fresh_since or clock.now()
+    outcome = await fetch_fiche(wish.fiche_id, since=since, database=database, source=source, clock=clock)
     with database.transaction() as session:
         return _not_found(session, wish) if isinstance(outcome, FicheNotFound) else _start(session, wish)
 
@@ -66,17 +64,6 @@ def _joined(session: Session, wish: Wish) -> Standing:
     if joined is None:
         raise TransientError(f"The run of fiche {wish.fiche_id} ended in the very moment that it was joined.")
     return joined
-
-
-async def _fetch(wish: Wish, database: Database, source: FicheSource, clock: Clock) -> FetchOutcome:
-    outcomes: list[FetchOutcome] = []
-
-    def settle(_session: Session, told: Sequence[FetchOutcome]) -> None:
-        outcomes.extend(told)
-
-    since = wish.fresh_since or clock.now()
-    await fetch_fiches([wish.fiche_id], since=since, settle=settle, database=database, source=source, clock=clock)
-    return outcomes[-1]
 
 
 def _start(session: Session, wish: Wish) -> Standing:

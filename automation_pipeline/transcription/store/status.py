@@ -7,6 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.core.instants import iso
 from automation_pipeline.fiches.tables import FicheCache, RecordingRow
 from automation_pipeline.storage.instants import database_time
 from automation_pipeline.transcription.domain.run import RunStatus, TaskState
@@ -106,4 +107,4 @@ def _task(task: TranscriptionTaskRow, now: datetime) -> Document:
 
 
 def _iso(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None if at is None else iso(at)
