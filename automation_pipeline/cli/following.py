@@ -22,8 +22,7 @@ from automation_pipeline.audits.domain.audit import Standing as AuditStanding
 from automation_pipeline.audits.domain.requests import Requested as Asked
 from automation_pipeline.audits.store.standings import standings as audit_standings
 from automation_pipeline.audits.store.trails import has_rerun
-from automation_pipeline.automation.domain.run import Phase, Run, RunStatus, Tally
-from automation_pipeline.automation.store.ledger import tally
+from automation_pipeline.automation.domain.run import Phase, Run, RunStatus
 from automation_pipeline.automation.store.progress import Progress as Advance
 from automation_pipeline.automation.store.progress import progress_of
 from automation_pipeline.automation.store.runs import get_run
@@ -41,23 +40,6 @@ POLL_SECONDS = 0.5
 # Dagster's daemon looks for requests every few seconds.
 PATIENCE = timedelta(seconds=15)
 NO_DAEMON = "Nothing has begun yet: Dagster's daemon does not seem to run (`dagster dev` starts it)."
-
-
-def follow_run(run_id: int, services: Services, *, pause: threading.Event, quiet: bool) -> Run:
-    """The ended run, however long it takes."""
-    goes_on = f"Run {run_id} goes on without us: `automation runs show {run_id}` tells how it stands."
-    with _watching(goes_on, quiet=quiet) as progress:
-        bar = progress.add_task(f"run {run_id}: waiting for Dagster", total=None)
-        patience = Patience(progress, services.clock, services.clock.now())
-        while True:
-            run, standing = _look(run_id, services)
-            ended = standing.successful + standing.failed + standing.ignored
-            label = f"run {run_id}: {run.phase or run.status}"
-            progress.update(bar, description=label, completed=ended, total=standing.selected or None)
-            if run.completed_at is not None:
-                return run
-            patience.look(begun=run.status != RunStatus.PENDING)
-            pause.wait(POLL_SECONDS)
 
 
 def watch_run(run_id: int, services: Services, *, pause: threading.Event, quiet: bool) -> Run:
@@ -229,12 +211,6 @@ def _watching(goes_on: str, *, quiet: bool) -> Generator[Progress]:
     except KeyboardInterrupt:
         sys.stderr.write(f"{goes_on}\n")
         raise
-
-
-def _look(run_id: int, services: Services) -> tuple[Run, Tally]:
-    with services.database.reading() as session:
-        run = get_run(session, run_id)
-        return run, tally(session, run_id, run.selected_fiches)
 
 
 def _advance(run_id: int, services: Services) -> tuple[Run, Advance]:

@@ -17,7 +17,7 @@ from automation_pipeline.automation.stages.resume_schedule import resume_schedul
 from automation_pipeline.automation.stages.update_schedule import update_schedule
 from automation_pipeline.automation.store.schedules import get_schedule, list_schedules
 from automation_pipeline.cli import schedule_times
-from automation_pipeline.cli.following import follow_run
+from automation_pipeline.cli.following import watch_run
 from automation_pipeline.cli.output import AsJson, consent, print_json, read_json_object, screen
 from automation_pipeline.cli.schedule_page import (
     ScheduleId,
@@ -140,7 +140,7 @@ def run_now(
     override = None if selection is None else parse_selection(read_json_object(selection))
     run = request_run(schedule_id, database=services.database, clock=services.clock, override=override)
     if wait:
-        run = follow_run(run.id, services, pause=threading.Event(), quiet=as_json)
+        run = watch_run(run.id, services, pause=threading.Event(), quiet=as_json)
     if as_json:
         print_json({"run_id": str(run.id), "schedule_id": str(schedule_id), "status": run.status})
     elif not wait:

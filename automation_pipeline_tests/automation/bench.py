@@ -21,7 +21,8 @@ from automation_pipeline.automation.stages.open_run import open_run
 from automation_pipeline.automation.stages.settle_fetch import settle_fetch
 from automation_pipeline.automation.stages.work_batch import work_batch
 from automation_pipeline.automation.store.ledger import pending_batches
-from automation_pipeline.automation.store.runs import Tries, get_run, run_logs, tries_of
+from automation_pipeline.automation.store.progress import logs_after
+from automation_pipeline.automation.store.runs import Tries, get_run, tries_of
 from automation_pipeline.automation.tables import FicheResultRow
 from automation_pipeline.core.coordination import RateLimiter
 from automation_pipeline.fiches.domain.fiche import Recording
@@ -170,4 +171,6 @@ class Bench(AuditBench):
 
     def logs(self, run: Run | RunTicket) -> list[str]:
         with self.database.reading() as session:
-            return [row.message for row in run_logs(session, run.id if isinstance(run, Run) else run.run_id)]
+            return [
+                row.message for row in logs_after(session, run.id if isinstance(run, Run) else run.run_id, 0, "debug")
+            ]

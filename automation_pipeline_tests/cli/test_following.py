@@ -19,7 +19,7 @@ from automation_pipeline.automation.store.runs import get_run
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli import runs, schedules, transcribe
-from automation_pipeline.cli.following import NO_DAEMON, follow_run, follow_transcriptions, phase_bars, watch_run
+from automation_pipeline.cli.following import NO_DAEMON, follow_transcriptions, phase_bars, watch_run
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.transcription.domain.run import Priority, RunStatus
 from automation_pipeline.transcription.stages.request_transcriptions import request_transcriptions
@@ -99,7 +99,7 @@ def test_a_run_that_does_not_begin_is_wondered_about_once(
     waits: int, quiet: bool, said: int,
 ) -> None:  # fmt: skip
     with pytest.raises(KeyboardInterrupt):
-        follow_run(run_id, services, pause=Passing(clock, waits), quiet=quiet)
+        watch_run(run_id, services, pause=Passing(clock, waits), quiet=quiet)
     assert capsys.readouterr().out.count(NO_DAEMON) == said
 
 
@@ -111,7 +111,7 @@ def test_a_run_that_has_begun_takes_as_long_as_it_takes(
             session.execute(update(RunRow).values(status="running"))
 
     with pytest.raises(KeyboardInterrupt):
-        follow_run(run_id, services, pause=Passing(clock, 90, {80: begin}), quiet=False)
+        watch_run(run_id, services, pause=Passing(clock, 90, {80: begin}), quiet=False)
     assert NO_DAEMON not in capsys.readouterr().out
 
 

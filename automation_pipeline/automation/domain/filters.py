@@ -50,7 +50,7 @@ class Choice:
 
 
 def named_ids(selection: FicheSelection) -> list[str]:
-    """What `manual_ids` starts from: every id in its order, repeats included."""
+    """Every id in its order, repeats included. One entry may hold several, separated by blanks or commas."""
     return " ".join(selection.fiche_ids).replace(",", " ").split()
 
 

@@ -1,6 +1,5 @@
 """Which fiches an automation is about. What is stored is taken as it is; what people give must keep the rules."""
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, cast
@@ -90,9 +89,3 @@ class SelectionInput(FicheSelection):
 
 def parse_selection(given: Mapping[str, object]) -> SelectionInput:
     return parse(SelectionInput, given, "Invalid fiche selection data")
-
-
-def manual_ids(selection: FicheSelection) -> tuple[str, ...]:
-    """Each id once, in the order given. One entry may hold several, separated by spaces or commas."""
-    ids = (fiche_id for entry in selection.fiche_ids for fiche_id in re.split(r"[\s,]+", entry) if fiche_id)
-    return tuple(dict.fromkeys(ids))[: selection.max_fiches]

@@ -1,6 +1,5 @@
 """Queries over runs: opening, fencing, beating, ending, and what people ask about them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -185,19 +184,6 @@ def get_run(session: Session, run_id: int) -> Run:
     if row is None:
         raise NotFoundError(f"Run {run_id} not found")
     return as_run(row)
-
-
-def list_runs(session: Session, *, schedule_id: int | None, limit: int, offset: int) -> list[Run]:
-    """Newest first."""
-    query = select(RunRow).order_by(RunRow.id.desc()).limit(limit).offset(offset)
-    if schedule_id is not None:
-        query = query.where(RunRow.schedule_id == schedule_id)
-    return [as_run(row) for row in session.scalars(query)]
-
-
-def run_logs(session: Session, run_id: int) -> Sequence[LogRow]:
-    """Oldest first."""
-    return session.scalars(select(LogRow).where(LogRow.run_id == run_id).order_by(LogRow.id)).all()
 
 
 def as_run(row: RunRow) -> Run:

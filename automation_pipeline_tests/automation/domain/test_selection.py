@@ -2,16 +2,20 @@
 
 import pytest
 
+from automation_pipeline.automation.domain.filters import Candidate, early, named_ids
 from automation_pipeline.automation.domain.selection import (
     DatePreset,
     FicheSelection,
     SelectionMode,
-    manual_ids,
     parse_selection,
 )
 from automation_pipeline.core.errors import InvalidInputError
 
 CUSTOM = {"mode": "date_range", "dateRange": "custom", "customStartDate": "03/02/2026"}
+
+
+def chosen(selection: FicheSelection) -> tuple[str, ...]:
+    return early([Candidate(fiche_id) for fiche_id in named_ids(selection)], selection).kept
 
 
 def test_what_is_not_said_has_its_default() -> None:
@@ -148,11 +152,11 @@ def test_a_wrong_field_is_named_with_its_problem(field: str, value: object, prob
     ],
 )
 def test_manual_ids_are_split_and_each_is_there_once_in_order(entries: list[str], ids: tuple[str, ...]) -> None:
-    assert manual_ids(parse_selection({"mode": "manual", "ficheIds": entries})) == ids
+    assert chosen(parse_selection({"mode": "manual", "ficheIds": entries})) == ids
 
 
 @pytest.mark.parametrize(
     ("most", "ids"), [(None, ("3", "1", "2")), (1, ("3",)), (2, ("3", "1")), (3, ("3", "1", "2")), (9, ("3", "1", "2"))]
 )
 def test_the_limit_counts_ids_after_repeated_ones_are_gone(most: int | None, ids: tuple[str, ...]) -> None:
-    assert manual_ids(parse_selection({"mode": "manual", "ficheIds": ["3 3", "1 2"], "maxFiches": most})) == ids
+    assert chosen(parse_selection({"mode": "manual", "ficheIds": ["3 3", "1 2"], "maxFiches": most})) == ids

@@ -12,7 +12,8 @@ from automation_pipeline.automation.stages.open_run import open_run
 from automation_pipeline.automation.stages.pause_schedule import pause_schedule
 from automation_pipeline.automation.stages.request_run import request_run
 from automation_pipeline.automation.store.ledger import record_moves
-from automation_pipeline.automation.store.runs import get_run, run_logs
+from automation_pipeline.automation.store.progress import logs_after
+from automation_pipeline.automation.store.runs import get_run
 from automation_pipeline.automation.store.schedules import get_schedule
 from automation_pipeline.automation.tables import HeartbeatRow, ScheduleRow
 from automation_pipeline.core.errors import ConflictError, NotFoundError
@@ -62,7 +63,7 @@ def test_a_retried_dagster_run_takes_the_same_run_over(database: Database, clock
     second = open_run(retry, database=database, clock=clock)
     assert second == RunTicket(first.run_id, first.attempt + 1)
     with database.reading() as session:
-        messages = [row.message for row in run_logs(session, first.run_id)]
+        messages = [row.message for row in logs_after(session, first.run_id, 0, "debug")]
     assert messages == ["Automation run started", "Attempt 2 takes the run over"]
 
 

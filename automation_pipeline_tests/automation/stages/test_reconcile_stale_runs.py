@@ -9,7 +9,8 @@ from automation_pipeline.automation.domain.run import RunTicket, Trigger
 from automation_pipeline.automation.stages.reconcile_stale_runs import reconcile_stale_runs
 from automation_pipeline.automation.stages.request_run import request_run
 from automation_pipeline.automation.store.ledger import outcomes
-from automation_pipeline.automation.store.runs import add_run, get_run, run_logs
+from automation_pipeline.automation.store.progress import logs_after
+from automation_pipeline.automation.store.runs import add_run, get_run
 from automation_pipeline.automation.store.schedules import get_schedule
 from automation_pipeline.automation.tables import HeartbeatRow
 from automation_pipeline.storage.database import Database
@@ -39,7 +40,7 @@ def test_a_stale_run_has_failed_in_the_known_words(database: Database, clock: St
     with database.reading() as session:
         run, after = get_run(session, ticket.run_id), get_schedule(session, before.id)
         fiches = outcomes(session, ticket.run_id)
-        last_words = run_logs(session, ticket.run_id)[-1]
+        last_words = logs_after(session, ticket.run_id, 0, "debug")[-1]
     assert (run.status, run.completed_at) == ("failed", clock.now())
     assert run.error_message == "Marked stale by scheduler after 75m (threshold 70m)"
     assert run.error_details

@@ -12,7 +12,8 @@ from automation_pipeline.automation.domain.run import Run, RunTicket
 from automation_pipeline.automation.stages.finalise_run import finalise_run
 from automation_pipeline.automation.stages.open_run import open_run
 from automation_pipeline.automation.store.ledger import outcomes
-from automation_pipeline.automation.store.runs import StaleAttemptError, get_run, run_logs
+from automation_pipeline.automation.store.progress import logs_after
+from automation_pipeline.automation.store.runs import StaleAttemptError, get_run
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.fiches.domain.sales import SalesList
@@ -47,7 +48,7 @@ def the_run(database: Database, ticket: RunTicket) -> tuple[Run, list[str], list
     """The run, the ids of its ledger, and its log since it began."""
     with database.reading() as session:
         ids = [row.fiche_id for row in outcomes(session, ticket.run_id)]
-        lines = [(row.level, row.message) for row in run_logs(session, ticket.run_id)]
+        lines = [(row.level, row.message) for row in logs_after(session, ticket.run_id, 0, "debug")]
         return get_run(session, ticket.run_id), ids, lines[1:]
 
 
