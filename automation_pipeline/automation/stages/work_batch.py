@@ -50,6 +50,7 @@ class _Batch:
         self._ready: asyncio.Queue[str | None] = asyncio.Queue()
         self._ended: Counter[str] = Counter()
         self._audits_end_at: float | None = None
+        self._one_begins = asyncio.Lock()
         self._told_at = 0.0
 
     async def run(self) -> Counter[str]:
@@ -97,10 +98,12 @@ class _Batch:
         )
 
     async def _deadline(self) -> float:
-        if self._audits_end_at is None:
-            self._audits_end_at = asyncio.get_running_loop().time() + self._shop.knobs.audit_seconds
-            await asyncio.to_thread(self._begin_audits)
-        return self._audits_end_at
+        """Nobody audits before the run is in that phase."""
+        async with self._one_begins:
+            if self._audits_end_at is None:
+                await asyncio.to_thread(self._begin_audits)
+                self._audits_end_at = asyncio.get_running_loop().time() + self._shop.knobs.audit_seconds
+            return self._audits_end_at
 
     def _begin_audits(self) -> None:
         configs, fiches = len(self._configs), len(self._targets)
