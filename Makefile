@@ -10,7 +10,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 help:
 	@echo "make demo    a whole run against a simulated outside world, then its outcome"
-	@echo "make dev     Dagster's UI and daemon with the simulator, one Ctrl-C ends all"
+	@echo "make dev     Dagster's UI and daemon, the HTTP API and the simulator, one Ctrl-C ends all"
 	@echo "make check   format, lint, types, import contracts, fast tests, definitions load"
 	@echo "make test    every test, on a PostgreSQL and a Redis that it starts by itself"
 	@echo "make lock    compile requirements.lock anew from pyproject.toml"

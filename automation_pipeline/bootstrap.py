@@ -3,7 +3,6 @@
 Nothing is opened before it is asked for, and adapters that are not configured are not even imported.
 """
 
-import asyncio
 import os
 import socket
 from collections.abc import Coroutine
@@ -13,20 +12,25 @@ from typing import TypeVar
 
 from automation_pipeline.audits.domain import knobs as audit_knobs
 from automation_pipeline.audits.ports import Judge
-from automation_pipeline.automation.domain.delivery import Patience
 from automation_pipeline.automation.domain.due import DueRules
-from automation_pipeline.automation.ports import MailSender, PostOffice, WebhookSender
+from automation_pipeline.automation.ports import MailSender, PostOffice, Realtime
 from automation_pipeline.core.clock import Clock, SystemClock
 from automation_pipeline.core.coordination import Leases, RateLimiter
+from automation_pipeline.core.counted_limiter import CountedRateLimiter
+from automation_pipeline.core.delivery import Patience
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.failover import FailoverRateLimiter
+from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.core.settings import Settings, load_settings
 from automation_pipeline.core.slots import Slots
+from automation_pipeline.core.webhooks import WebhookSender
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.leases import DatabaseLeases
+from automation_pipeline.storage.metering import Metering
 from automation_pipeline.storage.rate_limits import DatabaseRateLimiter
+from automation_pipeline.storage.work_loop import WorkLoop
 from automation_pipeline.transcription.domain.attempts import Knobs
 from automation_pipeline.transcription.ports import Provider
 
@@ -39,6 +43,7 @@ class Services:
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         self.settings = settings
         self.clock: Clock = clock or SystemClock()
+        self.meter = Meter()
 
     @cached_property
     def database(self) -> Database:
@@ -81,6 +86,7 @@ class Services:
             now=self.clock.now,
             connections=self.settings.fiche_fetch_concurrency,
             timeout_seconds=self.settings.fiche_api_timeout_seconds,
+            meter=self.meter,
         )
 
     @cached_property
@@ -96,6 +102,8 @@ class Services:
             now=self.clock.now,
             at_once=settings.transcription_recording_worker_concurrency,
             audio_limits=AudioLimits(max_megabytes=settings.transcription_audio_max_megabytes),
+            audio_origins=settings.transcription_audio_allowed_origins,
+            meter=self.meter,
         )
         return Provider(speech, self._shared_limiter, speech_knobs(settings))
 
@@ -113,6 +121,7 @@ class Services:
             now=self.clock.now,
             timeout_seconds=settings.llm_timeout_seconds,
             connections=settings.llm_max_concurrency,
+            meter=self.meter,
         )
         owner = f"{socket.gethostname()}:{os.getpid()}"
         places = Slots(self.leases, "language-model", settings.llm_max_concurrency, owner)
@@ -127,36 +136,32 @@ class Services:
             now=self.clock.now,
             allowed_origins=settings.webhook_allowed_origins,
             timeout_seconds=settings.webhook_timeout_seconds,
+            meter=self.meter,
         )
 
     @cached_property
     def mail(self) -> MailSender | None:
-        """None where no mail server is configured, or nobody to write as."""
-        settings = self.settings
-        sender = settings.smtp_from or settings.smtp_user
-        if settings.smtp_host is None or sender is None:
-            return None
-        from automation_pipeline.mail.smtp import MailServer, SmtpMail  # noqa: PLC0415  only where it is configured
+        from automation_pipeline.mail.opening import open_mail  # noqa: PLC0415  only where it is asked for
 
-        server = MailServer(
-            host=settings.smtp_host,
-            port=settings.smtp_port,
-            secure=settings.smtp_secure,
-            sender=sender,
-            user=settings.smtp_user,
-            password=settings.smtp_pass.get_secret_value() if settings.smtp_pass else None,
-            seconds=settings.smtp_timeout_ms / 1000,
-        )
-        return SmtpMail(server)
+        return open_mail(self.settings)
+
+    @cached_property
+    def realtime(self) -> Realtime | None:
+        """None where Pusher is not configured. PermanentError: it is, but not wholly."""
+        from automation_pipeline.realtime.opening import open_realtime  # noqa: PLC0415  only where it is asked for
+
+        return open_realtime(self.settings, self.clock.now)
 
     @cached_property
     def post_office(self) -> PostOffice:
         """Who carries messages about runs."""
+        from automation_pipeline.realtime.opening import open_publisher  # noqa: PLC0415  only where it is asked for
+
         secret = self.settings.webhook_secret
         return PostOffice(
             webhooks=self.webhooks,
             mail=self.mail,
-            publisher=None,
+            publisher=open_publisher(lambda: self.realtime),
             secret=secret.get_secret_value() if secret else None,
             patience=Patience(attempts=self.settings.webhook_max_attempts),
         )
@@ -165,27 +170,32 @@ class Services:
     def _shared_limiter(self) -> RateLimiter:
         """A provider's cap outlives an outage of Redis: the database takes over."""
         in_database = DatabaseRateLimiter(self.database)
-        return FailoverRateLimiter(self.rate_limiter, in_database) if self.settings.redis_url else in_database
+        limiter = FailoverRateLimiter(self.rate_limiter, in_database) if self.settings.redis_url else in_database
+        return CountedRateLimiter(limiter, self.meter)
 
     @cached_property
-    def _loop(self) -> asyncio.Runner:
-        return asyncio.Runner()
+    def metering(self) -> Metering:
+        return Metering(self.meter, lambda: self.database)
+
+    @cached_property
+    def _work_loop(self) -> WorkLoop:
+        return WorkLoop(self.metering)
 
     def run(self, work: Coroutine[object, object, Result]) -> Result:
         """Run async work to its end; interrupted, it leaves nothing running behind. The loop lives as long as the
         process, and so do the clients' connections."""
-        try:
-            return self._loop.run(work)
-        except BaseException:  # an interrupt too must not leave tasks in the loop that the next call would wake
-            _end_tasks(self._loop.get_loop())
-            raise
+        return self._work_loop.run(work)
+
+    def counted(self, work: Coroutine[object, object, Result]) -> Coroutine[object, object, Result]:
+        """The same work for a loop of its own; what is counted in it reaches the database all the same."""
+        return self._work_loop.counted(work)
 
 
-def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+def remote_api(url: str, token: str):  # noqa: ANN201  the type of an adapter stays with it
+    """Our HTTP API on another machine. The caller closes it."""
+    from automation_pipeline.clients.automation_api import AutomationApi  # noqa: PLC0415  httpx only where it is used
+
+    return AutomationApi(url, token)
 
 
 def due_rules(settings: Settings) -> DueRules:

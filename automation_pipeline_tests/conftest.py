@@ -1,5 +1,6 @@
 """Fixtures of the whole suite: a fresh, migrated database a test, on SQLite and PostgreSQL; a clock that stands."""
 
+import logging
 import shutil
 import uuid
 from collections.abc import Generator, Iterator
@@ -24,6 +25,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         asked = set(getattr(item, "fixturenames", ())) & {"postgres_server", "redis_url"}
         if asked or chosen.get("database_kind") == "postgres":
             item.add_marker("services")
+
+
+@pytest.fixture(autouse=True)
+def _lines_of_ours_go_nowhere() -> Iterator[None]:
+    """Loading the definitions sends our lines to standard error: what a test did to them is undone."""
+    yield
+    ours = logging.getLogger("automation_pipeline")
+    ours.handlers.clear()
+    ours.setLevel(logging.NOTSET)
 
 
 class StandingClock:

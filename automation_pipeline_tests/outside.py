@@ -11,6 +11,7 @@ import httpx
 
 TOKEN = "sim-token"
 LLM_KEY = "sim-llm-key"
+PUSHER_APP_ID, PUSHER_KEY, PUSHER_SECRET = "4010", "sim-pusher-key", "sim-pusher-secret"
 _COMMAND = [sys.executable, "-m", "automation_pipeline.simulator", "--port", "0"]
 _SAYS = "simulator listening on "
 # Loopback speaks plain HTTP: the certificates that httpx would load for every call are not wanted.
@@ -55,6 +56,12 @@ def set_up_model(url: str, **settings: float) -> None:
 def model_totals(url: str) -> Any:  # Any: whatever JSON holds
     """Of the simulated language model: `calls`, and of what it `answered` the tokens and the finished `items`."""
     return httpx.get(f"{url}/_sim/llm", verify=NO_CERTIFICATES).raise_for_status().json()
+
+
+def shown_to_browsers(url: str, **wanted: str) -> Any:  # Any: whatever JSON holds
+    """What was published through the simulated Pusher, in its order: `channels`, `name` and `data` of each."""
+    limit = {"limit": "200000", **wanted}
+    return httpx.get(f"{url}/_sim/pusher", params=limit, verify=NO_CERTIFICATES).raise_for_status().json()["events"]
 
 
 def _post(url: str, what: str, posted: Any) -> None:  # Any: whatever JSON holds

@@ -20,13 +20,13 @@ def loaded() -> dg.Definitions:
 def test_the_public_names_are_there(loaded: dg.Definitions) -> None:
     jobs = {job.name for job in loaded.resolve_all_job_defs() if not job.name.startswith("__")}
     nightly = {"sales_list_revalidation", "sales_list_staleness"}
-    assert jobs == {"audit_fiche", "audit_rerun", "automation_run", "transcribe_fiche"} | nightly
+    assert jobs == {"audit_fiche", "audit_rerun", "automation_run", "sales_range_fetch", "transcribe_fiche"} | nightly
     assets = {key.to_user_string() for key in loaded.resolve_all_asset_keys()}
     assert assets == {"sales_list", "fiche_details", "transcripts", "audit_outcomes", "daily_quality_report"}
     sensors = {sensor.name: sensor.default_status for sensor in loaded.sensors or []}
     running = dg.DefaultSensorStatus.RUNNING
     ends = ("run_failures", "terminated_runs")
-    sweeps = ("sweep_transcription_runs", "sweep_audits")
+    sweeps = ("sweep_transcription_runs", "sweep_audits", "sweep_range_fetches")
     names = ("due_schedules", "launch_requests", "relay_outbox", "reconcile_stale_runs", *ends, *sweeps)
     assert sensors == dict.fromkeys(names, running)
 

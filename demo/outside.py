@@ -29,10 +29,12 @@ def simulator(*options: str) -> Generator[str]:
 def environment(address: str, **more: str) -> Mapping[str, str]:
     """Variables that make the simulator the outside world of a command."""
     return {
-        **os.environ,
+        # Another machine's API is not what is to be shown here.
+        **{name: value for name, value in os.environ.items() if not name.startswith("AUTOMATION_API_")},
         "FICHE_API_BASE_URL": address,
         "FICHE_API_AUTH_TOKEN": TOKEN,
         "ELEVENLABS_BASE_URL": address,
+        "TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS": address,
         "ELEVENLABS_API_KEY": SPEECH_KEY,
         "LLM_BASE_URL": f"{address}/v1",
         "LLM_API_KEY": LLM_KEY,

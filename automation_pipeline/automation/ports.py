@@ -6,21 +6,12 @@ from typing import Protocol
 
 from automation_pipeline.audits.domain.audit import Standing as AuditStanding
 from automation_pipeline.audits.domain.audit import Wish as AuditWish
-from automation_pipeline.automation.domain.delivery import Answer, Patience
 from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.delivery import Patience
 from automation_pipeline.core.events import Event
+from automation_pipeline.core.webhooks import WebhookSender
 from automation_pipeline.storage.database import Database
 from automation_pipeline.transcription.stages.begin_transcription import Wish as TranscriptionWish
-
-
-class WebhookSender(Protocol):
-    async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """What the receiver said to this POST, whatever its status: one attempt, with 307 and 308 followed.
-
-        TransientError: no answer this time. PermanentError: the address, or one that it leads to, is not called. No
-        text holds any part of the address but its origin.
-        """
-        ...
 
 
 class MailSender(Protocol):
@@ -37,10 +28,48 @@ class MailSender(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Published:
+    """The first `out` events are out, and no other. `stopped` says why the next one is not: a TransientError holds up
+    all of them, anything else is about that event alone."""
+
+    out: int
+    stopped: Exception | None = None
+
+
 class EventPublisher(Protocol):
-    async def publish(self, events: Sequence[Event]) -> None:
-        """All of them are out, in this order. TransientError: some may not be; they are given again."""
+    async def publish(self, events: Sequence[Event]) -> Published:
+        """Brings them out in this order, up to the first that cannot be. What is given again may come out twice."""
         ...
+
+
+@dataclass(frozen=True)
+class Member:
+    """Somebody who joins a channel, as the others on it may see them."""
+
+    id: str
+    info: Mapping[str, object]
+
+
+class ChannelDoor(Protocol):
+    def authenticate(self, channel: str, socket_id: str, member: Member) -> Mapping[str, str]:
+        """What the browser shows to join the private or presence channel. Whether it may was decided before.
+
+        InvalidInputError: no such name, or no such socket.
+        """
+        ...
+
+    async def trigger(self, channel: str, name: str, payload: object) -> None:
+        """One event is out. TransientError: not this time. PermanentError: it never will be."""
+        ...
+
+    async def check(self) -> None:
+        """Nothing, when the provider answers and knows us; else an error that says what is wrong."""
+        ...
+
+
+class Realtime(EventPublisher, ChannelDoor, Protocol):
+    """What browsers are shown while it happens. No text of any error holds a secret."""
 
 
 @dataclass(frozen=True)

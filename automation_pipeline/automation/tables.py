@@ -219,3 +219,16 @@ class NotificationRow(Table):
     last_error: Mapped[str | None]
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     sent_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class RunPhaseRow(Table):
+    """When an attempt at a run first entered each phase: where the time went."""
+
+    __tablename__ = "automation_run_phases"
+
+    run_id: Mapped[int] = mapped_column(
+        ForeignKey("automation_runs.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    phase: Mapped[str] = mapped_column(primary_key=True)
+    entered_at: Mapped[datetime] = mapped_column(UtcDateTime)

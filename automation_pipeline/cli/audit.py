@@ -6,14 +6,13 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from automation_pipeline import bootstrap
 from automation_pipeline.audits.domain.audit import AuditStatus, Standing
-from automation_pipeline.audits.stages.request_audits import Asking, Filed, request_audits
-from automation_pipeline.audits.store.reading import audit_document
-from automation_pipeline.bootstrap import Services
+from automation_pipeline.audits.stages.request_audits import Asking, Filed
 from automation_pipeline.cli import audit_page
 from automation_pipeline.cli.arguments import check_fiche_ids
-from automation_pipeline.cli.following import NeverBegun, follow_audits
+from automation_pipeline.cli.desk.chosen import desk
+from automation_pipeline.cli.desk.ports import Desk, NeverBegun
+from automation_pipeline.cli.following import follow_audits
 from automation_pipeline.cli.output import AsJson, print_json, print_table, screen
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.json_model import LARGEST_ID
@@ -38,18 +37,18 @@ def audit(
     """Judge the calls of fiches step by step. What is not transcribed yet is transcribed first. Dagster's daemon starts
     it within seconds."""
     check_fiche_ids(fiche_ids)
-    services = bootstrap.services()
+    our = desk()
     asking = Asking(audit_config_id=config, use_rlm=tools, trigger_source="cli", batch=len(set(fiche_ids)) > 1)
-    filed = request_audits(fiche_ids, asking, database=services.database, clock=services.clock)
+    filed = our.audits.request(fiche_ids, asking)
     ended: Mapping[str, Ended] = {}
     if wait:
-        ended = follow_audits(filed.audits, services, pause=threading.Event(), quiet=as_json)
-    _tell(filed, ended, services, as_json=as_json)
+        ended = follow_audits(filed.audits, our, pause=threading.Event(), quiet=as_json)
+    _tell(filed, ended, our, as_json=as_json)
     if wait and not all(isinstance(one, Standing) and one.status is AuditStatus.COMPLETED for one in ended.values()):
         raise typer.Exit(1)
 
 
-def _tell(filed: Filed, ended: Mapping[str, Ended], services: Services, *, as_json: bool) -> None:
+def _tell(filed: Filed, ended: Mapping[str, Ended], our: Desk, *, as_json: bool) -> None:
     if as_json:
         audits = [_document(one.fiche_id, one.tracking_id, ended.get(one.tracking_id)) for one in filed.audits]
         print_json({"batch_id": filed.batch_id, "audits": audits})
@@ -57,10 +56,10 @@ def _tell(filed: Filed, ended: Mapping[str, Ended], services: Services, *, as_js
         for one in filed.audits:
             screen.print(f"Fiche {one.fiche_id}: audit {one.tracking_id}", highlight=False)
     else:
-        _show(list(ended.values()), services)
+        _show(list(ended.values()), our)
 
 
-def _show(ended: Sequence[Ended], services: Services) -> None:
+def _show(ended: Sequence[Ended], our: Desk) -> None:
     """Of several a table; one alone is shown with its steps, or with the sentence that refuses it."""
     if len(ended) > 1:
         print_table(("id", "fiche", "status", "verdict", "score", "error"), map(_row, ended))
@@ -68,9 +67,7 @@ def _show(ended: Sequence[Ended], services: Services) -> None:
     [one] = ended
     if isinstance(one, NeverBegun):
         raise PermanentError(one.error)
-    with services.database.reading() as session:
-        document = audit_document(session, one.audit_id)
-    audit_page.show(document, steps=True)
+    audit_page.show(our.audits.get(one.audit_id), steps=True)
 
 
 def _row(one: Ended) -> Sequence[object]:

@@ -1,18 +1,13 @@
 """`automation audit-configs`: what calls are judged by."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, cast
 
 import typer
 
-from automation_pipeline import bootstrap
-from automation_pipeline.audits.domain.config_document import config_document, parse_config
-from automation_pipeline.audits.stages.delete_config import delete_config
-from automation_pipeline.audits.stages.import_config import import_config
-from automation_pipeline.audits.stages.reorder_steps import reorder_steps
-from automation_pipeline.audits.stages.set_config_active import set_config_active
-from automation_pipeline.audits.store.configs import ListedConfig, StoredConfig, get_config, list_configs
+from automation_pipeline.audits.domain.config_document import config_document, config_faults
+from automation_pipeline.audits.store.configs import ListedConfig, StoredConfig
+from automation_pipeline.cli.desk.chosen import desk
 from automation_pipeline.cli.output import (
     AsJson,
     one_line,
@@ -23,7 +18,6 @@ from automation_pipeline.cli.output import (
     screen,
     write_json,
 )
-from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.instants import iso
 from automation_pipeline.core.json_model import LARGEST_ID
 
@@ -47,8 +41,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the configurations, newest first. `audits` counts those that were ever made by each."""
-    with bootstrap.services().database.reading() as session:
-        listed = list_configs(session, include_inactive=everything)
+    listed = desk().audit_configs.listed(include_inactive=everything)
     if as_json:
         print_json({"audit_configs": [_line(one) for one in listed]})
         return
@@ -61,7 +54,7 @@ def list_(
 @app.command()
 def show(config_id: ConfigId, *, as_json: AsJson = False) -> None:
     """Show one configuration and its steps. A step that is critical and not met rejects the whole audit."""
-    _show(_stored(config_id), as_json=as_json)
+    _show(desk().audit_configs.get(config_id), as_json=as_json)
 
 
 @app.command("import")
@@ -77,8 +70,7 @@ def import_(
 
     `automation audit-configs validate` tells what is wrong with a file and stores nothing.
     """
-    services = bootstrap.services()
-    imported = import_config(read_json_object(file), update=update, database=services.database, clock=services.clock)
+    imported = desk().audit_configs.import_(read_json_object(file), update=update)
     steps = len(imported.config.steps)
     if as_json:
         told = {"id": str(imported.id), "name": imported.config.name, "outcome": imported.outcome, "steps": steps}
@@ -97,7 +89,7 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Print a configuration as JSON for `import`. Keep it, change it, or carry it to another database."""
-    document = config_document(_stored(config_id).config)
+    document = config_document(desk().audit_configs.get(config_id).config)
     if output is None or str(output) == "-":
         print_json(document)
         return
@@ -111,8 +103,7 @@ def export(
 @app.command()
 def validate(file: ConfigFile, *, as_json: AsJson = False) -> None:
     """Tell every fault of a configuration's file. One a line; exit 1 if there is any. Nothing is stored."""
-    given = read_json_object(file)
-    faults = _faults(given)
+    faults = config_faults(read_json_object(file))
     if as_json:
         print_json({"valid": not faults, "errors": [{"field": field, "message": why} for field, why in faults]})
     else:
@@ -139,7 +130,7 @@ def deactivate(config_id: ConfigId, *, as_json: AsJson = False) -> None:
 @app.command()
 def delete(config_id: ConfigId, *, as_json: AsJson = False) -> None:
     """Delete a configuration that was never used. Deactivate any other: its audits need it."""
-    delete_config(config_id, database=bootstrap.services().database)
+    desk().audit_configs.delete(config_id)
     if as_json:
         print_json({"id": str(config_id), "deleted": True})
     else:
@@ -149,30 +140,15 @@ def delete(config_id: ConfigId, *, as_json: AsJson = False) -> None:
 @app.command()
 def reorder(config_id: ConfigId, step_ids: StepIds, *, as_json: AsJson = False) -> None:
     """Put the steps into another order. Name every step once, by the id that `show` tells."""
-    services = bootstrap.services()
-    _show(reorder_steps(config_id, step_ids, database=services.database, clock=services.clock), as_json=as_json)
-
-
-def _stored(config_id: int) -> StoredConfig:
-    with bootstrap.services().database.reading() as session:
-        return get_config(session, config_id)
+    _show(desk().audit_configs.reorder(config_id, step_ids), as_json=as_json)
 
 
 def _set_active(config_id: int, *, active: bool, as_json: bool) -> None:
-    services = bootstrap.services()
-    stored = set_config_active(config_id, active=active, database=services.database, clock=services.clock)
+    stored = desk().audit_configs.set_active(config_id, active=active)
     if as_json:
         print_json({"id": str(config_id), "name": stored.config.name, "isActive": active})
     else:
         _say(f"Audit config {config_id} is {'active' if active else 'deactivated'}: {stored.config.name}.")
-
-
-def _faults(given: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    try:
-        parse_config(given)
-    except InvalidInputError as error:
-        return error.fields or (("", str(error)),)
-    return ()
 
 
 def _say(sentence: str) -> None:

@@ -6,18 +6,15 @@ from typing import Annotated
 
 import typer
 
-from automation_pipeline import bootstrap
 from automation_pipeline.audits.domain.audit import AuditStatus
+from automation_pipeline.audits.domain.audit_filter import AuditFilter
 from automation_pipeline.audits.domain.findings import Conforme, Statut
 from automation_pipeline.audits.domain.place import Place
-from automation_pipeline.audits.stages.delete_audit import delete_audit
-from automation_pipeline.audits.stages.request_rerun import RequestedRerun, request_rerun
-from automation_pipeline.audits.stages.restore_audit import restore_audit
-from automation_pipeline.audits.stages.review_control_point import review_control_point
-from automation_pipeline.audits.stages.review_step import review_step
-from automation_pipeline.audits.store.reading import AuditFilter, audit_document, audit_step_document, list_audits
+from automation_pipeline.audits.stages.request_rerun import RequestedRerun
 from automation_pipeline.cli import audit_page
 from automation_pipeline.cli.arguments import check_fiche_ids
+from automation_pipeline.cli.desk.chosen import desk
+from automation_pipeline.cli.desk.ports import Desk
 from automation_pipeline.cli.following import follow_rerun
 from automation_pipeline.cli.output import AsJson, print_json, screen
 from automation_pipeline.core.errors import InvalidInputError, PermanentError
@@ -42,21 +39,20 @@ def list_(
     ] = None,
     status: Annotated[list[AuditStatus] | None, typer.Option(help="Only audits that stand so.")] = None,
     all_versions: Annotated[bool, typer.Option("--all-versions", help="Not only the latest of each fiche.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="At most so many.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List the latest audit of each fiche and configuration, newest first."""
     check_fiche_ids(fiche or ())
     chosen = AuditFilter(
-        fiche_ids=fiche or (),
-        audit_config_ids=config or (),
-        statuses=status or (),
+        fiche_ids=tuple(fiche or ()),
+        audit_config_ids=tuple(config or ()),
+        status=tuple(status or ()),
         latest_only=not all_versions,
         include_deleted=all_versions,
         limit=limit,
     )
-    with bootstrap.services().database.reading() as session:
-        audits, total = list_audits(session, chosen)
+    audits, total = desk().audits.listed(chosen)
     if as_json:
         print_json({"audits": audits, "total": total})
     else:
@@ -71,8 +67,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one audit: its verdict, and that of every step; --json shows all of it."""
-    with bootstrap.services().database.reading() as session:
-        document = audit_document(session, audit_id)
+    document = desk().audits.get(audit_id)
     if as_json:
         print_json(document)
     else:
@@ -103,12 +98,9 @@ def review(
     _only_of_one(point, of_step, of_point)
     fields = {**(of_step if point is None else of_point), "reviewer": reviewer, "reason": reason}
     given = {name: value for name, value in fields.items() if value is not None}
-    database = bootstrap.services().database
-    if point is None:
-        review_step(audit_id, step, given, database=database)
-    else:
-        review_control_point(audit_id, step, point, given, database=database)
-    _tell_step(Place(audit_id, step, point), {}, as_json=as_json)
+    our, place = desk(), Place(audit_id, step, point)
+    our.audits.review(place, given)
+    _tell_step(place, our, {}, as_json=as_json)
 
 
 @app.command()
@@ -122,11 +114,11 @@ def rerun(
     as_json: AsJson = False,
 ) -> None:
     """Have a step, or one of its control points, judged again. Dagster's daemon starts it within seconds."""
-    services, place = bootstrap.services(), Place(audit_id, step, point)
-    requested = request_rerun(place, instructions=instructions, database=services.database, clock=services.clock)
+    our, place = desk(), Place(audit_id, step, point)
+    requested = our.audits.request_rerun(place, instructions)
     if wait:
-        error = follow_rerun(requested.rerun_id, audit_id, services, pause=threading.Event(), quiet=as_json)
-        _tell_rerun(requested, place, error, as_json=as_json)
+        error = follow_rerun(requested.rerun_id, audit_id, our, pause=threading.Event(), quiet=as_json)
+        _tell_rerun(requested, place, our, error, as_json=as_json)
     elif as_json:
         print_json(_document(requested, place))
     else:
@@ -136,14 +128,14 @@ def rerun(
 @app.command()
 def delete(audit_id: AuditId, *, as_json: AsJson = False) -> None:
     """Put an audit out of sight. `automation audits restore` takes that back."""
-    delete_audit(audit_id, database=bootstrap.services().database)
+    desk().audits.delete(audit_id)
     _tell_deleted(audit_id, deleted=True, as_json=as_json)
 
 
 @app.command()
 def restore(audit_id: AuditId, *, as_json: AsJson = False) -> None:
     """Take back the deletion of an audit."""
-    restore_audit(audit_id, database=bootstrap.services().database)
+    desk().audits.restore(audit_id)
     _tell_deleted(audit_id, deleted=False, as_json=as_json)
 
 
@@ -154,9 +146,8 @@ def _only_of_one(point: int | None, of_step: Mapping[str, object], of_point: Map
         raise InvalidInputError("--conforme, --score and --dealt-with are about a whole step: leave out --point.")
 
 
-def _tell_step(place: Place, besides: dict[str, object], *, as_json: bool) -> None:
-    with bootstrap.services().database.reading() as session:
-        step, audit = audit_step_document(session, place), audit_document(session, place.audit_id, details=False)
+def _tell_step(place: Place, our: Desk, besides: dict[str, object], *, as_json: bool) -> None:
+    step, audit = our.audits.step(place)
     if as_json:
         print_json({**besides, "audit": audit, "step": step})
         return
@@ -164,11 +155,11 @@ def _tell_step(place: Place, besides: dict[str, object], *, as_json: bool) -> No
     _say(f"Audit {place.audit_id}: {audit_page.verdict_line(audit)}")
 
 
-def _tell_rerun(requested: RequestedRerun, place: Place, error: str | None, *, as_json: bool) -> None:
+def _tell_rerun(requested: RequestedRerun, place: Place, our: Desk, error: str | None, *, as_json: bool) -> None:
     """Of one that failed the document tells why, and how the step still stands."""
     if error is not None and not as_json:
         raise PermanentError(error)
-    _tell_step(place, {**_document(requested, place), "error": error}, as_json=as_json)
+    _tell_step(place, our, {**_document(requested, place), "error": error}, as_json=as_json)
     if error is not None:
         raise typer.Exit(1)
 

@@ -3,6 +3,7 @@
 import typer
 
 from automation_pipeline import bootstrap
+from automation_pipeline.cli.desk.chosen import only_here
 from automation_pipeline.cli.output import AsJson, print_json, screen
 
 app = typer.Typer(help="Prepare the database.", no_args_is_help=True)
@@ -13,6 +14,7 @@ def upgrade(*, as_json: AsJson = False) -> None:
     """Create the tables, or bring those of an earlier version to this one. Safe to repeat."""
     from automation_pipeline import migrations  # noqa: PLC0415  Alembic only where it is used
 
+    only_here("db upgrade")
     database = bootstrap.services().database
     before = migrations.current(database)
     migrations.upgrade(database)
@@ -27,9 +29,10 @@ def upgrade(*, as_json: AsJson = False) -> None:
 
 @app.command()
 def current(*, as_json: AsJson = False) -> None:
-    """Show the revision that the database is at."""
+    """Show the revision that the database is at. `automation doctor` tells whether it is the newest."""
     from automation_pipeline import migrations  # noqa: PLC0415  Alembic only where it is used
 
+    only_here("db current")
     revision = migrations.current(bootstrap.services().database)
     if as_json:
         print_json({"revision": revision})

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from automation_pipeline import bootstrap
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.arguments import check_fiche_ids
+from automation_pipeline.cli.desk.chosen import desk, only_here
 from automation_pipeline.cli.fiche_page import print_fiche
 from automation_pipeline.cli.output import AsJson, print_json, print_table, screen
 from automation_pipeline.core.errors import InvalidInputError
@@ -20,8 +21,6 @@ from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.fiches.stages.fetch_days import fetch_days
 from automation_pipeline.fiches.stages.revalidate_days import revalidate_days
 from automation_pipeline.fiches.store.freshness import coverage_of
-from automation_pipeline.fiches.store.reading import fiche_document
-from automation_pipeline.transcription.store.status import transcription_status
 
 app = typer.Typer(help="Mirror the CRM's fiches, and look at them.", no_args_is_help=True)
 
@@ -36,8 +35,7 @@ def show(
 ) -> None:
     """Show one fiche as it is mirrored; --json shows all of it."""
     check_fiche_ids([fiche_id])
-    with bootstrap.services().database.reading() as session:
-        document = {**fiche_document(session, fiche_id), "transcription": transcription_status(session, fiche_id)}
+    document = desk().fiches.mirrored(fiche_id)
     if as_json:
         print_json(document)
     else:
@@ -58,6 +56,7 @@ def sync(
 
     A list that was taken after its day was over is final and is not asked for again without --force.
     """
+    only_here("fiches sync")
     services = bootstrap.services()
     days, source = _period(day, first, last, services), services.crm
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -4,12 +4,15 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Annotated
 
 import typer
 from typer.core import TyperGroup
 from typer.exceptions import Abort, Exit, TyperException
 
 from automation_pipeline.cli import (
+    api,
     audit,
     audit_configs,
     audits,
@@ -19,10 +22,14 @@ from automation_pipeline.cli import (
     runs,
     schedules,
     simulator,
+    tokens,
     transcribe,
 )
+from automation_pipeline.cli.desk.chosen import choose
 from automation_pipeline.cli.output import one_line
 from automation_pipeline.core.errors import AutomationError, InvalidInputError, sentence_of
+from automation_pipeline.core.logs import configure_logs
+from automation_pipeline.core.settings import load_settings
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 # What writing to a full, broken or unwritable standard output answers.
@@ -30,7 +37,6 @@ _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, 
 
 app = typer.Typer(
     name="automation",
-    help="Automations over sales records: configure schedules, run them, see what became of every fiche.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -42,15 +48,47 @@ app.add_typer(runs.app, name="runs")
 app.add_typer(fiches.app, name="fiches")
 app.add_typer(audit_configs.app, name="audit-configs")
 app.add_typer(audits.app, name="audits")
+app.add_typer(tokens.app, name="tokens")
 app.command(name="transcribe")(transcribe.transcribe)
 app.command(name="audit")(audit.audit)
 app.command(name="doctor")(doctor.doctor)
+app.command(name="api")(api.api)
 app.command(name="simulator")(simulator.simulator)
+
+ApiUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--api",
+        metavar="URL",
+        help="Work with the HTTP API of another machine instead of the database here. AUTOMATION_API_URL says it for "
+        "all commands.",
+    ),
+]
+ApiToken = Annotated[
+    str | None,
+    typer.Option(
+        "--token",
+        metavar="T",
+        help="The token for that API. Other users of this machine can see it while the command runs: "
+        "AUTOMATION_API_TOKEN is not seen.",
+    ),
+]
+
+
+@app.callback()
+def _everywhere(*, api_url: ApiUrl = None, token: ApiToken = None) -> None:
+    """Automations over sales records: configure schedules, run them, see what became of every fiche.
+
+    Commands print tables for people, or with --json one document for programs. Exit 0: done; 1: failed; 2: wrong
+    usage. `automation COMMAND --help` tells more.
+    """
+    choose(api_url, token)
 
 
 def main() -> None:
     if sys.stdout is None:
         sys.exit(_complain("Standard output is closed", FAILED))
+    _configure_logs()
     try:
         code = run(sys.argv[1:])
         sys.stdout.flush()
@@ -59,6 +97,13 @@ def main() -> None:
             raise
         code = _output_is_lost(error)
     sys.exit(code)
+
+
+def _configure_logs() -> None:
+    """A setting that cannot be read is complained about by the commands that need any."""
+    with suppress(InvalidInputError):
+        settings = load_settings()
+        configure_logs(settings.log_level, settings.log_format)
 
 
 def _output_is_lost(error: OSError) -> int:

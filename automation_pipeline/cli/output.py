@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.json_model import JsonModel
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output, nothing else.")]
 
@@ -33,10 +32,6 @@ def write_json(path: Path, document: object) -> None:
 
 def _json(document: object) -> str:
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
-
-
-def as_document(model: JsonModel) -> dict[str, object]:
-    return model.model_dump(mode="json", by_alias=True)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

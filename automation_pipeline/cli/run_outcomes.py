@@ -1,19 +1,15 @@
 """One run as people and scripts read it: how it stands, what it chose, why fiches did not succeed, and who was told."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass
 from typing import cast
 
-from pydantic.alias_generators import to_camel
 from rich.text import Text
 
-from automation_pipeline.automation.domain.run import FicheOutcome, OutcomeStatus, Run
-from automation_pipeline.automation.store.ledger import outcomes
-from automation_pipeline.automation.store.progress import Progress, notifications_of, progress_of, reasons_of
-from automation_pipeline.automation.store.runs import get_run
-from automation_pipeline.automation.tables import NotificationRow
-from automation_pipeline.cli.output import as_document, one_line, print_facts, print_table
-from automation_pipeline.storage.database import Database
+from automation_pipeline.automation.domain.phases import PhaseLength
+from automation_pipeline.automation.domain.run import FicheOutcome, OutcomeStatus, Phase, Run
+from automation_pipeline.automation.domain.run_record import RunNotification
+from automation_pipeline.automation.store.run_story import RunStory
+from automation_pipeline.cli.output import one_line, print_facts, print_table
 
 COLOURS = {
     OutcomeStatus.SUCCESSFUL: "green",
@@ -28,37 +24,6 @@ NOT_FOR_PEOPLE = {"stack"}
 TOLD_ELSEWHERE = {"revalidation_failures"}
 
 
-@dataclass(frozen=True)
-class RunStory:
-    run: Run
-    progress: Progress
-    reasons: Mapping[str, Mapping[str, int]]
-    notifications: Sequence[NotificationRow]
-    fiches: Sequence[FicheOutcome]
-
-
-def run_story(run_id: int, database: Database) -> RunStory:
-    """All of it as it stood at one moment."""
-    with database.reading() as session:
-        return RunStory(
-            run=get_run(session, run_id),
-            progress=progress_of(session, run_id),
-            reasons=reasons_of(session, run_id),
-            notifications=notifications_of(session, run_id),
-            fiches=outcomes(session, run_id),
-        )
-
-
-def document(story: RunStory) -> dict[str, object]:
-    return {
-        **as_document(story.run),
-        "progress": {to_camel(name): count for name, count in asdict(story.progress).items()},
-        "reasons": story.reasons,
-        "notifications": [_notification(row) for row in story.notifications],
-        "fiches": [as_document(fiche) for fiche in story.fiches],
-    }
-
-
 def show(story: RunStory) -> None:
     run = story.run
     print_facts(
@@ -68,6 +33,7 @@ def show(story: RunStory) -> None:
             "attempt": run.attempt,
             "started": f"{run.started_at:%Y-%m-%d %H:%M:%S} UTC",
             "seconds": seconds_of(run),
+            "time": _time(story.phases),
             "fiches": conservation(run),
             "work": _work(story),
             "error": run.error_message and Text(run.error_message, "red"),
@@ -107,6 +73,12 @@ def _origin(run: Run) -> str:
     return "" if run.retry_of_run_id is None else f" of run {run.retry_of_run_id}"
 
 
+def _time(phases: Sequence[PhaseLength]) -> str | None:
+    """Where it went; to end a run takes none worth telling."""
+    told = [length for length in phases if length.phase is not Phase.FINALIZING]
+    return ", ".join(f"{length.phase} {length.seconds:.1f} s" for length in told) or None
+
+
 def _work(story: RunStory) -> str:
     done = story.progress
     return f"{done.fetched} fetched, {done.transcribed} transcribed, {done.audited} audited by {done.audits} audits"
@@ -138,24 +110,12 @@ def _brief(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _show_notifications(rows: Sequence[NotificationRow]) -> None:
+def _show_notifications(rows: Sequence[RunNotification]) -> None:
     if rows:
         print_table(
             ("notified by", "receiver", "delivery", "attempts", "trouble"),
             ((row.channel, row.target, row.status, row.attempts, row.last_error) for row in rows),
         )
-
-
-def _notification(row: NotificationRow) -> dict[str, object]:
-    return {
-        "channel": row.channel,
-        "target": row.target,
-        "status": row.status,
-        "attempts": row.attempts,
-        "statusCode": row.status_code,
-        "lastError": row.last_error,
-        "sentAt": row.sent_at and row.sent_at.isoformat(),
-    }
 
 
 def _outcome(fiche: FicheOutcome) -> tuple[object, ...]:

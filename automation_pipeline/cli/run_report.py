@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from automation_pipeline import bootstrap
-from automation_pipeline.automation.store.run_report import run_report
+from automation_pipeline.cli.desk.chosen import desk
 from automation_pipeline.cli.output import AsJson, print_json, screen
 from automation_pipeline.cli.run_page import run_page
 from automation_pipeline.core.errors import InvalidInputError, PermanentError
 from automation_pipeline.core.json_model import LARGEST_ID
+from automation_pipeline.core.settings import load_settings
 from automation_pipeline.core.whole_file import write_whole
 
 
@@ -29,13 +29,11 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write one page about a run: its counters, why fiches failed, what audits found and the quotations for it."""
-    our = bootstrap.services()
-    with our.database.reading() as session:
-        page = run_page(run_report(session, run_id))
+    page = run_page(desk().runs.report(run_id))
     if str(output) == "-":
         sys.stdout.write(page)
         return
-    path = output or Path(our.settings.automation_reports_dir) / f"run-{run_id}.html"
+    path = output or Path(load_settings().automation_reports_dir) / f"run-{run_id}.html"
     try:
         write_whole(path, page.encode())
     except PermanentError as error:

@@ -2,35 +2,25 @@
 
 import threading
 from collections.abc import Iterator
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from automation_pipeline import bootstrap
 from automation_pipeline.automation.domain.run import Run, RunStatus
-from automation_pipeline.automation.stages.cancel_run import cancel_run
-from automation_pipeline.automation.stages.retry_run import retry_run
-from automation_pipeline.automation.store.progress import logs_after, runs_like
-from automation_pipeline.automation.store.runs import get_run
-from automation_pipeline.automation.tables import LogRow
-from automation_pipeline.bootstrap import Services
+from automation_pipeline.automation.domain.run_record import LogEntry
+from automation_pipeline.automation.store.run_story import story_document
 from automation_pipeline.cli import run_outcomes, run_report
+from automation_pipeline.cli.desk.chosen import desk
+from automation_pipeline.cli.desk.ports import Desk
 from automation_pipeline.cli.following import POLL_SECONDS, watch_run
-from automation_pipeline.cli.output import AsJson, as_document, consent, print_json, print_table, screen
-from automation_pipeline.core.json_model import LARGEST_ID
+from automation_pipeline.cli.output import AsJson, consent, print_json, print_table, screen
+from automation_pipeline.core.json_model import LARGEST_ID, as_document
+from automation_pipeline.core.notes import LogLevel
 
 app = typer.Typer(help="See what became of the runs; cancel one, or run again what failed.", no_args_is_help=True)
 app.command("report")(run_report.report)
 
 RunId = Annotated[int, typer.Argument(min=1, max=LARGEST_ID, help="The run's id, as `automation runs list` shows it.")]
-
-
-class Level(StrEnum):
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
 
 
 @app.command("list")
@@ -43,8 +33,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the runs, newest first."""
-    with bootstrap.services().database.reading() as session:
-        runs = runs_like(session, schedule_id=schedule, statuses=status or (), limit=limit, offset=offset)
+    runs = desk().runs.listed(schedule_id=schedule, statuses=status or (), limit=limit, offset=offset)
     if as_json:
         print_json({"runs": [as_document(run) for run in runs]})
         return
@@ -61,9 +50,9 @@ def list_(
 @app.command()
 def show(run_id: RunId, *, as_json: AsJson = False) -> None:
     """Show one run: how it stands, what it chose, and the outcome of every fiche."""
-    story = run_outcomes.run_story(run_id, bootstrap.services().database)
+    story = desk().runs.story(run_id)
     if as_json:
-        print_json(run_outcomes.document(story))
+        print_json(story_document(story))
     else:
         run_outcomes.show(story)
 
@@ -72,14 +61,14 @@ def show(run_id: RunId, *, as_json: AsJson = False) -> None:
 def logs(
     run_id: RunId,
     *,
-    level: Annotated[Level, typer.Option(help="Leave out what is less urgent.")] = Level.DEBUG,
+    level: Annotated[LogLevel, typer.Option(help="Leave out what is less urgent.")] = LogLevel.DEBUG,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what the run wrote down, oldest first."""
-    rows = _written(run_id, level, bootstrap.services(), follow=follow)
+    rows = _written(run_id, level, desk(), follow=follow)
     if as_json:
-        print_json({"logs": [_log(row) for row in rows]})
+        print_json({"logs": [as_document(row) for row in rows]})
         return
     for row in rows:
         screen.print(f"{row.timestamp:%H:%M:%S}  {row.level:<7}  {row.message}", highlight=False, markup=False)
@@ -88,7 +77,7 @@ def logs(
 @app.command()
 def watch(run_id: RunId, *, as_json: AsJson = False) -> None:
     """Follow a run to its end, phase by phase; exit 1 unless it ends completed or partial."""
-    _watch(run_id, bootstrap.services(), as_json=as_json)
+    _watch(run_id, desk(), as_json=as_json)
 
 
 @app.command()
@@ -100,13 +89,12 @@ def cancel(
     as_json: AsJson = False,
 ) -> None:
     """End a run that waits or works: what is not done of it has failed. Dagster stops within seconds."""
-    services = bootstrap.services()
-    with services.database.reading() as session:
-        is_over = get_run(session, run_id).completed_at is not None
+    our = desk()
+    is_over = our.runs.get(run_id).completed_at is not None
     if not (yes or is_over or consent(f"Cancel run {run_id}?", f"cancel run {run_id}")):
         typer.echo(f"Run {run_id} goes on.", err=True)
         raise typer.Exit(1)
-    run = cancel_run(run_id, reason=reason, database=services.database, clock=services.clock)
+    run = our.runs.cancel(run_id, reason)
     if as_json:
         print_json({"run_id": str(run.id), "status": run.status, "error": run.error_message})
     else:
@@ -121,10 +109,10 @@ def retry(
     as_json: AsJson = False,
 ) -> None:
     """Ask for a new run over the fiches that failed in this one; the ignored ones are left alone."""
-    services = bootstrap.services()
-    run = retry_run(run_id, database=services.database, clock=services.clock)
+    our = desk()
+    run = our.runs.retry(run_id)
     if wait:
-        _watch(run.id, services, as_json=as_json)
+        _watch(run.id, our, as_json=as_json)
     elif as_json:
         print_json({"run_id": str(run.id), "retry_of_run_id": str(run_id), **_where(run)})
     else:
@@ -133,24 +121,23 @@ def retry(
         )
 
 
-def _watch(run_id: int, services: Services, *, as_json: bool) -> None:
-    run = watch_run(run_id, services, pause=threading.Event(), quiet=as_json)
-    story = run_outcomes.run_story(run_id, services.database)
+def _watch(run_id: int, our: Desk, *, as_json: bool) -> None:
+    run = watch_run(run_id, our, pause=threading.Event(), quiet=as_json)
+    story = our.runs.story(run_id)
     if as_json:
-        print_json({"run_id": str(run_id), **run_outcomes.document(story)})
+        print_json({"run_id": str(run_id), **story_document(story)})
     else:
         run_outcomes.show(story)
     if run.status not in {RunStatus.COMPLETED, RunStatus.PARTIAL}:
         raise typer.Exit(1)
 
 
-def _written(run_id: int, level: Level, services: Services, *, follow: bool) -> Iterator[LogRow]:
+def _written(run_id: int, level: LogLevel, our: Desk, *, follow: bool) -> Iterator[LogEntry]:
     """Each row once; with `follow` those too that the run is still to write."""
     seen, pause = 0, threading.Event()
     while True:
-        with services.database.reading() as session:
-            is_over = get_run(session, run_id).completed_at is not None
-            rows = logs_after(session, run_id, seen, level)
+        is_over = our.runs.get(run_id).completed_at is not None
+        rows = our.runs.logs(run_id, level, seen)
         yield from rows
         if is_over or not follow:
             return
@@ -160,15 +147,6 @@ def _written(run_id: int, level: Level, services: Services, *, follow: bool) -> 
 
 def _where(run: Run) -> dict[str, str]:
     return {"schedule_id": str(run.schedule_id), "status": run.status}
-
-
-def _log(row: LogRow) -> dict[str, object]:
-    return {
-        "timestamp": row.timestamp.isoformat(),
-        "level": row.level,
-        "message": row.message,
-        "metadata": row.details,
-    }
 
 
 def _say(sentence: str) -> None:

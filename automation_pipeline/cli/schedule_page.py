@@ -1,6 +1,6 @@
 """Schedules on a screen: what each is, when it is run next, and what became of its due times."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime, tzinfo
 from itertools import islice
 from typing import Annotated
@@ -10,7 +10,7 @@ import typer
 from automation_pipeline.automation.domain.occurrences import next_due, occurrences_after
 from automation_pipeline.automation.domain.schedule import Schedule, ScheduleType, ShortMonths
 from automation_pipeline.automation.store.occurrences import Occurrence
-from automation_pipeline.cli.output import as_document, print_facts, print_table, screen
+from automation_pipeline.cli.output import print_facts, print_table, screen
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.core.wall_clock import zone
@@ -21,15 +21,6 @@ COMING = 3
 ScheduleId = Annotated[
     int, typer.Argument(min=1, max=LARGEST_ID, help="The schedule's id, as `automation schedules list` shows it.")
 ]
-
-
-def schedule_document(schedule: Schedule, now: datetime) -> Mapping[str, object]:
-    """The schedule as the HTTP API shows it, and when it is run next."""
-    try:
-        due_at = next_due(schedule, now)
-    except InvalidInputError:
-        due_at = None
-    return {**as_document(schedule), "nextDueAt": due_at and iso(due_at)}
 
 
 def print_schedules(schedules: Iterable[Schedule], now: datetime) -> None:

@@ -6,12 +6,9 @@ from typing import Annotated
 
 import typer
 
-from automation_pipeline import bootstrap
 from automation_pipeline.automation.domain.occurrences import occurrences_after
-from automation_pipeline.automation.domain.schedule import Schedule, ScheduleType
-from automation_pipeline.automation.stages.skip_next import skip_next
-from automation_pipeline.automation.store.occurrences import occurrences_of
-from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.automation.domain.schedule import ScheduleType
+from automation_pipeline.cli.desk.chosen import desk
 from automation_pipeline.cli.output import AsJson, print_json, screen
 from automation_pipeline.cli.schedule_page import (
     ScheduleId,
@@ -28,9 +25,9 @@ FIRST_YEAR, LAST_YEAR = 1970, 2999
 
 def skip_next_(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
     """Leave out the next occurrence; said again, the one after it too."""
-    services = bootstrap.services()
-    due_at = skip_next(schedule_id, database=services.database, clock=services.clock)
-    schedule = _stored(schedule_id)
+    our = desk()
+    due_at = our.schedules.skip_next(schedule_id)
+    schedule = our.schedules.get(schedule_id)
     if as_json:
         print_json({"id": str(schedule_id), "skipped": iso(due_at)})
     else:
@@ -45,8 +42,9 @@ def next_(
     as_json: AsJson = False,
 ) -> None:
     """List the coming occurrences, in the schedule's time zone and in UTC."""
-    start = bootstrap.services().clock.now() if after is None else _instant(after)
-    schedule = _stored(schedule_id)
+    our = desk()
+    start = our.clock.now() if after is None else _instant(after)
+    schedule = our.schedules.get(schedule_id)
     coming = list(islice(occurrences_after(schedule, start), count))
     if as_json:
         print_json({"occurrences": [iso(at) for at in coming]})
@@ -63,18 +61,13 @@ def occurrences(
     as_json: AsJson = False,
 ) -> None:
     """List the last due times: the run of each, or why there was none."""
-    with bootstrap.services().database.reading() as session:
-        schedule = get_schedule(session, schedule_id)
-        decided = occurrences_of(session, schedule_id, limit)
+    our = desk()
+    schedule = our.schedules.get(schedule_id)
+    decided = our.schedules.occurrences(schedule_id, limit)
     if as_json:
         print_json({"occurrences": [occurrence_document(one) for one in decided]})
     else:
         print_occurrences(schedule, decided)
-
-
-def _stored(schedule_id: int) -> Schedule:
-    with bootstrap.services().database.reading() as session:
-        return get_schedule(session, schedule_id)
 
 
 def _say(sentence: str) -> None:

@@ -6,24 +6,18 @@ from typing import Annotated
 
 import typer
 
-from automation_pipeline import bootstrap
+from automation_pipeline.automation.domain.documents import schedule_document
 from automation_pipeline.automation.domain.schedule import Schedule
 from automation_pipeline.automation.domain.selection import parse_selection
-from automation_pipeline.automation.stages.create_schedule import create_schedule
-from automation_pipeline.automation.stages.delete_schedule import delete_schedule
-from automation_pipeline.automation.stages.pause_schedule import pause_schedule
-from automation_pipeline.automation.stages.request_run import request_run
-from automation_pipeline.automation.stages.resume_schedule import resume_schedule
-from automation_pipeline.automation.stages.update_schedule import update_schedule
-from automation_pipeline.automation.store.schedules import get_schedule, list_schedules
 from automation_pipeline.cli import schedule_times
+from automation_pipeline.cli.desk.chosen import desk
+from automation_pipeline.cli.desk.ports import Desk
 from automation_pipeline.cli.following import watch_run
 from automation_pipeline.cli.output import AsJson, consent, print_json, read_json_object, screen
 from automation_pipeline.cli.schedule_page import (
     ScheduleId,
     print_schedule,
     print_schedules,
-    schedule_document,
 )
 
 app = typer.Typer(help="Configure what is run, and when.", no_args_is_help=True)
@@ -40,15 +34,15 @@ ChangesFile = Annotated[
 
 @app.command()
 def create(*, file: ScheduleFile, as_json: AsJson = False) -> None:
-    """Store a new schedule from the JSON that the HTTP API takes."""
-    services = bootstrap.services()
-    schedule = create_schedule(
-        read_json_object(file),
-        database=services.database,
-        clock=services.clock,
-        webhook_origins=services.settings.webhook_allowed_origins,
-    )
-    _show(schedule, as_json=as_json)
+    """Store a new schedule from the JSON that the HTTP API takes. For example, every night, for yesterday's sales:
+
+    {"name": "Nightly", "scheduleType": "DAILY", "timeOfDay": "02:00", "timezone": "Europe/Paris",
+    "ficheSelection": {"mode": "date_range", "dateRange": "yesterday"}}
+
+    Everything else has a default; `show ID --json` tells all fields. A fault is told by the name of its field.
+    """
+    our = desk()
+    _show(our.schedules.create(read_json_object(file)), our, as_json=as_json)
 
 
 @app.command("list")
@@ -58,10 +52,9 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the schedules, newest first."""
-    services = bootstrap.services()
-    with services.database.reading() as session:
-        schedules = list_schedules(session, include_inactive=include_inactive)
-    now = services.clock.now()
+    our = desk()
+    schedules = our.schedules.listed(include_inactive=include_inactive)
+    now = our.clock.now()
     if as_json:
         print_json({"schedules": [schedule_document(schedule, now) for schedule in schedules]})
     else:
@@ -71,22 +64,18 @@ def list_(
 @app.command()
 def show(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
     """Show one schedule and its next occurrences."""
-    _show(_stored(schedule_id), as_json=as_json)
+    our = desk()
+    _show(our.schedules.get(schedule_id), our, as_json=as_json)
 
 
 @app.command()
 def update(schedule_id: ScheduleId, *, file: ChangesFile, as_json: AsJson = False) -> None:
-    """Change the fields that the file names. Null clears a field; a selection is replaced whole."""
-    services = bootstrap.services()
-    patch = read_json_object(file)
-    schedule = update_schedule(
-        schedule_id,
-        patch,
-        database=services.database,
-        clock=services.clock,
-        webhook_origins=services.settings.webhook_allowed_origins,
-    )
-    _show(schedule, as_json=as_json)
+    """Change the fields that the file names. Null clears a field; a selection is replaced whole.
+
+    For example: echo '{"timeOfDay": "03:30"}' | automation schedules update 3 --file -
+    """
+    our = desk()
+    _show(our.schedules.update(schedule_id, read_json_object(file)), our, as_json=as_json)
 
 
 @app.command()
@@ -97,9 +86,10 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete a schedule with its runs, their outcomes and logs. Its audits stay."""
+    our = desk()
     if not yes:
-        _ask_whether_to_delete(_stored(schedule_id))
-    delete_schedule(schedule_id, database=bootstrap.services().database)
+        _ask_whether_to_delete(our.schedules.get(schedule_id))
+    our.schedules.delete(schedule_id)
     if as_json:
         print_json({"id": str(schedule_id), "deleted": True})
     else:
@@ -114,17 +104,15 @@ def pause(
     as_json: AsJson = False,
 ) -> None:
     """Start no more runs of a schedule until it is resumed. A run that is at work goes on."""
-    services = bootstrap.services()
-    schedule = pause_schedule(schedule_id, database=services.database, clock=services.clock, reason=reason)
-    _tell(schedule, "is paused", as_json=as_json)
+    our = desk()
+    _tell(our.schedules.pause(schedule_id, reason), "is paused", our, as_json=as_json)
 
 
 @app.command()
 def resume(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
     """Take a paused schedule into use again. What fell due during the pause is not run."""
-    services = bootstrap.services()
-    schedule = resume_schedule(schedule_id, database=services.database, clock=services.clock)
-    _tell(schedule, "is active", as_json=as_json)
+    our = desk()
+    _tell(our.schedules.resume(schedule_id), "is active", our, as_json=as_json)
 
 
 @app.command("run-now")
@@ -135,12 +123,16 @@ def run_now(
     wait: Annotated[bool, typer.Option("--wait", help="Follow the run to its end.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ask for a run. Dagster's daemon starts it within seconds."""
-    services = bootstrap.services()
+    """Ask for a run. Dagster's daemon starts it within seconds.
+
+    With --wait a bar shows each phase, and the exit code is 1 unless the run ends completed or partial. A selection
+    is as in the schedule, for example {"mode": "manual", "ficheIds": ["1900417"]}.
+    """
+    our = desk()
     override = None if selection is None else parse_selection(read_json_object(selection))
-    run = request_run(schedule_id, database=services.database, clock=services.clock, override=override)
+    run = our.schedules.request_run(schedule_id, override)
     if wait:
-        run = watch_run(run.id, services, pause=threading.Event(), quiet=as_json)
+        run = watch_run(run.id, our, pause=threading.Event(), quiet=as_json)
     if as_json:
         print_json({"run_id": str(run.id), "schedule_id": str(schedule_id), "status": run.status})
     elif not wait:
@@ -149,28 +141,23 @@ def run_now(
         raise typer.Exit(1)
 
 
-def _stored(schedule_id: int) -> Schedule:
-    with bootstrap.services().database.reading() as session:
-        return get_schedule(session, schedule_id)
-
-
 def _ask_whether_to_delete(schedule: Schedule) -> None:
     question = f"Delete schedule {schedule.id}, {schedule.name}, and all of its {schedule.total_runs} runs?"
     if not consent(question, f"delete schedule {schedule.id}"):
         raise typer.Abort
 
 
-def _show(schedule: Schedule, *, as_json: bool) -> None:
-    now = bootstrap.services().clock.now()
+def _show(schedule: Schedule, our: Desk, *, as_json: bool) -> None:
+    now = our.clock.now()
     if as_json:
         print_json(schedule_document(schedule, now))
     else:
         print_schedule(schedule, now)
 
 
-def _tell(schedule: Schedule, how: str, *, as_json: bool) -> None:
+def _tell(schedule: Schedule, how: str, our: Desk, *, as_json: bool) -> None:
     if as_json:
-        print_json(schedule_document(schedule, bootstrap.services().clock.now()))
+        print_json(schedule_document(schedule, our.clock.now()))
     else:
         _say(f"Schedule {schedule.id} {how}.")
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from automation_pipeline.cli.desk.chosen import only_here
 from automation_pipeline.core.errors import PermanentError
 
 
@@ -18,11 +19,15 @@ def simulator(
     speech_per_minute: Annotated[int, typer.Option(min=0, help="Calls of speech-to-text a minute; 0 is no cap.")] = 0,
     llm_key: Annotated[str, typer.Option(help="The key of the language model.")] = "sim-llm-key",
     llm_per_minute: Annotated[int, typer.Option(min=0, help="Calls of the language model a minute; 0 is no cap.")] = 0,
+    pusher_app_id: Annotated[str, typer.Option(help="The application of realtime events.")] = "4010",
+    pusher_key: Annotated[str, typer.Option(help="Its key.")] = "sim-pusher-key",
+    pusher_secret: Annotated[str, typer.Option(help="Its secret.")] = "sim-pusher-secret",  # noqa: S107  a simulator has no secrets
     token: Annotated[str, typer.Option(help="The bearer token of the CRM.")] = "sim-token",  # noqa: S107  a simulator has no secrets
 ) -> None:
     """Play the CRM (and later the other providers) on 127.0.0.1: deterministic, with faults and a ledger of calls."""
     from automation_pipeline.simulator import SimulatorStartError, serve  # noqa: PLC0415  a web server, only here
 
+    only_here("simulator")
     try:
         serve(
             port=port,
@@ -35,6 +40,9 @@ def simulator(
             speech_per_minute=speech_per_minute,
             llm_key=llm_key,
             llm_per_minute=llm_per_minute,
+            pusher_app_id=pusher_app_id,
+            pusher_key=pusher_key,
+            pusher_secret=pusher_secret,
         )
     except SimulatorStartError as error:
         raise PermanentError(str(error)) from None

@@ -1,18 +1,21 @@
 """`automation transcribe`: ask for transcripts, and watch them come."""
 
 import threading
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, TypeAlias
 
 import typer
 
-from automation_pipeline import bootstrap
 from automation_pipeline.cli.arguments import check_fiche_ids
+from automation_pipeline.cli.desk.chosen import desk
+from automation_pipeline.cli.desk.ports import NeverBegun
 from automation_pipeline.cli.following import follow_transcriptions
-from automation_pipeline.cli.output import AsJson, print_json, screen
+from automation_pipeline.cli.output import AsJson, print_json, print_table, screen
+from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.transcription.domain.requests import Requested
 from automation_pipeline.transcription.domain.run import Priority, RunStatus, Standing
-from automation_pipeline.transcription.stages.request_transcriptions import request_transcriptions
+
+Ended: TypeAlias = Standing | NeverBegun
 
 
 def transcribe(
@@ -22,35 +25,54 @@ def transcribe(
     wait: Annotated[bool, typer.Option("--wait", help="Follow to the end; exit 1 unless all is transcribed.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Transcribe the recordings of fiches that have no transcript yet. Dagster's daemon starts it within seconds."""
+    """Transcribe the recordings of fiches that have no transcript yet. Dagster's daemon starts it within seconds.
+
+    What is asked for goes on without this command. `automation fiches show FICHE_ID` tells how its calls stand.
+    """
     check_fiche_ids(fiche_ids)
-    services = bootstrap.services()
-    requested = request_transcriptions(
-        fiche_ids, priority=priority, batch=False, database=services.database, clock=services.clock
-    )
-    ended: Mapping[str, Standing] = {}
+    our = desk()
+    requested = our.transcriptions.request(fiche_ids, priority)
+    ended: Mapping[str, Ended] = {}
     if wait:
-        ended = follow_transcriptions(requested, services, pause=threading.Event(), quiet=as_json)
+        ended = follow_transcriptions(requested, our, pause=threading.Event(), quiet=as_json)
     if as_json:
         print_json({"transcriptions": [_document(one, ended.get(one.fiche_id)) for one in requested]})
-    elif not wait:
+    elif wait:
+        _show(list(ended.values()))
+    else:
         for one in requested:
             screen.print(f"Fiche {one.fiche_id}: run {one.run_id}", highlight=False)
-    if wait and not all(_is_whole(standing) for standing in ended.values()):
+    if wait and not all(map(_is_whole, ended.values())):
         raise typer.Exit(1)
 
 
-def _is_whole(standing: Standing) -> bool:
-    return standing.status is RunStatus.COMPLETED and standing.failed == 0
+def _is_whole(one: Ended) -> bool:
+    return isinstance(one, Standing) and one.status is RunStatus.COMPLETED and one.failed == 0
 
 
-def _document(one: Requested, standing: Standing | None) -> dict[str, object]:
+def _show(ended: Sequence[Ended]) -> None:
+    """One alone that came to nothing is the sentence that says why."""
+    if len(ended) == 1 and ended[0].error is not None:
+        raise PermanentError(ended[0].error)
+    print_table(("fiche", "status", "recordings", "transcribed", "failed", "error"), map(_row, ended))
+
+
+def _row(one: Ended) -> Sequence[object]:
+    if isinstance(one, NeverBegun):
+        return one.fiche_id, RunStatus.FAILED, None, None, None, one.error
+    return one.fiche_id, one.status, one.total, one.transcribed, one.failed, one.error
+
+
+def _document(one: Requested, ended: Ended | None) -> dict[str, object]:
+    """Whatever became of them, transcriptions that were followed have the same fields."""
     document: dict[str, object] = {"fiche_id": one.fiche_id, "run_id": one.run_id}
-    if standing is not None:
-        document |= {
-            "status": standing.status,
-            "recordings": standing.total,
-            "transcribed": standing.transcribed,
-            "failed": standing.failed,
-        }
-    return document
+    if ended is None:
+        return document
+    begun = ended if isinstance(ended, Standing) else None
+    return document | {
+        "status": begun.status if begun else RunStatus.FAILED,
+        "recordings": begun and begun.total,
+        "transcribed": begun and begun.transcribed,
+        "failed": begun and begun.failed,
+        "error": ended.error,
+    }

@@ -4,7 +4,7 @@ Reads and writes are slices of 64 KiB of a file that the system keeps in memory:
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,11 +13,15 @@ from tempfile import TemporaryFile
 
 import httpx
 
+from automation_pipeline.clients.guarded import AddressRefusedError, Guard, GuardedTransport, NameNotFoundError
+from automation_pipeline.clients.observed import Observation, ObservedClient
 from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.retry import retry_after_seconds
 
 MEGABYTE = 1_000_000
 MOST_REDIRECTS = 3
+ORIGINS_SETTING = "TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS"
 
 
 class AudioUnavailableError(TransientError):
@@ -41,23 +45,34 @@ class AudioLimits:
 AUDIO_LIMITS = AudioLimits()
 
 
+def audio_guard(allowed_origins: Collection[str] = ()) -> Guard:
+    return Guard(allowed_origins, name="recording_url", setting=ORIGINS_SETTING)
+
+
 class AudioHosts:
     def __init__(
         self,
         *,
         now: Callable[[], datetime],
         limits: AudioLimits = AUDIO_LIMITS,
+        guard: Guard | None = None,
         connections: int,
+        meter: Meter | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._now = now
         self._limits = limits
-        self._http = httpx.AsyncClient(
+        hosts = httpx.Limits(max_connections=connections, max_keepalive_connections=0)
+        self._http = ObservedClient(
+            Observation("audio", meter or Meter()),
             # Recordings do not get smaller by compression, and a small body could become a huge one.
             headers={"Accept": "audio/*, */*;q=0.5", "Accept-Encoding": "identity"},
             timeout=httpx.Timeout(limits.read_seconds, connect=limits.connect_seconds, pool=None),
-            transport=transport,
-            limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
+            transport=GuardedTransport(
+                guard or audio_guard(), inner=transport or httpx.AsyncHTTPTransport(limits=hosts)
+            ),
+            # A proxy of the environment would look names up behind our back.
+            trust_env=False,
         )
 
     @asynccontextmanager
@@ -76,6 +91,11 @@ class AudioHosts:
         try:
             async with asyncio.timeout(self._limits.total_seconds):
                 await self._follow(httpx.URL(url.strip()), file)
+        except AddressRefusedError as error:
+            hint = "" if ORIGINS_SETTING in str(error) else f" (see {ORIGINS_SETTING})"
+            raise AudioRefusedError(f"Audio download failed: {error}{hint}.") from None
+        except NameNotFoundError:
+            raise AudioUnavailableError("Audio download failed: its host could not be found.") from None
         except (httpx.InvalidURL, UnicodeError):
             raise AudioRefusedError("Audio download failed: its address cannot be read.") from None
         except TimeoutError:

@@ -10,7 +10,9 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from automation_pipeline.clients.crm_payloads import DetailsPayload, RefusalPayload, SalesPayload, without_nul
+from automation_pipeline.clients.observed import Observation, ObservedClient
 from automation_pipeline.core.errors import NotFoundError, PermanentError, TransientError
+from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.retry import Backoff, retry_after_seconds
 from automation_pipeline.core.retrying import Retrying
 from automation_pipeline.fiches.domain.fiche import FicheDetails
@@ -86,12 +88,14 @@ class CrmClient:
         connections: int = 100,
         timeout_seconds: float = 60,
         retrying: Retrying = RETRYING,
+        meter: Meter | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self.at_once = connections
         self._now = now
         self._retrying = retrying
-        self._http = httpx.AsyncClient(
+        self._http = ObservedClient(
+            Observation("crm", meter or Meter(), tells_id=True),
             base_url=api_root(base_url),
             headers=authorization(token),
             timeout=httpx.Timeout(timeout_seconds, connect=min(timeout_seconds, CONNECT_SECONDS)),

@@ -1,7 +1,7 @@
 """ElevenLabs' speech-to-text over HTTP: `transcription.ports.SpeechToText`. The audio comes by way of `audio`."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 from io import FileIO
@@ -10,10 +10,12 @@ import httpx
 from pydantic import ValidationError
 
 from automation_pipeline.clients import keys
-from automation_pipeline.clients.audio import AUDIO_LIMITS, AudioHosts, AudioLimits
+from automation_pipeline.clients.audio import AUDIO_LIMITS, AudioHosts, AudioLimits, audio_guard
 from automation_pipeline.clients.crm_payloads import without_nul
 from automation_pipeline.clients.elevenlabs_payloads import Refusal, TranscriptPayload, refusal_of
+from automation_pipeline.clients.observed import Observation, ObservedClient
 from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.retry import retry_after_seconds
 from automation_pipeline.transcription.domain.transcript import Transcript
 
@@ -76,6 +78,8 @@ class ElevenLabsSpeechToText:
         at_once: int = 10,
         limits: SpeechLimits = SPEECH_LIMITS,
         audio_limits: AudioLimits = AUDIO_LIMITS,
+        audio_origins: Collection[str] = (),
+        meter: Meter | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
         audio_transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
@@ -83,8 +87,17 @@ class ElevenLabsSpeechToText:
         self._key = usable_key(api_key)
         self._now = now
         self._total_seconds = limits.total_seconds
-        self._audio = AudioHosts(now=now, limits=audio_limits, connections=at_once, transport=audio_transport)
-        self._http = httpx.AsyncClient(
+        meter = meter or Meter()
+        self._audio = AudioHosts(
+            now=now,
+            limits=audio_limits,
+            guard=audio_guard(audio_origins),
+            connections=at_once,
+            meter=meter,
+            transport=audio_transport,
+        )
+        self._http = ObservedClient(
+            Observation("speech-to-text", meter, tells_id=True),
             base_url=base_url.rstrip("/"),
             headers={"xi-api-key": self._key},
             timeout=httpx.Timeout(

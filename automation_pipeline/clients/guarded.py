@@ -33,16 +33,17 @@ async def addresses_of(host: str, port: int) -> list[str]:
 @dataclass(frozen=True)
 class Guard:
     """What may be called. With origins listed: those, wherever they are, and nothing else. `name` is what errors call
-    the address."""
+    the address, `setting` the list."""
 
     allowed_origins: Collection[str] = ()
     name: str = "webhookUrl"
+    setting: str = "WEBHOOK_ALLOWED_ORIGINS"
     resolve: Resolve = addresses_of
 
     async def places(self, url: httpx.URL) -> Sequence[str]:
         """Where to connect to, best first. AddressRefusedError if any place is one that we do not call."""
         try:
-            check_url(str(url), self.allowed_origins, name=self.name)
+            check_url(str(url), self.allowed_origins, name=self.name, setting=self.setting)
         except InvalidInputError as error:
             raise AddressRefusedError(str(error)) from None
         host = url.raw_host.decode("ascii")

@@ -14,7 +14,9 @@ from automation_pipeline.audits.domain.chat import AnswerSchema, Message, Questi
 from automation_pipeline.clients.elevenlabs_payloads import Refusal, refusal_of
 from automation_pipeline.clients.keys import bare_key, usable_key
 from automation_pipeline.clients.llm_payloads import CompletionPayload, ModelPayload, ModelsPayload, question_json
+from automation_pipeline.clients.observed import Observation, ObservedClient
 from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.retry import retry_after_seconds
 
 OPENAI_HOST = "api.openai.com"
@@ -89,6 +91,7 @@ class ChatCompletions:
         now: Callable[[], datetime],
         timeout_seconds: float = 300.0,
         connections: int = 10,
+        meter: Meter | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._model = model.strip()
@@ -97,7 +100,8 @@ class ChatCompletions:
         self._timeout_seconds = timeout_seconds
         self._root = chat_root(base_url)
         self._key = key_for(self._root, api_key)
-        self._http = httpx.AsyncClient(
+        self._http = ObservedClient(
+            Observation("language-model", meter or Meter(), tells_id=True),
             # A small body could become a huge one by compression.
             headers={"Accept": "application/json", "Accept-Encoding": "identity"}
             | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),

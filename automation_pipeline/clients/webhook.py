@@ -7,10 +7,12 @@ from datetime import datetime
 
 import httpx
 
-from automation_pipeline.automation.domain.delivery import Answer
 from automation_pipeline.clients.guarded import AddressRefusedError, Guard, GuardedTransport
+from automation_pipeline.clients.observed import Observation, ObservedClient
 from automation_pipeline.core.addresses import origin_of
+from automation_pipeline.core.delivery import Answer
 from automation_pipeline.core.errors import TransientError
+from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.retry import retry_after_seconds
 
 MOST_REDIRECTS = 3
@@ -35,7 +37,9 @@ class WebhookClient:
         timeout_seconds: float = 10.0,
         guard: Guard | None = None,
         verify: ssl.SSLContext | None = None,
+        meter: Meter | None = None,
     ) -> None:
+        self._meter = meter or Meter()
         self._now = now
         self._guard = guard or Guard(allowed_origins)
         self._timeout_seconds = timeout_seconds
@@ -57,7 +61,8 @@ class WebhookClient:
 
     def _http(self) -> httpx.AsyncClient:
         # A proxy of the environment would look names up behind our back; compression could make a huge answer.
-        return httpx.AsyncClient(
+        return ObservedClient(
+            Observation("webhook", self._meter),
             headers={"User-Agent": "automation-pipeline", "Accept": "*/*", "Accept-Encoding": "identity"},
             timeout=httpx.Timeout(self._timeout_seconds, connect=min(self._timeout_seconds, CONNECT_SECONDS)),
             transport=GuardedTransport(self._guard, verify=self._verify),

@@ -36,8 +36,11 @@ _BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f\\]")
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
 
 
-def check_url(url: str, allowed_origins: Collection[str], *, name: str = "webhookUrl") -> None:
-    """Nothing, when we may call the address; else InvalidInputError, which calls it by its `name`.
+def check_url(
+    url: str, allowed_origins: Collection[str], *, name: str = "webhookUrl", setting: str = "WEBHOOK_ALLOWED_ORIGINS"
+) -> None:
+    """Nothing, when we may call the address; else InvalidInputError, which calls it by its `name`, and the list of
+    origins by its `setting`.
 
     With a list of origins, those are allowed wherever they are, and nothing else is.
     """
@@ -50,7 +53,7 @@ def check_url(url: str, allowed_origins: Collection[str], *, name: str = "webhoo
     origin, host = _origin(parts, complaint), _host(parts, complaint)
     if allowed_origins:
         if origin not in {origin_of(allowed) for allowed in allowed_origins}:
-            raise InvalidInputError(f"{name} origin not allowed (set WEBHOOK_ALLOWED_ORIGINS). Got {origin}")
+            raise InvalidInputError(f"{name} origin not allowed (set {setting}). Got {origin}")
         return
     address = _literal(host, complaint)
     if address is not None and not is_public(address):

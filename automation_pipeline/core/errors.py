@@ -25,6 +25,14 @@ class ConflictError(PermanentError):
     """The thing asked for exists in a state that forbids the request."""
 
 
+class OutdatedError(ConflictError):
+    """The caller looked at an older version of what it wants to change."""
+
+
+class OutsideError(PermanentError):
+    """Somebody outside answered that it cannot be done, or with something that makes no sense."""
+
+
 class InvalidInputError(PermanentError):
     """What the caller gave cannot be accepted; `fields` says where and why."""
 

@@ -1,14 +1,14 @@
 """A rate limiter that has a second place to ask when the first one does not answer."""
 
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from automation_pipeline.core.coordination import Rate, RateLimiter
 from automation_pipeline.core.errors import AutomationError
+from automation_pipeline.core.logs import log
 
-log = logging.getLogger(__name__)
+_log = log(__name__)
 
 
 @dataclass
@@ -27,6 +27,6 @@ class FailoverRateLimiter:
             try:
                 return self.first.reserve(key, rate, max_wait_seconds=max_wait_seconds)
             except AutomationError as error:
-                log.warning("Rate limits are kept in the database for now: %s", error)
+                _log.warning("Rate limits are kept in the database for now: %s", error)
                 self._out_until = self.monotonic() + self.look_again_seconds
         return self.second.reserve(key, rate, max_wait_seconds=max_wait_seconds)

@@ -1,7 +1,7 @@
 """The base of the values that people write and read as JSON: camelCase outside, snake_case inside, nothing unknown."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, TypeVar, cast
 
@@ -26,6 +26,11 @@ class JsonModel(BaseModel):
             if fault is not None:
                 raise ValueError(fault)
         return given
+
+
+def as_document(model: JsonModel) -> dict[str, object]:
+    """As people read it in JSON."""
+    return model.model_dump(mode="json", by_alias=True)
 
 
 def text_fault(text: str) -> str | None:
@@ -100,7 +105,10 @@ _LENGTHS = ("min_length", "max_length")
 
 def field_errors(error: ValidationError) -> tuple[tuple[str, str], ...]:
     """Where and why; a complaint about the whole carries no field."""
-    problems = error.errors(include_url=False, include_input=False)
+    return plain_faults(error.errors(include_url=False, include_input=False))
+
+
+def plain_faults(problems: Iterable[ErrorDetails]) -> tuple[tuple[str, str], ...]:
     return tuple((".".join(str(part) for part in problem["loc"]), _plainly(problem)) for problem in problems)
 
 

@@ -1,7 +1,6 @@
 """A bounded number of places across processes, made of leases: for work that must not crowd a provider."""
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -9,10 +8,11 @@ from random import Random
 
 from automation_pipeline.core.coordination import Lease, Leases
 from automation_pipeline.core.errors import AutomationError, TransientError
+from automation_pipeline.core.logs import log
 
 LONGEST_PAUSE_SECONDS = 1.0
 
-log = logging.getLogger(__name__)
+_log = log(__name__)
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,11 @@ class Slots:
                         return
                     held.reschedule(asked_at + self.ttl_seconds)
                 except AutomationError as error:
-                    log.warning("The place %s could not be extended, which is tried again: %s", lease.key, error)
+                    _log.warning("The place %s could not be extended, which is tried again: %s", lease.key, error)
                 await asyncio.sleep(self.ttl_seconds / 4)
 
     async def _release(self, lease: Lease) -> None:
         try:
             await asyncio.to_thread(self.leases.release, lease)
         except AutomationError as error:
-            log.warning("The place %s comes free only when its lease ends: %s", lease.key, error)
+            _log.warning("The place %s comes free only when its lease ends: %s", lease.key, error)

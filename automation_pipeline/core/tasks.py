@@ -16,6 +16,14 @@ async def together() -> AsyncGenerator[asyncio.TaskGroup]:
         raise _first(cast("BaseException", errors)) from None
 
 
+def end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Of a loop that does not run: cancelled, and waited for."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+
+
 def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]

@@ -1,18 +1,33 @@
 """Every room's tables, gathered so that Alembic can compare them with the database."""
 
+from automation_pipeline.access import tables as access
 from automation_pipeline.audits import tables as audits
 from automation_pipeline.automation import tables as automation
 from automation_pipeline.fiches import tables as fiches
-from automation_pipeline.storage import leases, outbox, rate_limits, run_requests, transitions, workflow_logs
+from automation_pipeline.storage import (
+    idempotency,
+    leases,
+    measures,
+    outbox,
+    pulses,
+    rate_limits,
+    run_requests,
+    transitions,
+    workflow_logs,
+)
 from automation_pipeline.storage.metadata import Table
 from automation_pipeline.transcription import tables as transcription
 
 TABLE_MODULES = (
+    access,
     audits,
     automation,
     fiches,
+    idempotency,
     leases,
+    measures,
     outbox,
+    pulses,
     rate_limits,
     run_requests,
     transcription,

@@ -10,6 +10,7 @@ DOORS = {
     "transcribe_fiche": "transcribe",
     "audit_fiche": "audit",
     "audit_rerun": "rerun",
+    "sales_range_fetch": "fetch_days",
 }
 
 

@@ -1,17 +1,27 @@
-"""What a Dagster run leaves behind that ended badly: the request that it was launched for, and its audit."""
+"""What a Dagster run leaves behind that ended badly: the request that it was launched for, its audit, its job over
+days."""
+
+from collections.abc import Sequence
+from datetime import timedelta
 
 from dagster import DagsterInstance, DagsterRun, RunRecord, RunsFilter
 
 from automation_pipeline.audits.stages.fail_audit import fail_audit
 from automation_pipeline.audits.store.batches import items_never_begun
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.fiches.stages.fail_range import fail_range
+from automation_pipeline.fiches.store.jobs import silent_jobs
 from automation_pipeline.orchestration.aftermath import Aftermath, aftermath, will_retry
 from automation_pipeline.orchestration.audits import fail_audit_of
+from automation_pipeline.orchestration.ranges import fail_range_of
 from automation_pipeline.orchestration.requests import REQUEST_TAG, refuse_request
 from automation_pipeline.storage.run_requests import mark_refused
 
 TERMINATED = "The run was terminated in Dagster"
 LOST = "The Dagster run ended without beginning the audit"
+UNFINISHED = "The Dagster run ended without finishing the job"
+# Of a job over days: a sales list may take its time, and a place in a queue too.
+SILENT_FOR = timedelta(minutes=15)
 AT_MOST = 500
 
 
@@ -20,6 +30,7 @@ def end_work_of(run: DagsterRun, reason: str, services: Services) -> bool:
     request."""
     requested = refuse_request(run, reason, services)
     fail_audit_of(run, reason, services)
+    fail_range_of(run, reason, services)
     return requested
 
 
@@ -28,17 +39,30 @@ def end_lost_audits(instance: DagsterInstance, services: Services) -> list[str]:
     Dagster's. A retry has the tag of the request too, and is the newest run with it."""
     with services.database.reading() as session:
         waiting = items_never_begun(session, services.settings.audit_max_wait_seconds, limit=AT_MOST)
-    if not waiting:
-        return []
-    newest: dict[str, RunRecord] = {}
-    for record in instance.get_run_records(RunsFilter(tags={REQUEST_TAG: waiting})):
-        newest.setdefault(record.dagster_run.tags[REQUEST_TAG], record)
-    lost = [tracking_id for tracking_id in waiting if _is_over(newest.get(tracking_id), services)]
+    lost = _lost(waiting, instance, services)
     for tracking_id in lost:
         with services.database.transaction() as session:
             mark_refused(session, tracking_id, LOST)
             fail_audit(session, tracking_id, LOST, "sweep")
     return lost
+
+
+def end_lost_ranges(instance: DagsterInstance, services: Services) -> list[str]:
+    """The ids of the jobs over days that nobody works on any more, however their Dagster run ended."""
+    with services.database.reading() as session:
+        silent = silent_jobs(session, services.clock.now() - SILENT_FOR, limit=AT_MOST)
+    lost = _lost(silent, instance, services)
+    return [job for job in lost if fail_range(job, UNFINISHED, database=services.database, clock=services.clock)]
+
+
+def _lost(keys: Sequence[str], instance: DagsterInstance, services: Services) -> list[str]:
+    """Those of the requests whose newest Dagster run is over."""
+    if not keys:
+        return []
+    newest: dict[str, RunRecord] = {}
+    for record in instance.get_run_records(RunsFilter(tags={REQUEST_TAG: list(keys)})):
+        newest.setdefault(record.dagster_run.tags[REQUEST_TAG], record)
+    return [key for key in keys if _is_over(newest.get(key), services)]
 
 
 def _is_over(record: RunRecord | None, services: Services) -> bool:

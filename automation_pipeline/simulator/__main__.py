@@ -6,6 +6,9 @@ import sys
 from automation_pipeline.simulator.cap import MAX_PER_MINUTE
 from automation_pipeline.simulator.server import (
     DEFAULT_LLM_KEY,
+    DEFAULT_PUSHER_APP_ID,
+    DEFAULT_PUSHER_KEY,
+    DEFAULT_PUSHER_SECRET,
     DEFAULT_SPEECH_KEY,
     DEFAULT_TOKEN,
     SimulatorStartError,
@@ -40,6 +43,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--llm-key", default=DEFAULT_LLM_KEY, help="the bearer key of the language model")
     parser.add_argument("--llm-per-minute", type=_per_minute, default=0, help="completions in any minute; 0 is no cap")
+    parser.add_argument("--pusher-app-id", default=DEFAULT_PUSHER_APP_ID, help="the application of realtime events")
+    parser.add_argument("--pusher-key", default=DEFAULT_PUSHER_KEY, help="its key")
+    parser.add_argument("--pusher-secret", default=DEFAULT_PUSHER_SECRET, help="its secret, which signs the calls")
     return parser
 
 

@@ -19,6 +19,9 @@ from automation_pipeline.simulator.gate import Conditions, Gate
 from automation_pipeline.simulator.ledger import Ledger
 from automation_pipeline.simulator.llm import openai as llm
 from automation_pipeline.simulator.llm.state import ModelState
+from automation_pipeline.simulator.pusher import channels_api as pusher
+from automation_pipeline.simulator.pusher.signature import App
+from automation_pipeline.simulator.pusher.state import Published
 from automation_pipeline.simulator.speech import elevenlabs as speech
 from automation_pipeline.simulator.world.world import World
 
@@ -32,21 +35,24 @@ def create_app(  # noqa: PLR0913 - one keyword a start option
     speech_per_minute: int,
     llm_key: str,
     llm_per_minute: int,
+    pusher_app: App,
 ) -> Starlette:
     speech_cap = Cap(speech_per_minute)
     model = ModelState(Cap(llm_per_minute))
+    published = Published()
     provided = [
         *crm.endpoints(world, token),
         *audio.endpoints(world),
         *speech.endpoints(world, speech_key, speech_cap),
         *llm.endpoints(world.seed, llm_key, model),
+        *pusher.endpoints(pusher_app, published),
     ]
     endpoints = {endpoint.name: endpoint for endpoint in provided}
     conditions = Conditions(Ledger(tuple(endpoints)), Faults(world.seed), latency)
     app = Starlette(
         routes=[
             *(Route(e.path, Gate(e, conditions), methods=e.methods, name=e.name) for e in endpoints.values()),
-            *Control(conditions, endpoints, speech_cap, model).routes(),
+            *Control(conditions, endpoints, speech_cap, model, published).routes(),
         ],
         exception_handlers={BadRequestError: _bad_request, HTTPException: _refusal},
     )

@@ -16,23 +16,32 @@ from automation_pipeline.simulator.gate import Conditions
 from automation_pipeline.simulator.llm.control import ModelControl
 from automation_pipeline.simulator.llm.openai import COMPLETE
 from automation_pipeline.simulator.llm.state import ModelState
+from automation_pipeline.simulator.pusher.control import PusherControl
+from automation_pipeline.simulator.pusher.state import Published
 
 MAX_LATENCY_SECONDS = 600
 
 
 class Control:
     def __init__(
-        self, conditions: Conditions, endpoints: Mapping[str, Endpoint], speech_cap: Cap, model: ModelState
+        self,
+        conditions: Conditions,
+        endpoints: Mapping[str, Endpoint],
+        speech_cap: Cap,
+        model: ModelState,
+        published: Published,
     ) -> None:
         self._conditions = conditions
         self._endpoints = endpoints
         self._speech_cap = speech_cap
         self._model = model
+        self._published = published
 
     def routes(self) -> list[Route]:
         llm = ModelControl(self._model, lambda: self._conditions.ledger.routes[COMPLETE].calls)
         return [
             *llm.routes(),
+            *PusherControl(self._published).routes(),
             Route("/_sim/faults", self.add_faults, methods=["POST"]),
             Route("/_sim/faults", self.clear_faults, methods=["DELETE"]),
             Route("/_sim/calls", self.calls, methods=["GET"]),
@@ -58,12 +67,13 @@ class Control:
         return JSONResponse(shown)
 
     async def reset(self, _request: Request) -> Response:
-        """Clears ledger, faults, the calls that the caps count and what the model answered. Base latency and caps
-        stay: they are how the simulator was set up."""
+        """Clears ledger, faults, the calls that the caps count, what the model answered and what was published. Base
+        latency and caps stay: they are how the simulator was set up."""
         self._conditions.faults.clear()
         self._conditions.ledger.clear()
         self._speech_cap.forget()
         self._model.forget()
+        self._published.forget()
         return JSONResponse({"reset": True})
 
     async def set_latency(self, request: Request) -> Response:

@@ -11,12 +11,16 @@ import uvicorn
 
 from automation_pipeline.simulator.app import create_app
 from automation_pipeline.simulator.gate import Conditions
+from automation_pipeline.simulator.pusher.signature import App
 from automation_pipeline.simulator.transport import OpenProtocol
 from automation_pipeline.simulator.world.world import World
 
 DEFAULT_TOKEN = "sim-token"  # noqa: S105 - opens nothing but the simulator
 DEFAULT_SPEECH_KEY = "sim-speech-key"
 DEFAULT_LLM_KEY = "sim-llm-key"
+DEFAULT_PUSHER_APP_ID = "4010"
+DEFAULT_PUSHER_KEY = "sim-pusher-key"
+DEFAULT_PUSHER_SECRET = "sim-pusher-secret"  # noqa: S105 - the same
 BACKLOG = 2048
 
 
@@ -37,6 +41,9 @@ def serve(  # noqa: PLR0913 - one keyword a start option
     speech_per_minute: int = 0,
     llm_key: str = DEFAULT_LLM_KEY,
     llm_per_minute: int = 0,
+    pusher_app_id: str = DEFAULT_PUSHER_APP_ID,
+    pusher_key: str = DEFAULT_PUSHER_KEY,
+    pusher_secret: str = DEFAULT_PUSHER_SECRET,
 ) -> None:
     """Serves until SIGTERM or SIGINT. Port 0 takes a free one; the printed line says which.
 
@@ -50,6 +57,7 @@ def serve(  # noqa: PLR0913 - one keyword a start option
         speech_per_minute=speech_per_minute,
         llm_key=llm_key,
         llm_per_minute=llm_per_minute,
+        pusher_app=App(pusher_app_id, pusher_key, pusher_secret),
     )
     config = uvicorn.Config(
         app,

@@ -24,7 +24,9 @@ def insert_into(session: Session, table: type[Table]) -> Insert:
 
 
 def among(
-    session: Session, column: InstrumentedAttribute[Value | None], values: Iterable[Value]
+    session: Session,
+    column: InstrumentedAttribute[Value | None] | ColumnElement[Value],
+    values: Iterable[Value],
 ) -> ColumnElement[bool]:
     """`column IN values`, however many: they travel as one parameter, where each of an IN's counts against a limit."""
     if is_postgres(session):

@@ -4,6 +4,7 @@ import sqlite3
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
@@ -30,17 +31,51 @@ class Database:
         self.url = parse_url(url)
         self.dialect = self.url.get_backend_name()
         self.engine = _sqlite_engine(self.url) if self.dialect == "sqlite" else _postgres_engine(self.url)
+        self._whole: ContextVar[Session | None] = ContextVar("whole", default=None)
         self._readers = self.engine.execution_options(**_reading_options(self.dialect))
 
     @contextmanager
     def transaction(self) -> Generator[Session]:
+        whole = self._whole.get()
+        if whole is not None:
+            with whole.begin_nested():
+                yield whole
+            return
         with self._session(self.engine) as session, session.begin():
             yield session
 
     @contextmanager
+    def unless_busy(self) -> Generator[Session]:
+        """As `transaction`, for what is not worth a wait: TransientError at once if another writer is in the way."""
+        with (
+            in_plain_words(),
+            self.engine.connect() as connection,
+            _impatient(connection),
+            Session(connection, expire_on_commit=False) as session,
+            session.begin(),
+        ):
+            if self.dialect == "postgresql":
+                session.execute(text("SET LOCAL lock_timeout = 1"))
+            yield session
+
+    @contextmanager
     def reading(self) -> Generator[Session]:
+        whole = self._whole.get()
+        if whole is not None:
+            yield whole
+            return
         with self._session(self._readers) as session, session.begin():
             yield session
+
+    @contextmanager
+    def as_one(self) -> Generator[Session]:
+        """Every transaction that this thread begins inside is part of this one: all of it is kept, or nothing."""
+        with self.transaction() as session:
+            before = self._whole.set(session)
+            try:
+                yield session
+            finally:
+                self._whole.reset(before)
 
     @contextmanager
     def _session(self, engine: Engine) -> Generator[Session]:
@@ -116,6 +151,20 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
             connection.execute("ROLLBACK")
         else:
             return
+
+
+@contextmanager
+def _impatient(connection: Connection) -> Generator[None]:
+    """SQLite's own patience belongs to the connection, and is given back with it."""
+    driver = connection.connection.dbapi_connection
+    if not isinstance(driver, sqlite3.Connection):
+        yield
+        return
+    driver.execute("PRAGMA busy_timeout=0")
+    try:
+        yield
+    finally:
+        driver.execute(f"PRAGMA busy_timeout={SQLITE_BUSY_SECONDS * 1000}")
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -1,15 +1,21 @@
-"""Events leave by here: written in the business transaction, relayed after commit, at least once."""
+"""Events leave by here: written in the business transaction, relayed after commit, at least once.
+
+`outbox_order.py` claims them in the order of their aggregates, `outbox_reading.py` shows them to who follows one.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     CursorResult,
     FromClause,
     Index,
+    Text,
     UniqueConstraint,
+    cast,
     delete,
     func,
     or_,
@@ -46,6 +52,20 @@ class OutboxRow(Table):
             postgresql_where=text("published_at IS NULL"),
             sqlite_where=text("published_at IS NULL"),
         ),
+        Index(
+            "ix_events_outbox_unpublished",
+            "id",
+            postgresql_where=text("published_at IS NULL"),
+            sqlite_where=text("published_at IS NULL"),
+        ),
+        Index(
+            "ix_events_outbox_claimed",
+            "claimed_until",
+            postgresql_where=text("claimed_until IS NOT NULL"),
+            sqlite_where=text("claimed_until IS NOT NULL"),
+        ),
+        Index(None, "correlation_id", "transaction_id", "id"),
+        Index(None, "fiche_id", "transaction_id", "id"),
     )
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
@@ -62,10 +82,14 @@ class OutboxRow(Table):
     attempts: Mapped[int] = mapped_column(default=0)
     last_error: Mapped[str | None]
     published_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # The fiche that the event is about, out of its payload, for those who follow one.
+    fiche_id: Mapped[str | None]
+    # PostgreSQL's number of the transaction that wrote the row: those who follow events wait for older ones to end.
+    transaction_id: Mapped[int | None] = mapped_column(BigInteger)
 
 
 def enqueue(session: Session, events: Sequence[Event]) -> None:
-    """They are relayed in this order, as far as one worker relays them."""
+    """Those of one correlation id are relayed in this order."""
     rows = [
         {
             "tenant_id": event.tenant_id,
@@ -75,6 +99,7 @@ def enqueue(session: Session, events: Sequence[Event]) -> None:
             "correlation_id": event.correlation_id,
             "occurred_at": event.occurred_at,
             "payload": event.payload,
+            "fiche_id": _text(event.payload.get("fiche_id")),
             "available_at": event.occurred_at,
             "attempts": 0,
         }
@@ -82,9 +107,14 @@ def enqueue(session: Session, events: Sequence[Event]) -> None:
     ]
     if is_postgres(session) and rows:
         # Rows go in the order of their keys there, but are relayed in the order of their ids, which is the caller's.
-        ids = session.scalars(select(func.nextval("events_outbox_id_seq")).select_from(_as_many_as(rows)))
-        rows = [{"id": event_id, **row} for event_id, row in zip(ids, rows, strict=True)]
+        numbers = (func.nextval("events_outbox_id_seq"), cast(cast(func.pg_current_xact_id(), Text), BigInteger))
+        given = session.execute(select(*numbers).select_from(_as_many_as(rows))).tuples()
+        rows = [{"id": id_, "transaction_id": by, **row} for (id_, by), row in zip(given, rows, strict=True)]
     upsert(session, OutboxRow, rows, key=("tenant_id", "event_key"))
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _as_many_as(rows: Sequence[object]) -> FromClause:
@@ -98,12 +128,10 @@ def claim_waiting(
     limit: int,
     hold_seconds: float,
     only: str | None = None,
-    but: str | None = None,
 ) -> list[ClaimedEvent]:
     """Oldest first; nobody else gets them until the hold ends. Two workers claiming at once never get the same row.
-    `only` is the name of the events wanted, `but` that of those not wanted."""
+    `only` is the name of the events wanted. Where their order counts, `outbox_order.py` claims them."""
     named: list[ColumnElement[bool]] = [OutboxRow.event_name == only] if only else []
-    named += [OutboxRow.event_name != but] if but else []
     oldest = (
         select(OutboxRow.id)
         .where(*_claimable(), *named)
@@ -119,7 +147,7 @@ def claim_waiting(
         .returning(OutboxRow)
         .execution_options(synchronize_session=False)
     )
-    return [_claimed(row) for row in sorted(claimed, key=lambda row: row.id)]
+    return [claimed_event(row) for row in sorted(claimed, key=lambda row: row.id)]
 
 
 def is_waiting(session: Session) -> bool:
@@ -172,8 +200,12 @@ def _let_go(
     )
 
 
-def _claimed(row: OutboxRow) -> ClaimedEvent:
-    event = Event(
+def claimed_event(row: OutboxRow) -> ClaimedEvent:
+    return ClaimedEvent(row.id, row.attempts, event_in(row))
+
+
+def event_in(row: OutboxRow) -> Event:
+    return Event(
         tenant_id=row.tenant_id,
         key=row.event_key,
         name=row.event_name,
@@ -182,4 +214,3 @@ def _claimed(row: OutboxRow) -> ClaimedEvent:
         occurred_at=row.occurred_at,
         payload=row.payload,
     )
-    return ClaimedEvent(row.id, row.attempts, event)

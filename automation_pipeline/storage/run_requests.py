@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import CheckConstraint, Index, or_, select, text, update
+from sqlalchemy import CheckConstraint, Index, func, or_, select, text, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
+from automation_pipeline.core.correlation import CORRELATION_TAG, correlation_id
 from automation_pipeline.storage.bulk import upsert
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.metadata import Table
@@ -51,13 +52,16 @@ class RunRequestRow(Table):
 
 
 def file_requests(session: Session, wishes: Sequence[RunWish], now: datetime) -> None:
-    """A key that was filed before is left as it is: asking twice is asking once."""
+    """A key that was filed before is left as it is: asking twice is asking once. Whoever asks on behalf of something
+    that has an id, passes the id on."""
+    asked_by = correlation_id()
+    inherited = {CORRELATION_TAG: asked_by} if asked_by else {}
     rows = [
         {
             "request_key": wish.key,
             "job": wish.job,
             "config": wish.config,
-            "tags": dict(wish.tags),
+            "tags": {**inherited, **wish.tags},
             "state": "waiting",
             "created_at": now,
         }
@@ -93,6 +97,32 @@ def refusals(session: Session, keys: Sequence[str]) -> dict[str, str]:
         RunRequestRow.request_key.in_(keys), RunRequestRow.state == "refused"
     )
     return {key: reason or "" for key, reason in session.execute(refused).tuples()}
+
+
+@dataclass(frozen=True)
+class FiledRequest:
+    """`state` is waiting, taken or refused; `reason` is why it was refused."""
+
+    key: str
+    job: str
+    config: JsonObject
+    tags: Mapping[str, str]
+    state: str
+    reason: str | None
+    created_at: datetime
+
+
+def filed_requests(session: Session, keys: Sequence[str]) -> list[FiledRequest]:
+    """Those of them that are known, in the order in which they were filed."""
+    chosen = select(RunRequestRow).where(RunRequestRow.request_key.in_(keys)).order_by(RunRequestRow.id)
+    return [
+        FiledRequest(row.request_key, row.job, row.config, row.tags, row.state, row.reason, row.created_at)
+        for row in session.scalars(chosen)
+    ]
+
+
+def waiting_requests(session: Session) -> int:
+    return session.scalar(select(func.count()).where(RunRequestRow.state == "waiting")) or 0
 
 
 def taken(session: Session, keys: Sequence[str]) -> set[str]:

@@ -5,6 +5,7 @@ from datetime import datetime
 from sqlalchemy import Index
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
+from automation_pipeline.core.masking import masked_document
 from automation_pipeline.core.notes import Note
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.metadata import Table
@@ -29,4 +30,4 @@ class WorkflowLogRow(Table):
 
 
 def write_notes(session: Session, *notes: Note) -> None:
-    session.add_all(WorkflowLogRow(**vars(note)) for note in notes)
+    session.add_all(WorkflowLogRow(**{**vars(note), "data": masked_document(note.data)}) for note in notes)

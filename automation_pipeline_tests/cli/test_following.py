@@ -13,12 +13,14 @@ from automation_pipeline.automation.domain.outcomes import LedgerMove
 from automation_pipeline.automation.domain.run import OutcomeStatus, Phase
 from automation_pipeline.automation.stages.finalise_run import finalise_run
 from automation_pipeline.automation.stages.open_run import open_run
+from automation_pipeline.automation.stages.request_run import request_run
 from automation_pipeline.automation.store.ledger import open_ledger, record_moves
 from automation_pipeline.automation.store.progress import Progress
 from automation_pipeline.automation.store.runs import get_run
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli import runs, schedules, transcribe
+from automation_pipeline.cli.desk.local.desk import LocalDesk
 from automation_pipeline.cli.following import NO_DAEMON, follow_transcriptions, phase_bars, watch_run
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.transcription.domain.run import Priority, RunStatus
@@ -71,7 +73,7 @@ def services(terminal: Terminal, clock: StandingClock) -> Iterator[Services]:
 @pytest.fixture
 def run_id(services: Services) -> int:
     schedule = a_schedule(services.database, services.clock)
-    return int(schedules.request_run(schedule.id, database=services.database, clock=services.clock).id)
+    return int(request_run(schedule.id, database=services.database, clock=services.clock).id)
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])
@@ -99,7 +101,7 @@ def test_a_run_that_does_not_begin_is_wondered_about_once(
     waits: int, quiet: bool, said: int,
 ) -> None:  # fmt: skip
     with pytest.raises(KeyboardInterrupt):
-        watch_run(run_id, services, pause=Passing(clock, waits), quiet=quiet)
+        watch_run(run_id, LocalDesk(services), pause=Passing(clock, waits), quiet=quiet)
     assert capsys.readouterr().out.count(NO_DAEMON) == said
 
 
@@ -111,7 +113,7 @@ def test_a_run_that_has_begun_takes_as_long_as_it_takes(
             session.execute(update(RunRow).values(status="running"))
 
     with pytest.raises(KeyboardInterrupt):
-        watch_run(run_id, services, pause=Passing(clock, 90, {80: begin}), quiet=False)
+        watch_run(run_id, LocalDesk(services), pause=Passing(clock, 90, {80: begin}), quiet=False)
     assert NO_DAEMON not in capsys.readouterr().out
 
 
@@ -136,7 +138,7 @@ def test_transcriptions_that_do_not_begin_are_wondered_about_once(
 
     pause = Passing(clock, 90, {80: begin} if begins else {})
     with pytest.raises(KeyboardInterrupt):
-        follow_transcriptions(asked, services, pause=pause, quiet=quiet)
+        follow_transcriptions(asked, LocalDesk(services), pause=pause, quiet=quiet)
     assert capsys.readouterr().out.count(NO_DAEMON) == said
 
 
@@ -155,7 +157,7 @@ def test_a_watched_run_that_does_not_begin_is_wondered_about_once(
     waits: int, quiet: bool, said: int,
 ) -> None:  # fmt: skip
     with pytest.raises(KeyboardInterrupt):
-        watch_run(run_id, services, pause=Passing(clock, waits), quiet=quiet)
+        watch_run(run_id, LocalDesk(services), pause=Passing(clock, waits), quiet=quiet)
     assert capsys.readouterr().out.count(NO_DAEMON) == said
 
 
@@ -177,7 +179,7 @@ def test_a_run_that_a_thread_advances_is_watched_to_its_end(services: Services, 
 
     with ThreadPoolExecutor(1) as pool:
         worker = pool.submit(work)
-        run = watch_run(run_id, services, pause=Brief(), quiet=True)
+        run = watch_run(run_id, LocalDesk(services), pause=Brief(), quiet=True)
         worker.result(timeout=30)
     assert (run.status, run.successful_fiches) == ("completed", 1)
 

@@ -11,7 +11,7 @@ from automation_pipeline.automation.domain.run import FicheStage, OutcomeStatus,
 from automation_pipeline.automation.stages.finalise_run import finalise_run
 from automation_pipeline.automation.stages.open_run import open_run
 from automation_pipeline.automation.store.ledger import open_ledger, record_moves
-from automation_pipeline.automation.tables import NotificationRow, RunRow
+from automation_pipeline.automation.tables import NotificationRow, RunPhaseRow, RunRow
 from automation_pipeline.cli import runs
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
@@ -63,6 +63,22 @@ def run_id(terminal: Terminal, pending_id: str) -> str:
             )
         )  # fmt: skip
     return pending_id
+
+
+def test_a_run_says_where_its_time_went(terminal: Terminal, run_id: str) -> None:
+    with terminal.database.transaction() as session:
+        attempt = session.get_one(RunRow, int(run_id)).attempt
+        for phase, seconds in (("selection", 0), ("fetching", 1.25), ("auditing", 4), ("finalizing", 9)):
+            entered_at = STARTED + timedelta(seconds=seconds)
+            session.add(RunPhaseRow(run_id=int(run_id), attempt=attempt, phase=phase, entered_at=entered_at))
+    said = terminal.run("runs", "show", run_id).out
+    assert " ".join(said.split()).count("selection 1.2 s, fetching 2.8 s, auditing 5.0 s") == 1
+    assert terminal.json("runs", "show", run_id)["phases"] == [
+        {"phase": "selection", "seconds": 1.25},
+        {"phase": "fetching", "seconds": 2.75},
+        {"phase": "auditing", "seconds": 5.0},
+        {"phase": "finalizing", "seconds": 0.0},
+    ]
 
 
 def test_a_run_is_shown_with_its_outcomes_in_the_order_of_selection(terminal: Terminal, run_id: str) -> None:

@@ -50,13 +50,15 @@ def test_the_log_is_told_oldest_first(terminal: Terminal, run_id: str) -> None:
     assert terminal.json("runs", "logs", run_id) == {
         "logs": [
             {
-                "timestamp": "2026-05-04T10:00:00+00:00",
+                "id": "1",
+                "timestamp": "2026-05-04T10:00:00.000Z",
                 "level": "info",
                 "message": "Selected 3 fiches [for] [/today]",
                 "metadata": {"fiches": 3},
             },
             {
-                "timestamp": "2026-05-04T10:00:09+00:00",
+                "id": "2",
+                "timestamp": "2026-05-04T10:00:09.000Z",
                 "level": "warning",
                 "message": "One failed",
                 "metadata": {},

@@ -143,11 +143,13 @@ class Studio:
         return caught.value
 
     def client(self, key: str = KEY, **options: Any) -> ElevenLabsSpeechToText:
-        """Loopback speaks plain HTTP: no certificates are loaded."""
+        """Loopback speaks plain HTTP: no certificates are loaded. Audio comes from here, unless a test says more."""
         transports: dict[str, Any] = {
             name: httpx.AsyncHTTPTransport(verify=NO_CERTIFICATES) for name in ("transport", "audio_transport")
         }
-        return ElevenLabsSpeechToText(key, self.url, now=lambda: NOW, **(transports | options))
+        return ElevenLabsSpeechToText(
+            key, self.url, now=lambda: NOW, **(transports | {"audio_origins": [self.url]} | options)
+        )
 
 
 class _Server(ThreadingHTTPServer):

@@ -153,7 +153,7 @@ def test_an_address_that_is_none_is_refused(studio: Studio, url: str, says: str)
 
 @pytest.mark.parametrize("host", ["127.0.0.1:1", "a" * 70 + ".test"])
 def test_a_host_that_is_not_there_is_transient(studio: Studio, host: str) -> None:
-    met = studio.error(f"http://{host}/1.mp3")
+    met = studio.error(f"http://{host}/1.mp3", audio_origins=[f"http://{host}"])
     assert type(met) is AudioUnavailableError
     assert str(met) == "Audio download failed: its host could not be reached (ConnectError)."
 
@@ -232,12 +232,39 @@ def test_the_body_of_a_redirect_is_not_read(studio: Studio) -> None:
     assert len(studio.uploads) == 1
 
 
-def test_the_password_of_an_address_is_for_its_host_alone(studio: Studio) -> None:
+def test_a_name_that_has_no_address_may_have_one_later(studio: Studio) -> None:
+    met = studio.error("http://nowhere.invalid/1.mp3", audio_origins=[])
+    assert (type(met), str(met)) == (AudioUnavailableError, "Audio download failed: its host could not be found.")
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://127.0.0.1/1.mp3", "recording_url IP not allowed"),
+        ("http://localhost/1.mp3", "recording_url hostname not allowed"),
+        ("https://anna:s3cret@host.example.com/1.mp3", "recording_url must not include credentials"),
+    ],
+)
+def test_an_address_that_is_not_ours_to_call_is_refused_for_good_with_a_hint(
+    studio: Studio, url: str, why: str
+) -> None:
+    met = studio.error(url, audio_origins=[])
+    assert type(met) is AudioRefusedError
+    assert str(met) == f"Audio download failed: {why} (see TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS)."
+
+
+def test_only_listed_origins_are_called_and_followed(studio: Studio) -> None:
     with running() as elsewhere:
         studio.pages[AUDIO] = redirect(elsewhere.audio_url)
-        studio.transcript(studio.audio_url.replace("http://", "http://anna:s3cret@"))
-        assert studio.fetched[0].headers["Authorization"].startswith("Basic ")
-        assert "Authorization" not in elsewhere.fetched[0].headers
+        met = studio.error()
+        assert type(met) is AudioRefusedError
+        assert str(met) == (
+            "Audio download failed: recording_url origin not allowed "
+            f"(set TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS). Got {elsewhere.url}."
+        )
+        assert elsewhere.fetched == []
+        studio.transcript(audio_origins=[studio.url, elsewhere.url])
+        assert len(elsewhere.fetched) == 1
 
 
 def test_the_key_of_the_provider_is_not_shown_to_the_host(studio: Studio) -> None:

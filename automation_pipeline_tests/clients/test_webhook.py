@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from automation_pipeline.automation.domain.delivery import Answer
 from automation_pipeline.clients.guarded import AddressRefusedError, Guard
 from automation_pipeline.clients.webhook import ReceiverSilentError, WebhookClient
+from automation_pipeline.core.delivery import Answer
 from automation_pipeline.core.errors import AutomationError, PermanentError
 from automation_pipeline_tests.certificates import Certificate, certificate_for
 from automation_pipeline_tests.clients.receiver import Receiver, hangs_up, receiver, says

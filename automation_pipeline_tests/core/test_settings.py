@@ -12,17 +12,16 @@ from automation_pipeline.core.settings_page import configuration_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 PASSWORD = "s3cret/and more"
+OLDER_NAMES = (
+    "FICHE_API_URL", "OPENAI_API_KEY", "OPENAI_MODEL_AUDIT", "PORT", "API_AUTH_TOKEN", "NEXT_PUBLIC_PUSHER_KEY",
+)  # fmt: skip
+VARIABLES = (*(field.upper() for field in Settings.model_fields), *OLDER_NAMES)
 
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing is set, and nothing that was read before is remembered."""
-    for name in [
-        *(field.upper() for field in Settings.model_fields),
-        "FICHE_API_URL",
-        "OPENAI_API_KEY",
-        "OPENAI_MODEL_AUDIT",
-    ]:
+    for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     load_settings.cache_clear()
     yield
@@ -57,6 +56,7 @@ def test_everything_has_a_default_that_needs_no_service() -> None:
         "llm_rate_limit_per_minute": 500,
         "llm_max_concurrency": 20,
         "llm_max_prompt_characters": 400_000,
+        "progressive_fetch_webhook_frequency": 5,
         "transcription_elevenlabs_rate_limit_per_minute": 10,
         "transcription_elevenlabs_max_attempts": 6,
         "transcription_elevenlabs_backoff_base_seconds": 2,
@@ -66,6 +66,7 @@ def test_everything_has_a_default_that_needs_no_service() -> None:
         "transcription_max_wait_seconds": 900,
         "transcription_lease_seconds": 60,
         "transcription_audio_max_megabytes": 500,
+        "transcription_audio_allowed_origins": (),
         "transcription_progress_webhook_frequency": 3,
         "audit_step_concurrency": 3,
         "audit_run_concurrency": 4,
@@ -87,6 +88,28 @@ def test_everything_has_a_default_that_needs_no_service() -> None:
         "smtp_pass": None,
         "smtp_from": None,
         "smtp_timeout_ms": 10_000,
+        "api_host": "127.0.0.1",
+        "api_port": 3002,
+        "api_auth_tokens": (),
+        "api_cors_origins": (),
+        "api_max_body_megabytes": 50,
+        "api_timeout_seconds": 60,
+        "api_shutdown_seconds": 15,
+        "jwt_access_secret": None,
+        "jwt_issuer": "ai-audit",
+        "jwt_audience": "ai-audit",
+        "pusher_app_id": None,
+        "pusher_key": None,
+        "pusher_secret": None,
+        "pusher_cluster": None,
+        "pusher_base_url": None,
+        "pusher_use_private_channels": True,
+        "pusher_max_payload_bytes": 9000,
+        "pusher_dry_run": False,
+        "log_level": "info",
+        "log_format": "text",
+        "automation_api_url": None,
+        "automation_api_token": None,
         "automation_first_day": date(2026, 1, 1),
         "automation_timezone": "Europe/Paris",
         "automation_executor": "in_process",
@@ -137,6 +160,24 @@ def test_everything_has_a_default_that_needs_no_service() -> None:
             "https://Hooks.test:8443, http://localhost",
             ("https://hooks.test:8443", "http://localhost"),
         ),
+        ("TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS", "http://127.0.0.1:4010", ("http://127.0.0.1:4010",)),
+        ("API_HOST", "0.0.0.0", "0.0.0.0"),  # noqa: S104  read, not listened on
+        ("API_PORT", "0", 0),
+        ("API_CORS_ORIGINS", "https://App.test,http://localhost:5173", ("https://app.test", "http://localhost:5173")),
+        ("API_MAX_BODY_MEGABYTES", "1000", 1000),
+        ("API_TIMEOUT_SECONDS", "0.5", 0.5),
+        ("API_SHUTDOWN_SECONDS", "0", 0),
+        ("JWT_ISSUER", "us", "us"),
+        ("JWT_AUDIENCE", "them", "them"),
+        ("PUSHER_APP_ID", "12", "12"),
+        ("PUSHER_KEY", "k", "k"),
+        ("PUSHER_CLUSTER", "eu", "eu"),
+        ("PUSHER_BASE_URL", "http://127.0.0.1:4010", "http://127.0.0.1:4010"),
+        ("PUSHER_USE_PRIVATE_CHANNELS", "0", False),
+        ("PUSHER_MAX_PAYLOAD_BYTES", "10000", 10_000),
+        ("PUSHER_DRY_RUN", "1", True),
+        ("LOG_LEVEL", "debug", "debug"),
+        ("LOG_FORMAT", "json", "json"),
         ("AUTOMATION_FIRST_DAY", "2000-01-01", date(2000, 1, 1)),
         ("AUTOMATION_FIRST_DAY", "2100-12-31", date(2100, 12, 31)),
         ("AUTOMATION_EXECUTOR", "multiprocess", "multiprocess"),
@@ -162,15 +203,32 @@ def test_the_newer_name_wins_unless_it_is_empty(monkeypatch: pytest.MonkeyPatch,
     assert load_settings().fiche_api_base_url == (base or "https://old.test")
 
 
+@pytest.mark.parametrize(
+    ("older", "value", "name", "read"),
+    [
+        ("PORT", "8080", "api_port", 8080),
+        ("NEXT_PUBLIC_PUSHER_KEY", "k", "pusher_key", "k"),
+    ],
+)
+def test_older_names_are_read_too(
+    monkeypatch: pytest.MonkeyPatch, older: str, value: str, name: str, read: object
+) -> None:
+    monkeypatch.setenv(older, value)
+    assert getattr(load_settings(), name) == read
+
+
+@pytest.mark.parametrize("variable", ["API_AUTH_TOKENS", "API_AUTH_TOKEN"])
+def test_machine_tokens_are_a_list_of_secrets(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "s3cret-s3cret-01, s3cret-s3cret-02")
+    settings = load_settings()
+    assert [token.get_secret_value() for token in settings.api_auth_tokens] == ["s3cret-s3cret-01", "s3cret-s3cret-02"]
+    assert "s3cret" not in repr(settings)
+
+
 def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     unset = load_settings()
     load_settings.cache_clear()
-    for name in [
-        *(field.upper() for field in Settings.model_fields),
-        "FICHE_API_URL",
-        "OPENAI_API_KEY",
-        "OPENAI_MODEL_AUDIT",
-    ]:
+    for name in VARIABLES:
         monkeypatch.setenv(name, "")
     assert load_settings() == unset
 
@@ -217,6 +275,19 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
         ("TRANSCRIPTION_LEASE_SECONDS", "3601", "it should be less than or equal to 3600"),
         ("TRANSCRIPTION_AUDIO_MAX_MEGABYTES", "0", "it should be greater than or equal to 1"),
         ("TRANSCRIPTION_PROGRESS_WEBHOOK_FREQUENCY", "0", "it should be greater than or equal to 1"),
+        ("TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS", "calls.test", "it must be"),
+        ("API_PORT", "65536", "it should be less than or equal to 65535"),
+        ("PORT", "-1", "it should be greater than or equal to 0"),
+        ("API_AUTH_TOKENS", "s3cret-s3cret-01,short", "each token must have at least 16 characters"),
+        ("API_AUTH_TOKEN", "short", "each token must have at least 16 characters"),
+        ("API_MAX_BODY_MEGABYTES", "0", "it should be greater than or equal to 1"),
+        ("API_TIMEOUT_SECONDS", "0", "it should be greater than 0"),
+        ("API_SHUTDOWN_SECONDS", "601", "it should be less than or equal to 600"),
+        ("JWT_ACCESS_SECRET", "s3cret", "value should have at least 32"),
+        ("PUSHER_BASE_URL", "pusher.test", "it must be an http:// or https:// address"),
+        ("PUSHER_MAX_PAYLOAD_BYTES", "999", "it should be greater than or equal to 1000"),
+        ("LOG_LEVEL", "loud", "it should be 'debug', 'info', 'warning' or 'error'"),
+        ("LOG_FORMAT", "xml", "it should be 'text' or 'json'"),
         ("AUTOMATION_FIRST_DAY", "0", "it must be a day written as YYYY-MM-DD"),
         ("AUTOMATION_FIRST_DAY", "20260101", "it must be a day written as YYYY-MM-DD"),
         ("AUTOMATION_FIRST_DAY", "2026-01-01T00:00:00", "it must be a day written as YYYY-MM-DD"),

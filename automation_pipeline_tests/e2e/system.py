@@ -32,6 +32,7 @@ class System:
             "DATABASE_URL": database_url,
             "FICHE_API_BASE_URL": crm_url,
             "FICHE_API_AUTH_TOKEN": "sim-token",
+            "TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS": crm_url,
             **variables,
         }
 

@@ -45,14 +45,17 @@ def test_the_demo_ends_well_and_says_where_the_report_is(room: Path) -> None:
 @pytest.fixture
 def dev(room: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     port = free_port()
-    command = [sys.executable, str(REPOSITORY / "demo" / "dev.py"), "--port", str(port), "--simulator-port", "0"]
+    ports = ["--port", str(port), "--simulator-port", "0", "--api-port", "0"]
+    command = [sys.executable, str(REPOSITORY / "demo" / "dev.py"), *ports]
     process = subprocess.Popen(command, cwd=room, env=environment(room), stdout=subprocess.PIPE, text=True)
     yield process, f"http://127.0.0.1:{port}"
     kill_tree(process.pid)
     process.wait()
 
 
-def test_one_terminal_runs_everything_and_one_ctrl_c_ends_it(dev: tuple[subprocess.Popen[str], str]) -> None:
+def test_one_terminal_runs_everything_and_one_ctrl_c_ends_it(
+    dev: tuple[subprocess.Popen[str], str], room: Path
+) -> None:
     process, ui = dev
 
     def sensors() -> dict[str, str]:
@@ -64,7 +67,18 @@ def test_one_terminal_runs_everything_and_one_ctrl_c_ends_it(dev: tuple[subproce
         return {sensor["name"]: sensor["sensorState"]["status"] for sensor in results}
 
     # All of them, each running: their names are in test_definitions.py.
-    wait_until(lambda: len(sensors()) > 5 and set(sensors().values()) == {"RUNNING"}, 60)
+    wait_until(lambda: len(sensors()) > 5 and set(sensors().values()) == {"RUNNING"}, 180)
+
+    assert process.stdout is not None
+    told = next(
+        found for line in process.stdout if (found := re.search(r"API_URL=(\S+) AUTOMATION_API_TOKEN=(\S+)", line))
+    )
+    far = [str(BIN / "automation"), "--api", told[1], "--token", told[2], "schedules", "list", "--json"]
+    listed = subprocess.run(far, cwd=room, env=environment(room), capture_output=True, text=True, check=False)
+    assert (listed.returncode, listed.stderr, "schedules" in listed.stdout) == (0, "", True)
+    assert httpx.get(f"{told[1]}/health").status_code == 200
+    # Dagster's daemon beats while it relays.
+    wait_until(lambda: httpx.get(f"{told[1]}/health/ready").status_code == 200, 120)
 
     family = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGINT)

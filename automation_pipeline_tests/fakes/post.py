@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from automation_pipeline.automation.domain.delivery import Answer
+from automation_pipeline.automation.ports import Published
+from automation_pipeline.core.delivery import Answer
+from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.events import Event
 
 Behaviour = Answer | Exception
@@ -50,16 +52,22 @@ class FakeMailSender:
 
 @dataclass
 class FakePublisher:
-    """Events with one of the `poison` keys break every batch that they are in."""
+    """Takes events one by one. One with a `poison` key is refused for its reason; while there is an `outage` none is
+    taken, and `away` is a bug on the way."""
 
     poison: Mapping[str, Exception] = field(default_factory=dict)
     away: bool = False
+    outage: TransientError | None = None
     published: list[str] = field(default_factory=list)
+    asked: int = 0
 
-    async def publish(self, events: Sequence[Event]) -> None:
+    async def publish(self, events: Sequence[Event]) -> Published:
+        self.asked += 1
         if self.away:
             raise ConnectionResetError
-        for event in events:
-            if event.key in self.poison:
-                raise self.poison[event.key]
-        self.published += [event.key for event in events]
+        for number, event in enumerate(events):
+            refusal = self.outage or self.poison.get(event.key)
+            if refusal is not None:
+                return Published(number, refusal)
+            self.published.append(event.key)
+        return Published(len(events))

@@ -1,14 +1,19 @@
 """What the processes of the storage and migration tests do. Each opens its own database connection."""
 
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+
+from sqlalchemy import select
 
 from automation_pipeline import migrations
 from automation_pipeline.storage.bulk import upsert
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.leases import LeaseRow
-from automation_pipeline.storage.outbox import Event, claim_waiting, enqueue, mark_published
+from automation_pipeline.storage.outbox import Event, OutboxRow, claim_waiting, enqueue, mark_published
+from automation_pipeline.storage.outbox_order import claim_in_order, take_turn
+from automation_pipeline.storage.pauses import pause as begin_pause
 from automation_pipeline.storage.run_requests import RunWish, file_requests, offer_waiting
 from automation_pipeline_tests.waiting import pause
 
@@ -24,8 +29,8 @@ def opened(url: str) -> Generator[Database]:
         database.dispose()
 
 
-def event(key: str) -> Event:
-    return Event("tenant", key, "run.completed", "test", "correlation", LONG_AGO, {"key": key})
+def event(key: str, aggregate: str = "correlation", **payload: object) -> Event:
+    return Event("tenant", key, "run.completed", "test", aggregate, LONG_AGO, {"key": key, **payload})
 
 
 def wish(key: str, job: str = "job") -> RunWish:
@@ -57,6 +62,31 @@ def publish_all(url: str, worker: str, batch: int) -> list[int]:
             with database.transaction() as session:
                 mark_published(session, worker, claimed)
             ids += claimed
+
+
+def publish_in_order(url: str, worker: str, batch: int) -> list[tuple[float, str]]:
+    """When each was published. What others hold may come free: only an empty table is the end."""
+    told: list[tuple[float, str]] = []
+    with opened(url) as database:
+        while is_any_left(database):
+            with database.transaction() as session:
+                claims = claim_in_order(session, worker, limit=batch, hold_seconds=60.0, but="")
+            told += [(time.monotonic(), claimed.event.key) for claimed in claims]
+            pause(0.002)
+            with database.transaction() as session:
+                take_turn(session)
+                mark_published(session, worker, [claimed.id for claimed in claims])
+    return told
+
+
+def is_any_left(database: Database) -> bool:
+    with database.reading() as session:
+        return session.scalar(select(OutboxRow.id).where(OutboxRow.published_at.is_(None)).limit(1)) is not None
+
+
+def pause_once(url: str) -> None:
+    with opened(url) as database, database.transaction() as session:
+        begin_pause(session, "pusher", first_seconds=2, cap_seconds=30)
 
 
 def file_wishes(url: str, job: str, keys: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ from itertools import chain
 
 from sqlalchemy import func, select, update
 
+from automation_pipeline.core.correlation import CORRELATION_TAG, correlated
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.run_requests import (
@@ -44,6 +45,15 @@ def states(database: Database) -> list[tuple[str, str | None, str | None]]:
 def test_a_wish_is_offered_as_it_was_filed(database: Database) -> None:
     file(database, wish("a"))
     assert offer(database) == [wish("a")]
+
+
+def test_the_id_of_who_asks_goes_with_the_wish_unless_it_has_one(database: Database) -> None:
+    own = RunWish("own", "job", {}, {CORRELATION_TAG: "own-1"})
+    with correlated("wish-7"):
+        file(database, wish("a"), own)
+    inherited, kept = offer(database)
+    assert inherited.tags == {**wish("a").tags, CORRELATION_TAG: "wish-7"}
+    assert kept.tags == {CORRELATION_TAG: "own-1"}
 
 
 def test_asking_twice_is_asking_once_and_the_first_wording_stays(database: Database) -> None:

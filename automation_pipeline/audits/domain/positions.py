@@ -1,10 +1,15 @@
-"""What is wrong with the positions of steps that someone gave: they are unique and go from 1 to n."""
+"""What is wrong with the positions of steps that someone gave: they are unique and go from 1 to n. So a single step
+can only go behind the others."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import cast
 
+from automation_pipeline.core.errors import InvalidInputError
+
 Fault = tuple[str, str]
+
+MUST_BE_UNIQUE = "Step positions must be unique"
 
 
 def position_faults(steps: object) -> tuple[Fault, ...]:
@@ -17,10 +22,23 @@ def position_faults(steps: object) -> tuple[Fault, ...]:
     missing = [position for position in range(1, count + 1) if position not in set(positions)]
     faults: list[Fault] = []
     if doubled:
-        faults.append(("steps", f"Step positions must be unique: {_listed(doubled)} given more than once"))
+        faults.append(("steps", f"{MUST_BE_UNIQUE}: {_listed(doubled)} given more than once"))
     if missing:
         faults.append(("steps", f"Step positions must be 1 to {count} without gaps: {_listed(missing)} missing"))
     return tuple(faults)
+
+
+def free_positions(taken: Collection[int]) -> list[int]:
+    """Where one more step leaves no gap: behind the last, or in a gap that there is."""
+    return [position for position in range(1, len(taken) + 2) if position not in taken]
+
+
+def check_free(position: int, taken: Collection[int]) -> None:
+    free = free_positions(taken)
+    if position not in free:
+        why = "is already taken" if position in taken else "would leave a gap"
+        sentence = f"Position {position} {why}. Available positions: {_listed(free)}"
+        raise InvalidInputError(sentence, (("position", sentence),))
 
 
 def _positions(steps: object) -> list[int]:

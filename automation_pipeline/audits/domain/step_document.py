@@ -23,7 +23,7 @@ def step_document(step: StoredStep, trail: Trail) -> dict[str, object]:
         "mots_cles_trouves": list(finding.mots_cles_trouves),
         "erreurs_transcription_tolerees": finding.erreurs_transcription_tolerees,
         "error": finding.error,
-        "points_controle": [_point_document(point) for point in finding.points],
+        "points_controle": [point_document(point) for point in finding.points],
         "step_metadata": {
             "position": step.position,
             "name": step.name,
@@ -41,7 +41,30 @@ def step_document(step: StoredStep, trail: Trail) -> dict[str, object]:
     }
 
 
-def _point_document(point: ControlPoint) -> Document:
+def step_summary(step: StoredStep) -> dict[str, object]:
+    """The step alone, as its row: without control points, quotations and trails."""
+    finding = step.finding
+    return {
+        "stepPosition": step.position,
+        "stepName": step.name,
+        "severityLevel": step.severity,
+        "isCritical": step.is_critical,
+        "weight": step.weight,
+        "traite": finding.traite,
+        "conforme": finding.conforme.value,
+        "score": finding.score,
+        "niveauConformite": finding.niveau_conformite.value,
+        "commentaireGlobal": finding.commentaire_global,
+        "motsClesTrouves": list(finding.mots_cles_trouves),
+        "minutages": list(finding.minutages),
+        "erreursTranscriptionTolerees": finding.erreurs_transcription_tolerees,
+        "totalCitations": finding.citations,
+        "totalTokens": step.usage.total_tokens,
+        "error": finding.error,
+    }
+
+
+def point_document(point: ControlPoint) -> Document:
     return {
         "point": point.point,
         "statut": point.statut.value,

@@ -4,9 +4,11 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from automation_pipeline.audits.domain.audit_wishes import COMPLAINT
 from automation_pipeline.audits.domain.requests import Requested, batch_item_id, single_id
 from automation_pipeline.audits.store.batches import add_batch
 from automation_pipeline.audits.store.configs import get_config
+from automation_pipeline.audits.store.linkage import check_linkage
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunWish, file_requests
@@ -16,13 +18,19 @@ JOB = "audit_fiche"
 
 @dataclass(frozen=True, kw_only=True)
 class Asking:
-    """How the audits are asked for. A `batch` is followed as one."""
+    """How the audits are asked for. A `batch` is followed as one. `schedule_id` and `run_id` are the automation's."""
 
     audit_config_id: int
     use_rlm: bool = False
     trigger_source: str = "api"
     user_id: str | None = None
     batch: bool = False
+    schedule_id: int | None = None
+    run_id: int | None = None
+
+    @property
+    def linkage(self) -> dict[str, int | None]:
+        return {"automation_schedule_id": self.schedule_id, "automation_run_id": self.run_id}
 
 
 @dataclass(frozen=True)
@@ -32,7 +40,8 @@ class Filed:
 
 
 def request_audits(fiche_ids: Sequence[str], asking: Asking, *, database: Database, clock: Clock) -> Filed:
-    """Each fiche once. NotFoundError when there is no such configuration; one that is not active may be asked for."""
+    """Each fiche once. NotFoundError when there is no such configuration; one that is not active may be asked for.
+    InvalidInputError when there is no such automation."""
     now, config_id = clock.now(), asking.audit_config_id
     batch_id = str(uuid.uuid4()) if asking.batch else None
     audits = [
@@ -43,6 +52,7 @@ def request_audits(fiche_ids: Sequence[str], asking: Asking, *, database: Databa
     ]
     with database.transaction() as session:
         get_config(session, config_id)
+        check_linkage(session, asking.linkage, COMPLAINT)
         if batch_id:
             add_batch(session, batch_id, config_id, [(one.fiche_id, one.tracking_id) for one in audits], now)
         file_requests(session, [_wish(one, asking) for one in audits], now)
@@ -57,8 +67,8 @@ def _wish(one: Requested, asking: Asking) -> RunWish:
         "use_rlm": asking.use_rlm,
         "trigger_source": "batch" if asking.batch else asking.trigger_source,
     }
-    if asking.user_id is not None:
-        config["user_id"] = asking.user_id
+    optional = {"user_id": asking.user_id, **asking.linkage}
+    config.update((name, value) for name, value in optional.items() if value is not None)
     tags = {
         "automation/fiche_id": one.fiche_id,
         "automation/audit_config_id": str(asking.audit_config_id),

@@ -128,7 +128,7 @@ def changeable_audit(session: Session, audit_id: int) -> FoundAudit:
     if found.standing.status is not AuditStatus.COMPLETED:
         words = f"Audit {audit_id} is {found.standing.status}: only a completed audit can be changed."
         raise ConflictError(words)
-    if session.scalar(select(AuditRow.deleted_at).where(AuditRow.id == audit_id)) is not None:
+    if is_deleted(session, audit_id):
         raise ConflictError(f"Audit {audit_id} is deleted: restore it before it is changed.")
     return found
 
@@ -147,6 +147,10 @@ def set_values(session: Session, audit_id: int, values: Mapping[str, object]) ->
         .values(dict(values))
         .execution_options(synchronize_session=False)
     )
+
+
+def is_deleted(session: Session, audit_id: int) -> bool:
+    return session.scalar(select(AuditRow.deleted_at).where(AuditRow.id == audit_id)) is not None
 
 
 def set_deleted(session: Session, audit_id: int, deleted_at: datetime | None) -> None:

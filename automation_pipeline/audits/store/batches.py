@@ -102,6 +102,11 @@ def batch_standing(session: Session, batch_id: str) -> BatchStanding:
     )
 
 
+def fiches_of_batch(session: Session, batch_id: str) -> list[str]:
+    """None of a batch that does not exist."""
+    return list(session.scalars(select(AuditBatchItemRow.fiche_id).where(AuditBatchItemRow.batch_id == batch_id)))
+
+
 def pending_items(session: Session, *, limit: int) -> list[str]:
     """Tracking ids of audits that batches still wait for, the oldest first."""
     waiting = select(AuditBatchItemRow.tracking_id).where(AuditBatchItemRow.state == "pending")

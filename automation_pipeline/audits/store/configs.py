@@ -5,12 +5,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, ColumnExpressionArgument, case, delete, func, select, update
+from sqlalchemy import ColumnExpressionArgument, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from automation_pipeline.audits.domain.config import AuditConfig, AuditStep, Severity
+from automation_pipeline.audits.domain.config import AuditConfig
 from automation_pipeline.audits.domain.reorder import reordered
+from automation_pipeline.audits.store.config_steps import ConfigStep, add_steps, place_steps, step_of, unknown_step
 from automation_pipeline.audits.tables import AuditBatchRow, AuditConfigRow, AuditRow, AuditStepRow
 from automation_pipeline.core.errors import ConflictError, NotFoundError
 
@@ -27,6 +28,12 @@ class StoredConfig:
     created_at: datetime
     updated_at: datetime
 
+    def step(self, step_id: int) -> ConfigStep:
+        """NotFoundError when it has no such step."""
+        if step_id not in self.step_ids:
+            raise unknown_step(step_id)
+        return ConfigStep(step_id, self.id, self.config.steps[self.step_ids.index(step_id)])
+
 
 @dataclass(frozen=True)
 class ListedConfig:
@@ -40,14 +47,14 @@ def add_config(session: Session, config: AuditConfig, now: datetime) -> int:
     row = AuditConfigRow(**_columns(config), created_at=now, updated_at=now)
     session.add(row)
     session.flush()
-    _add_steps(session, row.id, config.steps)
+    add_steps(session, row.id, config.steps)
     return row.id
 
 
 def get_config(session: Session, config_id: int) -> StoredConfig:
     found = _read(session, AuditConfigRow.id == config_id)
     if not found:
-        raise _unknown(config_id)
+        raise unknown_config(config_id)
     return found[0]
 
 
@@ -90,14 +97,19 @@ def one_import_at_a_time(session: Session) -> None:
 
 def replace_config(session: Session, config_id: int, config: AuditConfig, now: datetime) -> None:
     """All of it: the steps are new ones, with new ids."""
-    _hold(session, config_id)
+    hold_config(session, config_id)
     session.execute(delete(AuditStepRow).where(AuditStepRow.audit_config_id == config_id))
+    write_config(session, config_id, config, now)
+    add_steps(session, config_id, config.steps)
+
+
+def write_config(session: Session, config_id: int, config: AuditConfig, now: datetime) -> None:
+    """All of it but its steps."""
     _write(session, config_id, **_columns(config), updated_at=now)
-    _add_steps(session, config_id, config.steps)
 
 
 def set_active(session: Session, config_id: int, active: bool, now: datetime) -> None:
-    if _hold(session, config_id).is_active != active:
+    if hold_config(session, config_id).config.is_active != active:
         _write(session, config_id, is_active=active, updated_at=now)
 
 
@@ -113,30 +125,29 @@ def delete_config(session: Session, config_id: int) -> None:
             f"deactivate it instead: automation audit-configs deactivate {config_id}"
         ) from None
     if deleted is None:
-        raise _unknown(config_id)
+        raise unknown_config(config_id)
 
 
 def reorder_steps(session: Session, config_id: int, step_ids: Sequence[int], now: datetime) -> None:
     """InvalidInputError unless every step of the configuration is named once."""
-    _hold(session, config_id)
-    stored = get_config(session, config_id)
-    positions = reordered(stored.step_ids, step_ids)
-    if tuple(step_ids) == stored.step_ids:
-        return
-    # No two steps may have one position, not even midway: first all go above the highest, then each to its place.
-    highest = max(step.position for step in stored.config.steps)
-    _move(session, config_id, AuditStepRow.position + highest)
-    _move(session, config_id, case(positions, value=AuditStepRow.id))
+    stored = hold_config(session, config_id)
+    order = tuple(reordered(stored.step_ids, step_ids))
+    if order != stored.step_ids:
+        place_steps(session, config_id, order)
+        touch_config(session, config_id, now)
+
+
+def touch_config(session: Session, config_id: int, now: datetime) -> None:
+    """Its steps have changed."""
     _write(session, config_id, updated_at=now)
 
 
-def _hold(session: Session, config_id: int) -> AuditConfigRow:
-    """Nobody else changes it until the transaction ends; audits of it may begin meanwhile."""
-    held = select(AuditConfigRow).where(AuditConfigRow.id == config_id).with_for_update(key_share=True)
-    row = session.scalar(held.execution_options(populate_existing=True))
-    if row is None:
-        raise _unknown(config_id)
-    return row
+def hold_config(session: Session, config_id: int) -> StoredConfig:
+    """As it is, and nobody else changes it until the transaction ends; audits of it may begin meanwhile."""
+    held = select(AuditConfigRow.id).where(AuditConfigRow.id == config_id).with_for_update(key_share=True)
+    if session.scalar(held) is None:
+        raise unknown_config(config_id)
+    return get_config(session, config_id)
 
 
 def _write(session: Session, config_id: int, **values: object) -> None:
@@ -144,15 +155,6 @@ def _write(session: Session, config_id: int, **values: object) -> None:
         update(AuditConfigRow)
         .where(AuditConfigRow.id == config_id)
         .values(**values)
-        .execution_options(synchronize_session=False)
-    )
-
-
-def _move(session: Session, config_id: int, position: ColumnElement[int]) -> None:
-    session.execute(
-        update(AuditStepRow)
-        .where(AuditStepRow.audit_config_id == config_id)
-        .values(position=position)
         .execution_options(synchronize_session=False)
     )
 
@@ -167,7 +169,7 @@ def _users(session: Session, config_id: int) -> str:
     )
 
 
-def _unknown(config_id: int) -> NotFoundError:
+def unknown_config(config_id: int) -> NotFoundError:
     return NotFoundError(f"Audit config with ID '{config_id}' not found")
 
 
@@ -198,7 +200,7 @@ def _stored(row: AuditConfigRow, steps: Sequence[AuditStepRow]) -> StoredConfig:
         is_active=row.is_active,
         run_automatically=row.run_automatically,
         created_by=row.created_by,
-        steps=tuple(map(_step, steps)),
+        steps=tuple(map(step_of, steps)),
     )
     step_ids = tuple(step.id for step in steps)
     return StoredConfig(
@@ -206,31 +208,5 @@ def _stored(row: AuditConfigRow, steps: Sequence[AuditStepRow]) -> StoredConfig:
     )
 
 
-def _step(row: AuditStepRow) -> AuditStep:
-    return AuditStep(
-        position=row.position,
-        name=row.name,
-        description=row.description,
-        prompt=row.prompt,
-        control_points=tuple(row.control_points),
-        keywords=tuple(row.keywords),
-        severity=Severity(row.severity_level),
-        is_critical=row.is_critical,
-        weight=row.weight,
-        chronological_important=row.chronological_important,
-        verify_product_info=row.verify_product_info,
-    )
-
-
 def _columns(config: AuditConfig) -> dict[str, object]:
     return {name: value for name, value in vars(config).items() if name != "steps"}
-
-
-def _add_steps(session: Session, config_id: int, steps: Iterable[AuditStep]) -> None:
-    session.add_all(AuditStepRow(audit_config_id=config_id, **_step_columns(step)) for step in steps)
-    session.flush()
-
-
-def _step_columns(step: AuditStep) -> dict[str, object]:
-    values = {"severity_level" if name == "severity" else name: value for name, value in vars(step).items()}
-    return {**values, "control_points": list(step.control_points), "keywords": list(step.keywords)}

@@ -27,6 +27,15 @@ def standing_of(session: Session, row: AuditRow, fiche_id: str) -> Standing:
     return _standing(row, fiche_id, _counts(session, [row.id]).get(row.id, (0, 0)))
 
 
+def fiche_of_audit(session: Session, audit_id: int) -> str | None:
+    """The id of the fiche that was judged; deleted audits have one too."""
+    return session.scalar(
+        select(FicheCache.fiche_id)
+        .join(AuditRow, AuditRow.fiche_cache_id == FicheCache.id)
+        .where(AuditRow.id == audit_id)
+    )
+
+
 def _counts(session: Session, audit_ids: Sequence[int]) -> dict[int, tuple[int, int]]:
     """Steps that have ended, and those of them that failed."""
     rows = session.execute(

@@ -17,6 +17,7 @@ from automation_pipeline.audits.domain.place import Place
 from automation_pipeline.audits.domain.step_result import StepResult, StoredStep
 from automation_pipeline.audits.tables import CitationRow, ControlPointRow, StepResultRow
 from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.storage.bulk import among
 
 Document = Mapping[str, object]
 
@@ -83,24 +84,32 @@ def save_finding(
 
 def stored_steps(session: Session, audit_id: int) -> list[StoredStep]:
     """Every step that has ended, by position."""
-    steps = session.scalars(
-        select(StepResultRow).where(StepResultRow.audit_id == audit_id).order_by(StepResultRow.step_position)
-    ).all()
-    points = session.scalars(
-        select(ControlPointRow)
-        .where(ControlPointRow.audit_id == audit_id)
-        .order_by(ControlPointRow.step_position, ControlPointRow.control_point_index)
-    ).all()
-    citations: dict[tuple[int, int], list[Citation]] = defaultdict(list)
+    return steps_of(session, [audit_id])[audit_id]
+
+
+def steps_of(session: Session, audit_ids: Sequence[int]) -> Mapping[int, list[StoredStep]]:
+    """The same of many audits, by as many queries. None of an audit that is unknown."""
+    citations: dict[tuple[int, int, int], list[Citation]] = defaultdict(list)
     for row in session.scalars(
-        select(CitationRow).where(CitationRow.audit_id == audit_id).order_by(CitationRow.citation_index)
+        select(CitationRow).where(among(session, CitationRow.audit_id, audit_ids)).order_by(CitationRow.citation_index)
     ):
-        citations[row.step_position, row.control_point_index].append(_citation(row))
-    by_step: dict[int, list[ControlPoint]] = defaultdict(list)
-    for point in points:
-        cited = tuple(citations[point.step_position, point.control_point_index])
-        by_step[point.step_position].append(_point(point, cited))
-    return [_stored(row, tuple(by_step[row.step_position])) for row in steps]
+        citations[row.audit_id, row.step_position, row.control_point_index].append(_citation(row))
+    points: dict[tuple[int, int], list[ControlPoint]] = defaultdict(list)
+    for row in session.scalars(
+        select(ControlPointRow)
+        .where(among(session, ControlPointRow.audit_id, audit_ids))
+        .order_by(ControlPointRow.control_point_index)
+    ):
+        cited = tuple(citations[row.audit_id, row.step_position, row.control_point_index])
+        points[row.audit_id, row.step_position].append(_point(row, cited))
+    steps: dict[int, list[StoredStep]] = defaultdict(list)
+    for row in session.scalars(
+        select(StepResultRow)
+        .where(among(session, StepResultRow.audit_id, audit_ids))
+        .order_by(StepResultRow.step_position)
+    ):
+        steps[row.audit_id].append(_stored(row, tuple(points[row.audit_id, row.step_position])))
+    return steps
 
 
 def get_step(session: Session, place: Place) -> StoredStep:

@@ -1,7 +1,7 @@
 """The trails of an audit's steps. Rows are added, never changed."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import select
@@ -12,6 +12,7 @@ from automation_pipeline.audits.domain.rerun import Rerun
 from automation_pipeline.audits.domain.trail import POINT_FIELDS, STEP_FIELDS, ReviewEntry, Trail
 from automation_pipeline.audits.tables import HumanReviewRow, RerunEventRow
 from automation_pipeline.core.instants import iso
+from automation_pipeline.storage.bulk import among
 
 Document = Mapping[str, object]
 
@@ -69,12 +70,19 @@ def has_rerun(session: Session, rerun_id: str) -> bool:
 def trails_of(session: Session, audit_id: int) -> dict[int, Trail]:
     """By the position of the step; those of other steps are empty."""
     trails: dict[int, Trail] = defaultdict(Trail)
-    reviews = select(HumanReviewRow).where(HumanReviewRow.audit_id == audit_id).order_by(HumanReviewRow.id)
-    for row in session.scalars(reviews):
-        trails[row.step_position].human_review.append(_review(row))
-    reruns = select(RerunEventRow).where(RerunEventRow.audit_id == audit_id).order_by(RerunEventRow.id)
-    for row in session.scalars(reruns):
-        trails[row.step_position].rerun_history.append(_rerun(row))
+    trails.update({position: trail for (_, position), trail in all_trails(session, [audit_id]).items()})
+    return trails
+
+
+def all_trails(session: Session, audit_ids: Sequence[int]) -> dict[tuple[int, int], Trail]:
+    """Of many audits: by audit and position. Those of other steps are empty."""
+    trails: dict[tuple[int, int], Trail] = defaultdict(Trail)
+    reviews = select(HumanReviewRow).where(among(session, HumanReviewRow.audit_id, audit_ids))
+    for row in session.scalars(reviews.order_by(HumanReviewRow.id)):
+        trails[row.audit_id, row.step_position].human_review.append(_review(row))
+    reruns = select(RerunEventRow).where(among(session, RerunEventRow.audit_id, audit_ids))
+    for row in session.scalars(reruns.order_by(RerunEventRow.id)):
+        trails[row.audit_id, row.step_position].rerun_history.append(_rerun(row))
     return trails
 
 

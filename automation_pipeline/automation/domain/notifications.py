@@ -1,14 +1,13 @@
 """Who is told of a run's end, and in which words: a webhook's payload and signature, an e-mail's subject and text."""
 
 import hashlib
-import hmac
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from automation_pipeline.automation.domain.run import Run, RunStatus
 from automation_pipeline.automation.domain.schedule import Schedule
+from automation_pipeline.core.webhooks import mac_of_moment
 
 # A message names the first of the failures and counts all: the run has the others.
 MOST_FAILURES = 100
@@ -128,11 +127,6 @@ def duration_seconds(run: Run) -> int:
     return (run.duration_ms or 0) // 1000
 
 
-def body_of(payload: Mapping[str, object]) -> bytes:
-    """The same bytes at every attempt, whatever the database did to the order of the keys."""
-    return json.dumps(payload, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
-
-
 def headers_of(notification: Notification, body: bytes, secret: str | None, unix_seconds: int) -> dict[str, str]:
     ended = "failed" if "error" in notification.payload else "completed"
     headers = {
@@ -146,9 +140,7 @@ def headers_of(notification: Notification, body: bytes, secret: str | None, unix
 
 
 def signature(secret: str, body: bytes, unix_seconds: int) -> str:
-    """The instant is signed too, so that a receiver can turn an old message away."""
-    signed = hmac.new(secret.encode(), f"{unix_seconds}.".encode() + body, hashlib.sha256)
-    return f"t={unix_seconds},v1={signed.hexdigest()}"
+    return f"t={unix_seconds},v1={mac_of_moment(secret, body, str(unix_seconds))}"
 
 
 def _one_line(text: str) -> str:

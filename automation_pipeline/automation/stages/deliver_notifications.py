@@ -4,17 +4,12 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from automation_pipeline.automation.domain.delivery import (
-    Delivery,
-    DeliveryStatus,
-    after_answer,
-    after_error,
-    delivered,
-)
-from automation_pipeline.automation.domain.notifications import EVENT, Channel, body_of, headers_of
+from automation_pipeline.automation.domain.notifications import EVENT, Channel, headers_of
 from automation_pipeline.automation.ports import PostOffice
 from automation_pipeline.automation.store.notifications import StoredNotification, record_delivery, unsent
-from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
+from automation_pipeline.core.delivery import Answer, Delivery, DeliveryStatus, attempt
+from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.core.webhooks import body_of
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.instants import database_time
 from automation_pipeline.storage.outbox import ClaimedEvent, claim_waiting, mark_published, put_back
@@ -58,33 +53,22 @@ async def _deliver(
 
 
 async def _attempt(message: StoredNotification, claims: int, post: PostOffice) -> Delivery:
-    attempts, patience = message.attempts + 1, post.patience
-    if claims > patience.attempts + MOST_BREAKS:
+    if claims > post.patience.attempts + MOST_BREAKS:
         return Delivery(DeliveryStatus.FAILED, message.attempts, error="Its delivery broke off every time")
-    try:
-        async with asyncio.timeout(patience.attempt_seconds):
-            return await _send(message, attempts, post)
-    except TimeoutError:
-        silence = TransientError(f"The receiver did not answer within {patience.attempt_seconds:g} s")
-        return after_error(silence, attempts, patience)
-    except AutomationError as error:
-        return after_error(error, attempts, patience)
-    except Exception as error:  # noqa: BLE001  a bug in one delivery does not stop the others
-        return after_error(TransientError(f"A bug: {type(error).__name__}"), attempts, patience)
+    return await attempt(_send(message, post), message.attempts + 1, post.patience)
 
 
-async def _send(message: StoredNotification, attempts: int, post: PostOffice) -> Delivery:
+async def _send(message: StoredNotification, post: PostOffice) -> Answer | None:
     notification, payload = message.notification, message.notification.payload
     if notification.channel is Channel.WEBHOOK:
         body = body_of(payload)
         headers = headers_of(notification, body, post.secret, int(time.time()))
-        answer = await post.webhooks.send(notification.target, body, headers)
-        return after_answer(answer, attempts, post.patience)
+        return await post.webhooks.send(notification.target, body, headers)
     if post.mail is None:
         raise PermanentError("E-mail is not configured (set SMTP_HOST, and SMTP_FROM or SMTP_USER)")
     subject, text = str(payload["subject"]), str(payload["text"])
     await post.mail.send(notification.target, subject, text, delivery=notification.key)
-    return delivered(attempts)
+    return None
 
 
 def _notification_id(claimed: ClaimedEvent) -> int | None:

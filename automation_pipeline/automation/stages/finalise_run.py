@@ -11,6 +11,7 @@ from automation_pipeline.automation.domain.run import RUN_MACHINE, Phase, Reason
 from automation_pipeline.automation.stages.notify_run import notify_run
 from automation_pipeline.automation.store.details import audits_of_run
 from automation_pipeline.automation.store.ledger import fail_pending, tally, transcribed_fiches
+from automation_pipeline.automation.store.phases import measure_phases, note_phase
 from automation_pipeline.automation.store.runs import StaleAttemptError, as_run, lock_run, write_log
 from automation_pipeline.automation.store.schedules import count_ended_run, get_schedule
 from automation_pipeline.automation.tables import RunRow
@@ -73,6 +74,7 @@ def finalise_run(
         _end(session, row, standing, breakdown, closing, now)
         run = as_run(row)
         _tell(session, run, breakdown, closing, now)
+        measure_phases(session, run_id)
         return run
 
 
@@ -97,6 +99,7 @@ def _end(
     empty = _why_empty(row)
     row.result_summary = {"message": empty.message, "ficheIds": []} if empty else {}
     session.flush()
+    note_phase(session, row.id, row.attempt, Phase.FINALIZING)
     transition = Transition(RUN_MACHINE.name, str(row.id), before, status, "finalise_run", now, breakdown)
     record_transitions(session, [transition])
     count_ended_run(session, row.schedule_id, status, is_failure=not closing.no_failure, counted=closing.counted)

@@ -7,6 +7,7 @@ from automation_pipeline.automation.domain import events
 from automation_pipeline.automation.domain.notes import run_note
 from automation_pipeline.automation.domain.run import RUN_MACHINE, Phase, RunStatus, RunTicket, Trigger
 from automation_pipeline.automation.domain.selection import FicheSelection
+from automation_pipeline.automation.store.phases import note_phase
 from automation_pipeline.automation.store.runs import add_run, as_run, beat, last_run_of_root, lock_run, write_log
 from automation_pipeline.automation.store.schedules import (
     get_schedule,
@@ -79,17 +80,18 @@ def _begin_attempt(session: Session, row: RunRow, opening: Opening, now: datetim
     if row.status == RunStatus.PENDING:
         RUN_MACHINE.move(RunStatus.PENDING, RunStatus.RUNNING)
         row.status = RunStatus.RUNNING
-        row.phase = Phase.SELECTION
         record_transitions(
             session,
             [Transition(RUN_MACHINE.name, str(row.id), RunStatus.PENDING, RunStatus.RUNNING, opening.worker, now)],
         )
     row.attempt += 1
+    row.phase = Phase.SELECTION
     row.dagster_run_id = opening.dagster_run_id
     row.dagster_root_run_id = opening.dagster_root_run_id
     message = "Automation run started" if row.attempt == 1 else f"Attempt {row.attempt} takes the run over"
     write_log(session, row.id, now, "info", message, {"worker": opening.worker, "dagsterRunId": row.dagster_run_id})
     session.flush()
+    note_phase(session, row.id, row.attempt, Phase.SELECTION)
     run = as_run(row)
     enqueue(session, [events.started(run, now)])
     write_notes(session, run_note(run, f"START: attempt {row.attempt}", data={"worker": opening.worker}))

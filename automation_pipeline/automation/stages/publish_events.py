@@ -1,25 +1,36 @@
 """Give waiting events to whoever publishes them, oldest first. Messages to receivers go another way."""
 
-from collections.abc import Sequence
+import time
+from dataclasses import dataclass, field
 from random import Random
 
 from automation_pipeline.automation.domain.notifications import EVENT
-from automation_pipeline.automation.ports import EventPublisher
-from automation_pipeline.core.errors import TransientError
+from automation_pipeline.automation.ports import EventPublisher, Published
+from automation_pipeline.core.errors import AutomationError, TransientError
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.outbox import (
-    ClaimedEvent,
-    claim_waiting,
-    mark_published,
-    park,
-    put_all_back,
-    put_back,
-)
+from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.outbox import ClaimedEvent, mark_published, park, put_back
+from automation_pipeline.storage.outbox_order import claim_in_order, hand_back, take_turn
+from automation_pipeline.storage.pauses import end_pause, is_paused, pause
 
 AT_ONCE = 200
+# Between two handfuls it is seen whether the claim still holds.
+HANDFUL = 10
 MOST_ATTEMPTS = 5
+PAUSE = "publisher"
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 60.0
 _BACKOFF = Backoff(base_seconds=10, cap_seconds=3600)
+
+
+@dataclass
+class _Carried:
+    """How claimed events stand: none of `waiting` was tried to its end."""
+
+    waiting: list[ClaimedEvent]
+    out: list[ClaimedEvent] = field(default_factory=list[ClaimedEvent])
+    failed: list[tuple[ClaimedEvent, str]] = field(default_factory=list[tuple[ClaimedEvent, str]])
+    held_up: list[ClaimedEvent] = field(default_factory=list[ClaimedEvent])
+    outage: TransientError | None = None
 
 
 async def publish_events(
@@ -27,45 +38,68 @@ async def publish_events(
 ) -> int:
     """How many are out. Without a publisher all are: the table is their record.
 
-    When the publisher is away they all wait, in their order, for the next time. An event that cannot be published is
-    told apart from the others, which go on without it.
+    When the publisher is away they all wait, in their order, and everybody leaves it alone for a while. Behind an
+    event that cannot be published only those of its aggregate wait.
     """
     with database.transaction() as session:
-        claims = claim_waiting(session, worker, limit=AT_ONCE, hold_seconds=hold_seconds, but=EVENT)
+        if publisher is not None and is_paused(session, PAUSE):
+            return 0
+        claims = claim_in_order(session, worker, limit=AT_ONCE, hold_seconds=hold_seconds, but=EVENT)
         if publisher is None:
             mark_published(session, worker, [claimed.id for claimed in claims])
     if publisher is None or not claims:
         return len(claims)
+    carried = _Carried(claims)
     try:
-        return await _publish(publisher, claims, worker, database)
-    except TransientError as error:
+        await _carry(carried, publisher, time.monotonic() + hold_seconds / 2)
+    finally:  # interrupted too, what is out is out
         with database.transaction() as session:
-            ids = [claimed.id for claimed in claims]  # those that are out are not ours any more
-            put_all_back(session, worker, ids, error=str(error), delay_seconds=0.0)
-        return 0
+            _settle(session, worker, carried)
+    return len(carried.out)
 
 
-async def _publish(publisher: EventPublisher, claims: Sequence[ClaimedEvent], worker: str, database: Database) -> int:
+async def _carry(carried: _Carried, publisher: EventPublisher, ends_at: float) -> None:
+    """It ends long before the claim does: afterwards somebody else may be at the same events."""
+    while carried.waiting and carried.outage is None and time.monotonic() < ends_at:
+        published = await _publish(publisher, carried.waiting[:HANDFUL])
+        carried.out += carried.waiting[: published.out]
+        del carried.waiting[: published.out]
+        if isinstance(published.stopped, TransientError):
+            carried.outage = published.stopped
+        elif published.stopped is not None:
+            _set_aside(carried, published.stopped)
+
+
+async def _publish(publisher: EventPublisher, claims: list[ClaimedEvent]) -> Published:
     try:
-        await publisher.publish([claimed.event for claimed in claims])
-    except TransientError:
-        raise
-    except Exception as error:  # noqa: BLE001  one that cannot be published does not stop the others
-        if len(claims) == 1:
-            _set_aside(claims[0], f"{type(error).__name__}: {error}", worker, database)
-            return 0
-        middle = len(claims) // 2
-        halves = claims[:middle], claims[middle:]
-        return sum([await _publish(publisher, half, worker, database) for half in halves])
-    with database.transaction() as session:
-        mark_published(session, worker, [claimed.id for claimed in claims])
-    return len(claims)
+        return await publisher.publish([claimed.event for claimed in claims])
+    except AutomationError as error:
+        return Published(0, error)
+    except Exception as error:  # noqa: BLE001  a bug with one event does not stop the others
+        return Published(0, error) if len(claims) == 1 else await _publish(publisher, claims[:1])
 
 
-def _set_aside(claimed: ClaimedEvent, error: str, worker: str, database: Database) -> None:
-    with database.transaction() as session:
+def _set_aside(carried: _Carried, error: Exception) -> None:
+    failed = carried.waiting.pop(0)
+    carried.failed.append((failed, f"{type(error).__name__}: {error}"))
+    aggregate = failed.event.correlation_id
+    carried.held_up += [claimed for claimed in carried.waiting if claimed.event.correlation_id == aggregate]
+    carried.waiting = [claimed for claimed in carried.waiting if claimed.event.correlation_id != aggregate]
+
+
+def _settle(session: Session, worker: str, carried: _Carried) -> None:
+    take_turn(session)
+    mark_published(session, worker, [claimed.id for claimed in carried.out])
+    for claimed, error in carried.failed:
         if claimed.attempt >= MOST_ATTEMPTS:
             park(session, worker, claimed.id, error=error)
         else:
             delay = _BACKOFF.delay(claimed.attempt, Random())
             put_back(session, worker, claimed.id, error=error, delay_seconds=delay)
+    untried = [claimed.id for claimed in (*carried.waiting, *carried.held_up)]
+    hand_back(session, worker, untried, error=str(carried.outage) if carried.outage else None)
+    if carried.outage is not None:
+        wait = carried.outage.retry_after_seconds or 0.0
+        pause(session, PAUSE, first_seconds=FIRST_PAUSE_SECONDS, cap_seconds=LONGEST_PAUSE_SECONDS, at_least=wait)
+    elif carried.out:
+        end_pause(session, PAUSE)

@@ -7,6 +7,8 @@ from uuid import uuid4
 from automation_pipeline.automation.ports import PostOffice
 from automation_pipeline.automation.stages.deliver_notifications import deliver_notifications
 from automation_pipeline.automation.stages.publish_events import publish_events
+from automation_pipeline.fiches.stages.deliver_job_webhooks import deliver_job_webhooks
+from automation_pipeline.fiches.store.job_deliveries import is_delivery_due
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import is_waiting
 
@@ -35,6 +37,7 @@ async def relay_events(
     while time.monotonic() < ends_at and _is_any_waiting(database):
         published = await publish_events(post.publisher, worker, database=database, hold_seconds=hold_seconds)
         carried = await deliver_notifications(post, worker, database=database, hold_seconds=hold_seconds)
+        carried += await deliver_job_webhooks(post.webhooks, database=database, hold_seconds=hold_seconds)
         events, messages = events + published, messages + carried
         if not published and not carried:
             break
@@ -43,4 +46,4 @@ async def relay_events(
 
 def _is_any_waiting(database: Database) -> bool:
     with database.reading() as session:
-        return is_waiting(session)
+        return is_waiting(session) or is_delivery_due(session)

@@ -1,6 +1,7 @@
 """Change what a schedule says, field by field."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
 
 from automation_pipeline.automation.domain.schedule import Schedule
 from automation_pipeline.automation.domain.schedule_changes import INVALID_UPDATE, changed_by, consequences
@@ -13,6 +14,7 @@ from automation_pipeline.automation.store.schedules import (
     replace_schedule,
 )
 from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import OutdatedError
 from automation_pipeline.storage.database import Database
 
 
@@ -23,10 +25,16 @@ def update_schedule(
     database: Database,
     clock: Clock,
     webhook_origins: Collection[str] = (),
+    is_expected: Callable[[datetime], bool] | None = None,
 ) -> Schedule:
-    """What the patch does not name stays, null clears. Of two patches at once the second sees what the first did."""
+    """What the patch does not name stays, null clears. Of two patches at once the second sees what the first did.
+
+    OutdatedError when the schedule was last changed at an instant that is not the expected one.
+    """
     with database.transaction() as session:
         stored = lock_schedule(session, schedule_id)
+        if is_expected is not None and not is_expected(stored.updated_at):
+            raise OutdatedError(f"Schedule {schedule_id} was changed meanwhile: look at it again")
         if not patch:
             return stored
         changed, now = changed_by(stored, patch), clock.now()

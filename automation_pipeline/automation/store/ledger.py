@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Integer, and_, bindparam, func, or_, select, update
+from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.automation.domain.outcomes import LedgerMove
 from automation_pipeline.automation.domain.run import FicheOutcome, FicheStage, OutcomeStatus, Reason, Tally
 from automation_pipeline.automation.tables import FicheResultRow
+from automation_pipeline.core.access import Reach
+from automation_pipeline.fiches.store.visibility import within
+from automation_pipeline.fiches.tables import FicheCache
 from automation_pipeline.storage.bulk import among, upsert
 
 _KEY = ("run_id", "fiche_id")
@@ -144,7 +147,26 @@ def tally(session: Session, run_id: int, selected: int) -> Tally:
 
 def outcomes(session: Session, run_id: int) -> list[FicheOutcome]:
     """In the order of selection."""
-    query = select(FicheResultRow).where(FicheResultRow.run_id == run_id).order_by(FicheResultRow.position)
+    return _outcomes(session, _in_order(run_id))
+
+
+def outcomes_within(
+    session: Session, run_id: int, reach: Reach, *, status: OutcomeStatus | None, limit: int, offset: int
+) -> list[FicheOutcome]:
+    """A page of them, without the fiches that are out of reach."""
+    query = _in_order(run_id).limit(limit).offset(offset)
+    if status is not None:
+        query = query.where(FicheResultRow.status == status)
+    if not reach.is_whole:
+        query = query.join(FicheCache, FicheCache.fiche_id == FicheResultRow.fiche_id).where(within(session, reach))
+    return _outcomes(session, query)
+
+
+def _in_order(run_id: int) -> Select[tuple[FicheResultRow]]:
+    return select(FicheResultRow).where(FicheResultRow.run_id == run_id).order_by(FicheResultRow.position)
+
+
+def _outcomes(session: Session, query: Select[tuple[FicheResultRow]]) -> list[FicheOutcome]:
     return [
         FicheOutcome(
             fiche_id=row.fiche_id,

@@ -7,10 +7,10 @@ from datetime import datetime
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from automation_pipeline.automation.domain.delivery import Delivery, DeliveryStatus
 from automation_pipeline.automation.domain.notifications import Channel, Failure, Notification
 from automation_pipeline.automation.domain.run import OutcomeStatus
 from automation_pipeline.automation.tables import FicheResultRow, NotificationRow
+from automation_pipeline.core.delivery import Delivery, DeliveryStatus
 from automation_pipeline.storage.bulk import among, upsert
 
 _KEY = ("run_id", "channel", "target")

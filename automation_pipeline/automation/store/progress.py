@@ -11,9 +11,10 @@ from sqlalchemy.orm import Session
 from automation_pipeline.automation.domain.run import FicheStage, OutcomeStatus, Run, RunStatus
 from automation_pipeline.automation.store.runs import as_run
 from automation_pipeline.automation.tables import FicheResultRow, LogRow, NotificationRow, RunRow
+from automation_pipeline.core.notes import LogLevel
+from automation_pipeline.storage.bulk import among
 
-# From the least to the most urgent.
-LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_LEVELS = tuple(LogLevel)
 CANCELLED_WORDS = "Cancelled by an operator"
 # As the report of a run calls what has no reason.
 UNKNOWN = "unknown"
@@ -72,22 +73,32 @@ def failed_fiches(session: Session, run_id: int) -> list[str]:
 
 
 def runs_like(
-    session: Session, *, schedule_id: int | None, statuses: Sequence[RunStatus], limit: int, offset: int
+    session: Session,
+    *,
+    schedule_id: int | None = None,
+    schedules: Sequence[int] | None = None,
+    statuses: Sequence[RunStatus] = (),
+    limit: int,
+    offset: int,
 ) -> list[Run]:
-    """Newest first; no status means any."""
+    """Newest first. No status means any, no `schedules` all."""
     query = select(RunRow).order_by(RunRow.id.desc()).limit(limit).offset(offset)
     if schedule_id is not None:
         query = query.where(RunRow.schedule_id == schedule_id)
+    if schedules is not None:
+        query = query.where(among(session, RunRow.schedule_id, schedules))
     if statuses:
         query = query.where(RunRow.status.in_(statuses))
     return [as_run(row) for row in session.scalars(query)]
 
 
-def logs_after(session: Session, run_id: int, after_id: int, least: str) -> Sequence[LogRow]:
+def logs_after(
+    session: Session, run_id: int, after_id: int, least: str, *, limit: int | None = None, offset: int = 0
+) -> Sequence[LogRow]:
     """What was written down after that row and is at least so urgent, oldest first."""
-    levels = LOG_LEVELS[LOG_LEVELS.index(least) :]
+    levels = LOG_LEVELS[LOG_LEVELS.index(LogLevel(least)) :]
     wanted = (LogRow.run_id == run_id, LogRow.id > after_id, LogRow.level.in_(levels))
-    return session.scalars(select(LogRow).where(*wanted).order_by(LogRow.id)).all()
+    return session.scalars(select(LogRow).where(*wanted).order_by(LogRow.id).limit(limit).offset(offset)).all()
 
 
 def notifications_of(session: Session, run_id: int) -> Sequence[NotificationRow]:

@@ -10,9 +10,11 @@ from automation_pipeline.automation.domain.run import Phase, Run, RunStatus, Run
 from automation_pipeline.automation.domain.run_options import options_document, with_options
 from automation_pipeline.automation.domain.schedule import Schedule
 from automation_pipeline.automation.domain.selection import FicheSelection
+from automation_pipeline.automation.store.phases import note_phase
 from automation_pipeline.automation.store.schedules import get_schedule
 from automation_pipeline.automation.tables import HeartbeatRow, LogRow, RunRow
 from automation_pipeline.core.errors import NotFoundError, PermanentError
+from automation_pipeline.core.masking import masked_document
 from automation_pipeline.storage.bulk import insert_into
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.types import JsonObject
@@ -129,12 +131,15 @@ def hold_attempt(session: Session, ticket: RunTicket) -> RunRow:
 
 
 def enter_phase(session: Session, ticket: RunTicket, phase: Phase) -> None:
-    session.execute(
+    entered = session.execute(
         update(RunRow)
         .where(RunRow.id == ticket.run_id, RunRow.attempt == ticket.attempt, RunRow.phase.is_distinct_from(phase))
         .values(phase=phase)
+        .returning(RunRow.id)
         .execution_options(synchronize_session=False)
     )
+    if entered.scalar_one_or_none() is not None:
+        note_phase(session, ticket.run_id, ticket.attempt, phase)
 
 
 def beat(session: Session, ticket: RunTicket, worker: str) -> None:
@@ -176,7 +181,9 @@ def unended_run_of_dagster(session: Session, dagster_run_id: str, run_id: int | 
 def write_log(
     session: Session, run_id: int, at: datetime, level: str, message: str, details: JsonObject | None = None
 ) -> None:
-    session.add(LogRow(run_id=run_id, level=level, message=message, details=details or {}, timestamp=at))
+    session.add(
+        LogRow(run_id=run_id, level=level, message=message, details=masked_document(details or {}), timestamp=at)
+    )
 
 
 def get_run(session: Session, run_id: int) -> Run:

@@ -9,11 +9,11 @@ from pydantic import AliasChoices, Field, ValidationError, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.settings.messages import MessageSettings
+from automation_pipeline.core.settings.edges import EdgeSettings
 from automation_pipeline.core.settings.types import Day, TimeZone
 
 
-class Settings(MessageSettings):
+class Settings(EdgeSettings):
     """Field names are the variables' names in lower case. An empty variable counts as unset."""
 
     model_config = SettingsConfigDict(env_ignore_empty=True, extra="ignore", frozen=True)

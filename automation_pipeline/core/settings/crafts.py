@@ -1,11 +1,18 @@
-"""How transcription and audits work."""
+"""How sales lists are fetched, and how transcription and audits work."""
 
 from pydantic import Field
 
 from automation_pipeline.core.settings.outside import OutsideSettings
+from automation_pipeline.core.settings.types import Origins
 
 
 class CraftSettings(OutsideSettings):
+    progressive_fetch_webhook_frequency: int = Field(
+        default=5,
+        ge=1,
+        le=1000,
+        description="The webhook of a job over days hears of its progress after every so many days.",
+    )
     transcription_elevenlabs_rate_limit_per_minute: int = Field(
         default=10, ge=1, le=100_000, description="Calls of ElevenLabs in any minute by all processes together."
     )
@@ -32,6 +39,11 @@ class CraftSettings(OutsideSettings):
     )
     transcription_audio_max_megabytes: int = Field(
         default=500, ge=1, le=3000, description="The biggest recording that is downloaded, in millions of bytes."
+    )
+    transcription_audio_allowed_origins: Origins = Field(
+        default=(),
+        description="Origins of recordings such as `https://calls.example.com`, separated by commas. When set, "
+        "recordings are downloaded from these alone, private addresses included; when not, from every public address.",
     )
     transcription_progress_webhook_frequency: int = Field(
         default=3, ge=1, le=10_000, description="A progress event after every so many recordings of a fiche."

@@ -12,7 +12,8 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.wall_clock import zone
 
 
-def _http_address(value: str) -> str:
+def http_address(value: str) -> str:
+    """Without blanks around it. ValueError says what it must be."""
     address = value.strip()
     try:
         parts = TypeAdapter(HttpUrl).validate_python(address)
@@ -79,17 +80,28 @@ def _origins(value: object) -> object:
 
 
 def _origin(value: str) -> str:
-    parts = urlsplit(_http_address(value))
+    parts = urlsplit(http_address(value))
     if parts.path.strip("/"):
         raise ValueError("an origin is a scheme, a host and maybe a port, without a path")
     return f"{parts.scheme}://{parts.netloc}".lower()
+
+
+def _listed(value: object) -> object:
+    """As the variable has it, or as JSON-minded callers pass it."""
+    return [entry.strip() for entry in value.split(",") if entry.strip()] if isinstance(value, str) else value
+
+
+def _long_enough(value: SecretStr) -> SecretStr:
+    if len(value.get_secret_value()) < 16:
+        raise ValueError("each token must have at least 16 characters")
+    return value
 
 
 def _none_as_word(value: object) -> object:
     return None if isinstance(value, str) and value.strip().lower() == "none" else value
 
 
-HttpAddress = Annotated[str, AfterValidator(_http_address)]
+HttpAddress = Annotated[str, AfterValidator(http_address)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
 DatabaseUrl = Annotated[str, AfterValidator(_database_url)]
 RedisUrl = Annotated[str, AfterValidator(_redis_url)]
@@ -97,3 +109,4 @@ Token = Annotated[SecretStr, AfterValidator(_token)]
 Day = Annotated[date, BeforeValidator(_written_day)]
 Temperature = Annotated[Annotated[float, Field(ge=0, le=2)] | None, BeforeValidator(_none_as_word)]
 Origins = Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(_origins)]
+Tokens = Annotated[tuple[Annotated[Token, AfterValidator(_long_enough)], ...], NoDecode, BeforeValidator(_listed)]

@@ -7,6 +7,7 @@ from automation_pipeline.automation.store.runs import unended_run_of_dagster
 from automation_pipeline.defs.audits.job import audit_fiche
 from automation_pipeline.defs.audits.rerun import audit_rerun
 from automation_pipeline.defs.automation.job import automation_run
+from automation_pipeline.defs.fiches.range import sales_range_fetch
 from automation_pipeline.defs.transcription.job import transcribe_fiche
 from automation_pipeline.orchestration.aftermath import failure_reason, will_retry
 from automation_pipeline.orchestration.endings import end_work_of
@@ -15,7 +16,7 @@ from automation_pipeline.orchestration.watchdog import RUN_ID_TAG, look_after_al
 
 
 @dg.run_failure_sensor(
-    monitored_jobs=[automation_run, transcribe_fiche, audit_fiche, audit_rerun],
+    monitored_jobs=[automation_run, transcribe_fiche, audit_fiche, audit_rerun, sales_range_fetch],
     minimum_interval_seconds=5,
     default_status=dg.DefaultSensorStatus.RUNNING,
 )

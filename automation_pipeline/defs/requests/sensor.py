@@ -5,6 +5,7 @@ import dagster as dg
 from automation_pipeline.defs.audits.job import audit_fiche
 from automation_pipeline.defs.audits.rerun import audit_rerun
 from automation_pipeline.defs.automation.job import automation_run
+from automation_pipeline.defs.fiches.range import sales_range_fetch
 from automation_pipeline.defs.transcription.job import transcribe_fiche
 from automation_pipeline.orchestration.doors import run_request
 from automation_pipeline.orchestration.resource import ServicesResource
@@ -14,7 +15,7 @@ AT_MOST = 100
 
 
 @dg.sensor(
-    jobs=[automation_run, transcribe_fiche, audit_fiche, audit_rerun],
+    jobs=[automation_run, transcribe_fiche, audit_fiche, audit_rerun, sales_range_fetch],
     minimum_interval_seconds=5,
     default_status=dg.DefaultSensorStatus.RUNNING,
 )

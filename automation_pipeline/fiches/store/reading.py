@@ -7,6 +7,7 @@ from sqlalchemy import inspect, select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.core.instants import iso
 from automation_pipeline.fiches.store.details import NOT_FOUND
 from automation_pipeline.fiches.tables import (
     AlerteRow,
@@ -87,4 +88,4 @@ def _document(row: Table) -> Document:
 
 
 def _json(value: object) -> object:
-    return value.isoformat(timespec="seconds") if isinstance(value, datetime) else value
+    return iso(value) if isinstance(value, datetime) else value

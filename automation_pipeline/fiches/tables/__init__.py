@@ -5,6 +5,7 @@ Counts of recordings are derived, never stored: stored hints drift.
 
 from automation_pipeline.fiches.tables.core import FicheCache, RecordingRow
 from automation_pipeline.fiches.tables.days import SalesDayRow
+from automation_pipeline.fiches.tables.jobs import FetchDeliveryRow, FetchJobRow
 from automation_pipeline.fiches.tables.sections_contracts import (
     AutreContratRow,
     ElementsSouscriptionRow,
@@ -39,6 +40,8 @@ __all__ = [
     "ElementsSouscriptionRow",
     "EnfantRow",
     "EtiquetteRow",
+    "FetchDeliveryRow",
+    "FetchJobRow",
     "FicheCache",
     "FormuleDetailRow",
     "FormuleRow",

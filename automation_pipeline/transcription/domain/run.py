@@ -65,7 +65,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Standing:
-    """Counters of a run. They are about this run; what the fiche has by now is asked of its recordings."""
+    """Counters of a run. They are about this run; what the fiche has by now is asked of its recordings. `error`: it
+    could not be attempted."""
 
     run_id: str
     fiche_id: str
@@ -76,6 +77,7 @@ class Standing:
     processed: int = 0
     cached: int = 0
     failed: int = 0
+    error: str | None = None
 
     @property
     def transcribed(self) -> int:

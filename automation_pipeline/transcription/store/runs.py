@@ -149,6 +149,7 @@ def standing_of(row: TranscriptionRunRow) -> Standing:
         processed=row.processed,
         cached=row.cached,
         failed=row.failed,
+        error=row.error,
     )
 
 

@@ -1,5 +1,6 @@
 """Asking for audits: requests with keys, batches that end whatever becomes of their items."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,12 +11,13 @@ from automation_pipeline.audits.stages.request_audits import Asking, Filed, requ
 from automation_pipeline.audits.stages.sweep_audits import sweep_audits
 from automation_pipeline.audits.store.batches import BatchStanding, batch_standing
 from automation_pipeline.audits.tables import AuditRow
-from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.leases import DatabaseLeases
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.factories import an_open_run
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 
 FICHES = ("1900417", "1900418", "1900419")
@@ -138,3 +140,19 @@ def test_the_sweep_leaves_what_somebody_holds(bench: Bench) -> None:
     assert lease is not None
     assert sweep_audits(1800, database=bench.database, leases=leases) == []
     assert bench.row().status == "running"
+
+
+def test_an_audit_may_belong_to_an_automation_that_exists(bench: Bench, clock: StandingClock) -> None:
+    run_id, config = an_open_run(bench.database, clock).run_id, bench.configure()
+    asking = Asking(audit_config_id=config, schedule_id=1, run_id=run_id, user_id="anna")
+    request_audits(["1900417"], asking, database=bench.database, clock=clock)
+    [row] = requests(bench).values()
+    belongs = {"automation_schedule_id": 1, "automation_run_id": run_id, "user_id": "anna"}
+    assert belongs.items() <= row.config.items()
+    with pytest.raises(InvalidInputError) as refused:
+        request_audits(["2"], replace(asking, run_id=77, schedule_id=78), database=bench.database, clock=clock)
+    assert refused.value.fields == (
+        ("automation_schedule_id", "does not exist"),
+        ("automation_run_id", "does not exist"),
+    )
+    assert len(requests(bench)) == 1

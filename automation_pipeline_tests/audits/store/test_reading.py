@@ -9,10 +9,12 @@ import pytest
 from sqlalchemy import event
 
 from automation_pipeline.audits.domain.audit import AuditStatus
+from automation_pipeline.audits.domain.audit_filter import AuditFilter
 from automation_pipeline.audits.domain.findings import Niveau
 from automation_pipeline.audits.domain.place import Place
 from automation_pipeline.audits.store.audits import set_deleted
-from automation_pipeline.audits.store.reading import AuditFilter, audit_document, audit_step_document, list_audits
+from automation_pipeline.audits.store.listing import list_audits
+from automation_pipeline.audits.store.reading import audit_document, audit_step_document
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
@@ -127,9 +129,9 @@ def test_an_unknown_audit_is_not_found(bench: Bench, audit_id: int) -> None:
         ({"fiche_ids": ["a", "c", "never"]}, ["3", "1"]),
         ({"fiche_ids": [f"f{n}" for n in range(3000)]}, []),
         ({"audit_config_ids": [2]}, ["4"]),
-        ({"statuses": [AuditStatus.FAILED]}, ["3"]),
-        ({"niveaux": [Niveau.BON, Niveau.REJET]}, ["4", "1"]),
-        ({"statuses": [AuditStatus.COMPLETED], "niveaux": [Niveau.REJET], "audit_config_ids": [1, 2]}, ["4"]),
+        ({"status": [AuditStatus.FAILED]}, ["3"]),
+        ({"niveau": [Niveau.BON, Niveau.REJET]}, ["4", "1"]),
+        ({"status": [AuditStatus.COMPLETED], "niveau": [Niveau.REJET], "audit_config_ids": [1, 2]}, ["4"]),
     ],
 )
 def test_audits_are_listed_newest_first_and_filtered(

@@ -11,7 +11,6 @@ from automation_pipeline.automation.domain.notifications import (
     Channel,
     Failure,
     Notification,
-    body_of,
     headers_of,
     is_wanted,
     notifications_of,
@@ -19,6 +18,7 @@ from automation_pipeline.automation.domain.notifications import (
 )
 from automation_pipeline.automation.domain.run import Run, RunStatus
 from automation_pipeline.automation.domain.schedule import Schedule
+from automation_pipeline.core.webhooks import body_of
 
 AT = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 FAILURES = [Failure("1900417", "Audit incomplete (timeout/stall)"), Failure("7", "a\nb")]

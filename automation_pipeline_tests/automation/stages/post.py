@@ -6,11 +6,10 @@ from typing import Any
 
 from sqlalchemy import select
 
-from automation_pipeline.automation.domain.delivery import Patience
 from automation_pipeline.automation.domain.notifications import EVENT, Notification
 from automation_pipeline.automation.domain.outcomes import failed
 from automation_pipeline.automation.domain.run import Reason
-from automation_pipeline.automation.ports import EventPublisher, MailSender, PostOffice, WebhookSender
+from automation_pipeline.automation.ports import EventPublisher, MailSender, PostOffice
 from automation_pipeline.automation.stages.notify_run import notify_run
 from automation_pipeline.automation.stages.open_run import open_run
 from automation_pipeline.automation.stages.relay_events import Relayed, relay_events
@@ -19,7 +18,9 @@ from automation_pipeline.automation.store.runs import as_run
 from automation_pipeline.automation.store.schedules import get_schedule
 from automation_pipeline.automation.tables import NotificationRow, RunRow, ScheduleRow
 from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.delivery import Patience
 from automation_pipeline.core.retry import Backoff
+from automation_pipeline.core.webhooks import WebhookSender
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline_tests.factories import a_schedule, an_opening

@@ -6,8 +6,8 @@ import signal
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from automation_pipeline.automation.domain.delivery import Answer
 from automation_pipeline.clients.webhook import WebhookClient
+from automation_pipeline.core.delivery import Answer
 from automation_pipeline_tests.automation.stages.post import a_post_office, relay
 from automation_pipeline_tests.outside import NO_CERTIFICATES
 from automation_pipeline_tests.storage.processes import opened

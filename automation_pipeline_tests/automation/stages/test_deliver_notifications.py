@@ -9,8 +9,8 @@ from datetime import timedelta
 
 import pytest
 
-from automation_pipeline.automation.domain.delivery import Answer
 from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.delivery import Answer
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.storage.database import Database

@@ -7,14 +7,20 @@ from sqlalchemy import select
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
+from automation_pipeline.core.wall_clock import zone
+from automation_pipeline.core.webhooks import mac_of
 from automation_pipeline.defs.requests.relay import relay_outbox
+from automation_pipeline.fiches.domain.fetch_job import Webhook
+from automation_pipeline.fiches.stages.request_range import RangeWish, request_range
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.instants import database_time
 from automation_pipeline.storage.outbox import OutboxRow, enqueue
+from automation_pipeline.storage.pulses import DAEMON, seconds_since_beat
 from automation_pipeline_tests.automation.stages.post import an_ended_run, records
 from automation_pipeline_tests.clients.receiver import receiver
 from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fiches.ranges import DAYS, Ranges
 from automation_pipeline_tests.storage.processes import event
 
 
@@ -59,3 +65,45 @@ def test_a_tick_sends_what_waits_and_forgets_what_is_old_once_a_day(
     tick(services, cursor)
     assert "old" not in published(database)
     services.database.dispose()
+
+
+def test_a_tick_calls_the_webhooks_of_jobs_over_days(
+    database: Database, database_url: str, clock: StandingClock
+) -> None:
+    with receiver() as hook:
+        ranges = Ranges(database, clock)
+        job = request_range(
+            RangeWish(start=DAYS[0], end=DAYS[0], caller="user:1", webhook=Webhook(f"{hook.url}/days", "s3cret")),
+            database=database,
+            clock=clock,
+            zone=zone("Europe/Paris"),
+            allowed_origins=(hook.url,),
+        ).job
+        assert job
+        ranges.work(job)
+        services = Services(Settings(database_url=database_url, webhook_allowed_origins=(hook.url,)), clock)
+        said, _ = tick(services)
+        services.database.dispose()
+        [call] = hook.calls
+    assert said is not None
+    assert said.endswith("tried 1 messages.")
+    told = {name.lower(): value for name, value in call.headers.items()}
+    assert (call.path, told["user-agent"], told["x-webhook-event"]) == (
+        "/days",
+        "automation-pipeline-webhook/1.0",
+        "complete",
+    )
+    assert told["x-webhook-signature"] == f"sha256={mac_of('s3cret', call.body)}"
+    assert [row.status for row in ranges.deliveries] == ["sent"]
+
+
+def test_every_tick_is_a_sign_of_life_of_the_daemon(
+    database: Database, database_url: str, clock: StandingClock
+) -> None:
+    services = Services(Settings(database_url=database_url), clock)
+    tick(services)
+    with database.reading() as session:
+        silence = seconds_since_beat(session, DAEMON)
+    services.database.dispose()
+    assert silence is not None
+    assert silence < 600

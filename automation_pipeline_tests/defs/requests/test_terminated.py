@@ -48,10 +48,10 @@ def terminate(bench: Bench, instance: dg.DagsterInstance, *, before: Callable[[s
     ended = instance.get_run_by_id(run.run_id)
     assert ended
     [event] = [one.dagster_event for one in instance.all_logs(run.run_id) if one.dagster_event]
-    context = dg.build_run_status_sensor_context(
+    with dg.build_run_status_sensor_context(
         "terminated_runs", event, instance, ended, resources={"services": ServicesResource()}
-    )
-    terminated_runs(context)
+    ) as context:
+        terminated_runs(context)
 
 
 def test_the_batch_and_the_request_of_a_terminated_audit_end(bench: Bench) -> None:
@@ -96,8 +96,11 @@ def test_the_request_of_a_terminated_rerun_is_refused(bench: Bench) -> None:
 
 
 def test_the_sweep_asks_dagster_too(bench: Bench) -> None:
-    with dg.DagsterInstance.ephemeral() as instance:
-        context = dg.build_sensor_context(instance, resources={"services": ServicesResource()})
+    ours = {"services": ServicesResource()}
+    with (
+        dg.DagsterInstance.ephemeral() as instance,
+        dg.build_sensor_context(instance, resources=ours) as context,
+    ):
         said = sweep_audits(context)
     assert isinstance(said, dg.SkipReason)
     assert said.skip_message == "No audit is abandoned."

@@ -25,6 +25,7 @@ def services(database_url: str, simulated: str) -> Iterator[Services]:
         fiche_api_auth_token="sim-token",
         elevenlabs_base_url=simulated,
         elevenlabs_api_key="sim-speech-key",
+        transcription_audio_allowed_origins=(simulated,),
         transcription_elevenlabs_rate_limit_per_minute=60_000,
     )
     our = Services(settings, StandingClock(datetime(2026, 2, 4, 3, 0, tzinfo=UTC)))

@@ -1,5 +1,7 @@
 """What becomes of a message after an attempt to deliver it: sent, tried again later, or given up."""
 
+import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
@@ -31,11 +33,13 @@ class Answer:
 
 @dataclass(frozen=True)
 class Patience:
-    """How often a message is tried, and how long is waited between. One attempt ends after `attempt_seconds`."""
+    """How often a message is tried, and how long is waited between. One attempt ends after `attempt_seconds`. Who
+    `insists` tries again also what a receiver has refused."""
 
     attempts: int
     backoff: Backoff = _BACKOFF
     attempt_seconds: float = 25.0
+    insists: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,22 @@ class Delivery:
     pause_seconds: float = 0.0
 
 
+async def attempt(sending: Awaitable[Answer | None], attempts: int, patience: Patience) -> Delivery:
+    """How a message stands after this attempt, its `attempts`-th. Whatever goes wrong is a value; None is an e-mail
+    taken."""
+    try:
+        async with asyncio.timeout(patience.attempt_seconds):
+            answer = await sending
+        return delivered(attempts) if answer is None else after_answer(answer, attempts, patience)
+    except TimeoutError:
+        silence = TransientError(f"The receiver did not answer within {patience.attempt_seconds:g} s")
+        return after_error(silence, attempts, patience)
+    except AutomationError as error:
+        return after_error(error, attempts, patience)
+    except Exception as error:  # noqa: BLE001  a bug in one delivery does not stop the others
+        return after_error(TransientError(f"A bug: {type(error).__name__}"), attempts, patience)
+
+
 def delivered(attempts: int, answer: Answer | None = None) -> Delivery:
     """After an e-mail was taken, or a webhook answered, well or not."""
     if answer is None:
@@ -61,7 +81,7 @@ def after_answer(answer: Answer, attempts: int, patience: Patience) -> Delivery:
     if 200 <= answer.status < 300:
         return delivered(attempts, answer)
     error = f"The receiver answered {answer.status}"
-    passing = answer.status in _PASSING or answer.status >= 500
+    passing = patience.insists or answer.status in _PASSING or answer.status >= 500
     pause = _pause(attempts, patience, answer.retry_after_seconds) if passing else None
     status = DeliveryStatus.FAILED if pause is None else DeliveryStatus.PENDING
     return Delivery(status, attempts, answer.status, answer.text, error, pause or 0.0)

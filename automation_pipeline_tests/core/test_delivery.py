@@ -1,14 +1,17 @@
 """After an attempt: sent, tried again later, or given up."""
 
+import asyncio
+
 import pytest
 
-from automation_pipeline.automation.domain.delivery import (
+from automation_pipeline.core.delivery import (
     Answer,
     Delivery,
     DeliveryStatus,
     Patience,
     after_answer,
     after_error,
+    attempt,
 )
 from automation_pipeline.core.errors import PermanentError, TransientError
 
@@ -46,3 +49,42 @@ def test_a_receiver_may_ask_for_a_longer_pause_but_not_for_ever(asked: float | N
 def test_an_error_carries_its_verdict() -> None:
     assert after_error(PermanentError("IP not allowed"), 1, PATIENCE) == Delivery(FAILED, 1, error="IP not allowed")
     assert after_error(TransientError("no"), 1, PATIENCE) == Delivery(PENDING, 1, error="no", pause_seconds=10)
+
+
+def test_who_insists_tries_again_what_was_refused_but_not_for_ever() -> None:
+    insists = Patience(attempts=2, insists=True)
+    assert after_answer(Answer(404, ""), 1, insists).status is PENDING
+    assert after_answer(Answer(404, ""), 2, insists).status is FAILED
+    assert after_error(PermanentError("IP not allowed"), 1, insists).status is FAILED
+
+
+@pytest.mark.parametrize(
+    ("told", "becomes", "error"),
+    [
+        (None, SENT, None),
+        (Answer(204, ""), SENT, None),
+        (Answer(503, ""), PENDING, "The receiver answered 503"),
+        (TransientError("silent"), PENDING, "silent"),
+        (PermanentError("IP not allowed"), FAILED, "IP not allowed"),
+        (ZeroDivisionError("s3cret"), PENDING, "A bug: ZeroDivisionError"),
+    ],
+)
+def test_whatever_an_attempt_meets_is_a_value(
+    told: Answer | Exception | None, becomes: DeliveryStatus, error: str | None
+) -> None:
+    async def send() -> Answer | None:
+        if isinstance(told, Exception):
+            raise told
+        return told
+
+    delivery = asyncio.run(attempt(send(), 1, PATIENCE))
+    assert (delivery.status, delivery.attempts, delivery.error) == (becomes, 1, error)
+
+
+def test_an_attempt_that_takes_too_long_is_broken_off() -> None:
+    async def never() -> Answer | None:
+        await asyncio.Event().wait()
+        return None
+
+    delivery = asyncio.run(attempt(never(), 1, Patience(attempts=5, attempt_seconds=0.01)))
+    assert (delivery.status, delivery.error) == (PENDING, "The receiver did not answer within 0.01 s")

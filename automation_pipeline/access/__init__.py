@@ -1,0 +1,1 @@
+"""The room of machine tokens: made once, kept hashed, revoked at once."""

@@ -1,0 +1,1 @@
+"""What can be done with machine tokens, one verb a module."""

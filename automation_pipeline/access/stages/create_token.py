@@ -1,0 +1,36 @@
+"""Make a token for a machine. Its secret exists in the answer alone."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from automation_pipeline.access.domain.api_token import ApiToken
+from automation_pipeline.access.domain.handing_out import excess
+from automation_pipeline.access.domain.token import SECRET_BYTES, token_of
+from automation_pipeline.access.domain.token_wish import COMPLAINT, parse_wish
+from automation_pipeline.access.store import tokens
+from automation_pipeline.core.access import Caller
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.storage.database import Database
+
+
+@dataclass(frozen=True)
+class IssuedToken:
+    """`secret` is the whole token, to be shown once."""
+
+    token: ApiToken
+    secret: str = field(repr=False)
+
+
+def create_token(
+    given: Mapping[str, object], *, database: Database, clock: Clock, giver: Caller | None = None
+) -> IssuedToken:
+    """InvalidInputError names every field at fault, also those that are beyond the `giver`; an operator at the
+    command line has none."""
+    wish, secret = parse_wish(given), token_of(secrets.token_bytes(SECRET_BYTES))
+    faults = () if giver is None else excess(wish, giver)
+    if faults:
+        raise InvalidInputError(COMPLAINT, faults)
+    with database.transaction() as session:
+        return IssuedToken(tokens.add_token(session, wish, secret, clock.now()), secret)

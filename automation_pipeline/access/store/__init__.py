@@ -1,0 +1,1 @@
+"""Queries of access, each named after the question it answers."""

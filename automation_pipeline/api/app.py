@@ -1,0 +1,112 @@
+"""The application: every router behind the same surroundings, errors and document."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+from fastapi import APIRouter, FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+
+from automation_pipeline.api.documented import document
+from automation_pipeline.api.envelope import COMMON
+from automation_pipeline.api.errors import on_bug, on_http_error, on_invalid_request, on_known_error
+from automation_pipeline.api.middleware import REQUEST_ID, Surroundings
+from automation_pipeline.api.routes import (
+    audit_configs,
+    audit_reviews,
+    audit_work,
+    audits,
+    config_imports,
+    fetch_jobs,
+    fiches,
+    meta,
+    mirror,
+    realtime,
+    requests,
+    run_reports,
+    runs,
+    schedules,
+    tokens,
+    transcriptions,
+)
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.errors import AutomationError
+
+MEGABYTE = 1_000_000
+ROUTERS: tuple[APIRouter, ...] = (
+    schedules.router,
+    runs.router,
+    run_reports.router,
+    config_imports.router,
+    audit_configs.router,
+    audits.router,
+    audit_work.router,
+    audit_reviews.router,
+    fetch_jobs.router,
+    fiches.router,
+    mirror.router,
+    transcriptions.router,
+    requests.router,
+    tokens.router,
+    realtime.router,
+    meta.router,
+)
+
+
+def create_app(services: Services) -> FastAPI:
+    settings = services.settings
+    app = FastAPI(
+        title="Automation Pipeline",
+        version=version("automation-pipeline"),
+        description="Automations over a call centre's sales records: schedules, runs, fiches, transcripts, audits.",
+        responses=COMMON,
+        docs_url="/docs",
+        redoc_url=None,
+        generate_unique_id_function=_operation_id,
+        lifespan=_life,
+    )
+    app.state.services = services
+    app.state.stopping = asyncio.Event()
+    for router in ROUTERS:
+        app.include_router(router)
+    app.add_exception_handler(AutomationError, on_known_error)
+    app.add_exception_handler(RequestValidationError, on_invalid_request)
+    app.add_exception_handler(HTTPException, on_http_error)
+    app.add_exception_handler(Exception, on_bug)
+    app.add_middleware(
+        Surroundings, most_bytes=settings.api_max_body_megabytes * MEGABYTE, seconds=settings.api_timeout_seconds
+    )
+    if settings.api_cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.api_cors_origins),
+            allow_methods=["*"],
+            allow_headers=["*"],
+            allow_credentials=True,
+            expose_headers=[REQUEST_ID, "ETag", "Idempotent-Replay"],
+        )
+    app.openapi = lambda: _documented(app)
+    return app
+
+
+def _operation_id(route: APIRoute) -> str:
+    """What a generated client calls the operation: `schedules_create`."""
+    return f"{route.tags[0]}_{route.name}".replace("-", "_").strip("_")
+
+
+def _documented(app: FastAPI) -> dict[str, object]:
+    """Written when it is first asked for."""
+    if app.openapi_schema is None:
+        app.openapi_schema = document(app)
+    return app.openapi_schema
+
+
+@asynccontextmanager
+async def _life(app: FastAPI) -> AsyncGenerator[None]:
+    services: Services = app.state.services
+    async with services.metering.beside():
+        yield

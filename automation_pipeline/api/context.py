@@ -1,0 +1,57 @@
+"""What endpoints ask for: the services, the caller, how far the caller reaches, and the JSON body."""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, cast
+
+from fastapi import Depends, Path, Query
+from starlette.requests import Request
+
+from automation_pipeline.api.errors import InvalidJsonError
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.access import Caller, Reach
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.json_model import LARGEST_ID
+
+
+def _services(request: Request) -> Services:
+    return cast("Services", request.app.state.services)
+
+
+def _caller(request: Request) -> Caller:
+    return cast("Caller", request.state.caller)
+
+
+def _reach(request: Request) -> Reach:
+    return cast("Reach", request.state.reach)
+
+
+async def _body(request: Request) -> Mapping[str, object]:
+    """The JSON object that was sent."""
+    try:
+        document: object = json.loads(await request.body())
+    except (ValueError, RecursionError):
+        raise InvalidJsonError("The body is not valid JSON") from None
+    if not isinstance(document, dict):
+        raise InvalidInputError("The body must be a JSON object")
+    return cast("dict[str, object]", document)
+
+
+async def _optional_body(request: Request) -> Mapping[str, object]:
+    """The JSON object that was sent; empty when nothing was."""
+    return await _body(request) if await request.body() else {}
+
+
+TheServices = Annotated[Services, Depends(_services)]
+TheCaller = Annotated[Caller, Depends(_caller)]
+TheReach = Annotated[Reach, Depends(_reach)]
+TheBody = Annotated[Mapping[str, object], Depends(_body)]
+OptionalBody = Annotated[Mapping[str, object], Depends(_optional_body)]
+
+# Ids in paths. Anything else is a 400 that says so.
+IdInPath = Annotated[int, Path(ge=1, le=LARGEST_ID, examples=["12"])]
+FicheInPath = Annotated[
+    str, Path(pattern=r"^[0-9]{1,32}$", examples=["1900417"], description="The fiche's id in the CRM.")
+]
+Limit = Annotated[int, Query(ge=1, le=1000, description="At most so many.")]
+Offset = Annotated[int, Query(ge=0, le=1_000_000_000, description="Leave out the first so many.")]

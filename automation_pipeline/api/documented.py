@@ -1,0 +1,59 @@
+"""How endpoints are described for those who read or generate from the OpenAPI document."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+
+from automation_pipeline.api.rules import RULES
+
+SCHEMES = {
+    "token": {"type": "http", "scheme": "bearer", "description": "A machine token, or a user's access token."},
+    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "A machine token."},
+}
+_NOT_OURS = {"HTTPValidationError", "ValidationError"}
+
+Node = dict[str, Any]
+
+
+def takes(model: type[BaseModel], *, required: bool = True, partial: Node | None = None, **examples: object) -> Node:
+    """For `openapi_extra`: the body is such a JSON object. The endpoint itself reads it and says what is wrong.
+
+    `partial`: any of its fields may be left out, and these may be there beside them.
+    """
+    schema: Node = model.model_json_schema(by_alias=True, ref_template="#/components/schemas/{model}")
+    if partial is not None:
+        schema = {**schema, "properties": {**schema["properties"], **partial}, "required": []}
+        schema["title"] = f"{model.__name__}Change"
+    shown = {name: {"value": value} for name, value in examples.items()}
+    content: Node = {"schema": schema, **({"examples": shown} if shown else {})}
+    return {"requestBody": {"required": required, "content": {"application/json": content}}}
+
+
+def document(app: FastAPI) -> Node:
+    """The OpenAPI document: bodies' parts among the components, our own refusals, who may call what."""
+    made = get_openapi(
+        title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
+    )
+    components = made.setdefault("components", {})
+    schemas: Node = components.setdefault("schemas", {})
+    for name in _NOT_OURS:
+        schemas.pop(name, None)
+    for method, path, operation in _operations(made):
+        operation["responses"].pop("422", None)
+        rule = RULES[method, path]
+        operation["security"] = [] if rule.public else [{name: []} for name in SCHEMES]
+        if rule.permission is not None:
+            operation["x-permission"] = f"{rule.permission}.{rule.action}"
+        for content in operation.get("requestBody", {}).get("content", {}).values():
+            schemas.update(content["schema"].pop("$defs", {}))
+    components["securitySchemes"] = SCHEMES
+    return made
+
+
+def _operations(made: Mapping[str, object]) -> Iterator[tuple[str, str, Node]]:
+    for path, methods in cast("Mapping[str, Mapping[str, Node]]", made["paths"]).items():
+        for method, operation in methods.items():
+            yield method.upper(), path, operation

@@ -1,0 +1,76 @@
+"""What every answer looks like: `success` beside `data`, or `success: false` beside one sentence and a code."""
+
+from collections.abc import Mapping
+from typing import Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import JSONResponse, Response
+
+Data = TypeVar("Data")
+
+
+class Answer(BaseModel, Generic[Data]):
+    success: Literal[True] = True
+    data: Data
+
+
+class Listing(Answer[list[Data]], Generic[Data]):
+    """A page of a list: `count` entries of it are here."""
+
+    count: int
+    limit: int
+    offset: int
+
+
+class FieldFault(BaseModel):
+    field: str = Field(examples=["timeOfDay"])
+    message: str = Field(examples=["is required"])
+
+
+class Refusal(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"success": False, "error": "Run 12 not found", "code": "NOT_FOUND"}}
+    )
+
+    success: Literal[False] = False
+    error: str
+    code: str
+    details: list[FieldFault] | None = None
+    requestId: str | None = None  # noqa: N815  its name in JSON
+
+
+class Done(BaseModel):
+    success: Literal[True] = True
+    message: str
+
+
+def answer(data: object, *, status: int = 200, headers: Mapping[str, str] | None = None, **beside: object) -> Response:
+    return JSONResponse({"success": True, "data": data, **beside}, status, headers=dict(headers or {}))
+
+
+def said(status: int = 200, **fields: object) -> Response:
+    """An answer whose fields stand beside `success`."""
+    return JSONResponse({"success": True, **fields}, status)
+
+
+_REFUSALS: Mapping[int, str] = {
+    400: "What was sent cannot be accepted; `details` names the fields",
+    401: "No credentials, or none that are valid",
+    403: "The permission is missing",
+    404: "There is no such thing, or it is not for the caller to see",
+    405: "The path is not called so",
+    409: "The state of things forbids it, or the idempotency key was used for something else",
+    412: "It was changed since the caller looked at it",
+    413: "The body is too big",
+    502: "The CRM does not answer, or not with anything usable",
+    503: "The database or another service that is needed is away or not configured",
+    504: "The answer took too long",
+}
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, object]]:
+    return {status: {"model": Refusal, "description": _REFUSALS[status]} for status in statuses}
+
+
+# What may happen to any request with credentials.
+COMMON = refusals(400, 401, 403, 413, 503, 504)

@@ -1,0 +1,109 @@
+"""Errors as answers: which status and code each has. Nobody outside sees more than one sentence."""
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from fastapi.exceptions import RequestValidationError
+from pydantic_core import ErrorDetails
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from automation_pipeline.api.methods import allowed_methods
+from automation_pipeline.core.correlation import correlation_id
+from automation_pipeline.core.errors import (
+    AutomationError,
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    OutdatedError,
+    OutsideError,
+    PermanentError,
+    TransientError,
+)
+from automation_pipeline.core.json_model import plain_faults
+from automation_pipeline.core.logs import log
+from automation_pipeline.storage.database import DatabaseNotReadyError, DatabaseUnreachableError
+
+BUG = "Something went wrong on our side; the log has the request's id"
+
+
+class AuthenticationError(AutomationError):
+    """Nobody we know."""
+
+
+class AuthorizationError(AutomationError):
+    """Somebody we know, who may not."""
+
+
+class InvalidJsonError(AutomationError):
+    """The body is no JSON."""
+
+
+class TooBigError(AutomationError):
+    """The body is bigger than we read."""
+
+
+# The first class that fits decides: the narrow ones stand first.
+VERDICTS: Sequence[tuple[type[AutomationError], int, str]] = (
+    (AuthenticationError, 401, "AUTHENTICATION_ERROR"),
+    (AuthorizationError, 403, "AUTHORIZATION_ERROR"),
+    (InvalidJsonError, 400, "INVALID_JSON"),
+    (TooBigError, 413, "BODY_TOO_LARGE"),
+    (InvalidInputError, 400, "VALIDATION_ERROR"),
+    (NotFoundError, 404, "NOT_FOUND"),
+    (OutdatedError, 412, "PRECONDITION_FAILED"),
+    (ConflictError, 409, "CONFLICT"),
+    (DatabaseUnreachableError, 503, "DATABASE_ERROR"),
+    (DatabaseNotReadyError, 503, "DATABASE_ERROR"),
+    (OutsideError, 502, "EXTERNAL_API_ERROR"),
+    (TransientError, 503, "SERVICE_UNAVAILABLE"),
+    (PermanentError, 503, "CONFIGURATION_ERROR"),
+)
+_OF_HTTP: Mapping[int, str] = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
+
+
+def refusal(status: int, code: str, sentence: str, fields: Sequence[tuple[str, str]] = ()) -> Response:
+    document: dict[str, object] = {"success": False, "error": sentence, "code": code}
+    if fields:
+        document["details"] = [{"field": field, "message": message} for field, message in fields]
+    if correlation_id():
+        document["requestId"] = correlation_id()
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    return JSONResponse(document, status, headers=headers)
+
+
+def answer_for(error: AutomationError) -> Response:
+    status, code = next((status, code) for kind, status, code in VERDICTS if isinstance(error, kind))
+    if status >= 500:
+        log(__name__).error("A request could not be answered", error=str(error), status=status)
+    fields = error.fields if isinstance(error, InvalidInputError) else ()
+    return refusal(status, code, str(error), fields)
+
+
+async def on_known_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, AutomationError)  # noqa: S101  registered for nothing else
+    return answer_for(error)
+
+
+async def on_invalid_request(_request: Request, error: Exception) -> Response:
+    """Of parameters in path, query and headers; each is named as the caller wrote it."""
+    assert isinstance(error, RequestValidationError)  # noqa: S101  registered for nothing else
+    faults = plain_faults(cast("Sequence[ErrorDetails]", error.errors()))
+    fields = tuple((field.partition(".")[2], message) for field, message in faults)
+    return refusal(400, "VALIDATION_ERROR", "Invalid request", fields)
+
+
+async def on_http_error(request: Request, error: Exception) -> Response:
+    """Of the framework itself: no such route, no such method."""
+    assert isinstance(error, HTTPException)  # noqa: S101  registered for nothing else
+    sentence = f"Route {request.url.path} not found" if error.status_code == 404 else str(error.detail)
+    answered = refusal(error.status_code, _OF_HTTP.get(error.status_code, "HTTP_ERROR"), sentence)
+    if error.status_code == 405:
+        answered.headers["Allow"] = ", ".join(allowed_methods(request.url.path))
+    return answered
+
+
+async def on_bug(_request: Request, error: Exception) -> Response:
+    log(__name__).error("A request failed by a bug", exc_info=error)
+    return refusal(500, "INTERNAL_ERROR", BUG)

@@ -1,0 +1,89 @@
+"""Around every request: its id, a line in the log, a limit on its body and on its time; a stream may take longer."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from automation_pipeline.api.errors import TooBigError, answer_for, refusal
+from automation_pipeline.core.correlation import correlated, usable_id
+from automation_pipeline.core.logs import log
+
+REQUEST_ID = "X-Request-Id"
+
+
+class Surroundings:
+    def __init__(self, app: ASGIApp, *, most_bytes: int, seconds: float) -> None:
+        self._app = app
+        self._most_bytes = most_bytes
+        self._seconds = seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        request_id = usable_id(headers.get(REQUEST_ID))
+        with correlated(request_id):
+            await _Exchange(scope, receive, send, request_id).run(self._app, headers, self._most_bytes, self._seconds)
+
+
+class _Exchange:
+    """One request and its answer."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+        self._scope, self._receive, self._send, self._request_id = scope, receive, send, request_id
+        self._status: int | None = None
+        self._deadline: asyncio.Timeout | None = None
+
+    async def run(self, app: ASGIApp, headers: Headers, most_bytes: int, seconds: float) -> None:
+        begun = time.monotonic()
+        try:
+            async with asyncio.timeout(seconds) as self._deadline:
+                length = headers.get("content-length", "")
+                if length.isdigit() and int(length) > most_bytes:
+                    raise TooBigError(_too_big(most_bytes))
+                await app(self._scope, _limited(self._receive, most_bytes), self._answer)
+        except TooBigError as error:
+            await self._instead(answer_for(error))
+        except TimeoutError:
+            await self._instead(refusal(504, "TIMEOUT", "The answer took too long"))
+        finally:
+            milliseconds = round((time.monotonic() - begun) * 1000, 1)
+            about = {"method": self._scope["method"], "path": self._scope["path"], "status": self._status}
+            log(__name__).info("Request answered", **about, milliseconds=milliseconds)
+
+    async def _answer(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            headers = MutableHeaders(scope=message)
+            headers[REQUEST_ID] = self._request_id
+            headers["X-Content-Type-Options"] = "nosniff"
+            if headers.get("content-type", "").startswith("text/event-stream") and self._deadline is not None:
+                self._deadline.reschedule(None)
+        await self._send(message)
+
+    async def _instead(self, answer: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
+        """Nothing, when the answer has begun: it cannot be taken back."""
+        if self._status is None:
+            await answer(self._scope, self._receive, self._answer)
+
+
+def _limited(receive: Receive, most_bytes: int) -> Receive:
+    got = 0
+
+    async def limited() -> Message:
+        nonlocal got
+        message = await receive()
+        got += len(message.get("body", b""))
+        if got > most_bytes:
+            raise TooBigError(_too_big(most_bytes))
+        return message
+
+    return limited
+
+
+def _too_big(most_bytes: int) -> str:
+    return f"The body is bigger than {most_bytes // 1_000_000} million bytes"

@@ -1,0 +1,60 @@
+"""`Idempotency-Key`: work that is asked for twice under one key is done once, and answered the same both times."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+from fastapi import Depends, Header
+from starlette.requests import Request
+from starlette.responses import Response
+
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.access import Caller
+from automation_pipeline.core.errors import ConflictError
+from automation_pipeline.storage.idempotency import claim_key, keep_answer
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]+$",
+        description="Under one key the work is done once; asking again answers the same. Kept for 7 days.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Once:
+    """`once(work)` answers what `work` answers, whose transactions are kept together with the answer, or not at all.
+    Without a key it is simply done."""
+
+    caller: str
+    key: str | None
+    fingerprint: str
+    services: Services
+
+    def __call__(self, work: Callable[[], Response]) -> Response:
+        if self.key is None:
+            return work()
+        with self.services.database.as_one() as session:
+            before = claim_key(session, self.caller, self.key, self.fingerprint)
+            if before is None:
+                made = work()
+                keep_answer(session, self.caller, self.key, made.status_code, bytes(made.body).decode())
+                return made
+        if before.fingerprint != self.fingerprint:
+            raise ConflictError("The Idempotency-Key was used for another request before")
+        replayed = {"Idempotent-Replay": "true"}
+        return Response(before.answer, before.status, headers=replayed, media_type="application/json")
+
+
+async def _once(request: Request, idempotency_key: IdempotencyKey = None) -> Once:
+    services, caller = cast("Services", request.app.state.services), cast("Caller", request.state.caller)
+    said = [request.method.encode(), request.url.path.encode(), request.url.query.encode(), await request.body()]
+    return Once(caller.id, idempotency_key, hashlib.sha256(b"\0".join(said)).hexdigest(), services)
+
+
+DoneOnce = Annotated[Once, Depends(_once)]

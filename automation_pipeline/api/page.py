@@ -1,0 +1,72 @@
+"""The page docs/endpoints.md, written from the routes and the rules themselves: `make docs`."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
+from typing import get_type_hints
+
+from fastapi.routing import APIRoute
+
+from automation_pipeline.api.app import ROUTERS
+from automation_pipeline.api.once import DoneOnce
+from automation_pipeline.api.rules import RULES, Rule, Scoped
+
+HEAD = """# Endpoints
+
+Everything that the HTTP API answers, in the order of its subjects; [api.md](api.md) tells how to call it, and
+`/openapi.json` has every field. This page is written by `make docs` from `automation_pipeline/api/`.
+
+*Permission*: what the caller needs; *any*: valid credentials; *none*: not even those. *Scope*: how a scope narrower
+than `ALL` is kept ([security.md](security.md)): what the *path* names must be in reach, else it is a 404; what the
+*body* names must be; of a *list* only what is in reach is shown. *Key*: takes an `Idempotency-Key`.
+"""
+TABLE = "\n## {subject}\n| Method | Path | Permission | Scope | Key | What it does |\n|---|---|---|---|---|---|\n"
+SCOPES: Mapping[Scoped, str] = {
+    Scoped.BY_PATH: "path",
+    Scoped.BY_QUERY: "list",
+    Scoped.BY_BODY: "body",
+    Scoped.NOTHING: "",
+}
+
+
+def endpoints_page() -> str:
+    return HEAD + "".join(_tables())
+
+
+def _tables() -> Iterator[str]:
+    first = {subject: place for place, (subject, _) in reversed(list(enumerate(_rows())))}
+    in_order = sorted(_rows(), key=lambda row: first[row[0]])
+    for subject, rows in groupby(in_order, key=itemgetter(0)):
+        yield TABLE.format(subject=subject.capitalize())
+        yield from (row for _, row in rows)
+
+
+def _rows() -> Iterator[tuple[str, str]]:
+    """Each with its subject."""
+    for router in ROUTERS:
+        for route in router.routes:
+            assert isinstance(route, APIRoute)  # noqa: S101  ours has no others
+            for method in sorted(route.methods or ()):
+                yield str(route.tags[0]), _row(method, route)
+
+
+def _row(method: str, route: APIRoute) -> str:
+    rule = RULES[method, route.path]
+    words = " ".join(route.description.split()).replace("|", "\\|")
+    cells = (method, f"`{route.path}`", _permission(rule), SCOPES[rule.scoped], _key(route), words)
+    return "|" + "".join(f" {cell} |" if cell else " |" for cell in cells) + "\n"
+
+
+def _permission(rule: Rule) -> str:
+    if rule.public:
+        return "none"
+    return "any" if rule.permission is None else f"`{rule.permission}.{rule.action}`"
+
+
+def _key(route: APIRoute) -> str:
+    return "yes" if DoneOnce in get_type_hints(route.endpoint, include_extras=True).values() else ""
+
+
+if __name__ == "__main__":
+    sys.stdout.write(endpoints_page())

@@ -1,0 +1,171 @@
+"""Runs: asked for, followed, cancelled, taken up again; and what became of every fiche."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from automation_pipeline.api.automation_scopes import check_parsed_selection
+from automation_pipeline.api.context import IdInPath, Limit, Offset, OptionalBody, TheBody, TheReach, TheServices
+from automation_pipeline.api.documented import takes
+from automation_pipeline.api.envelope import Answer, Listing, answer, refusals, said
+from automation_pipeline.api.guard import GuardedRoute
+from automation_pipeline.api.once import DoneOnce
+from automation_pipeline.api.rules import Entity
+from automation_pipeline.api.schemas.runs import CancelInput, LogShown, Retried, RunDetail, Triggered
+from automation_pipeline.api.scopes import check_in_reach
+from automation_pipeline.automation.domain.run import FicheOutcome, OutcomeStatus, Run, RunStatus
+from automation_pipeline.automation.domain.trigger_input import TriggerInput, parse_trigger
+from automation_pipeline.automation.stages.cancel_run import cancel_run
+from automation_pipeline.automation.stages.request_run import request_run
+from automation_pipeline.automation.stages.retry_run import retry_run
+from automation_pipeline.automation.store.ledger import outcomes_within
+from automation_pipeline.automation.store.progress import logs_after, runs_like
+from automation_pipeline.automation.store.run_story import log_document, run_detail
+from automation_pipeline.automation.store.runs import get_run
+from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.automation.store.visibility import visible_schedules
+from automation_pipeline.core.json_model import LARGEST_ID, as_document, parse
+from automation_pipeline.core.notes import LogLevel
+
+router = APIRouter(route_class=GuardedRoute, tags=["runs"])
+PATH = "/api/automation/runs"
+FIRST_LOGS = 100
+FOR_YESTERDAY: Mapping[str, object] = {
+    "scheduleId": "3",
+    "overrideFicheSelection": {"mode": "manual", "ficheIds": ["1900417", "1900418"]},
+}
+After = Annotated[int, Query(ge=0, le=LARGEST_ID, description="Only what was written after the line of this id.")]
+Statuses = Annotated[list[RunStatus] | None, Query(description="Only runs that stand so; may be repeated.")]
+
+
+@router.post(
+    "/api/automation/trigger",
+    response_model=Triggered,
+    responses=refusals(404, 409),
+    openapi_extra=takes(TriggerInput, chosen=FOR_YESTERDAY),
+)
+def trigger(body: TheBody, reach: TheReach, services: TheServices, once: DoneOnce) -> Response:
+    """Ask for a run at once. Dagster's daemon starts it within seconds; its id is known now."""
+    wanted = parse_trigger(body)
+    check_in_reach(Entity.SCHEDULE, str(wanted.schedule_id), reach, services.database)
+    if wanted.override_fiche_selection is not None:
+        check_parsed_selection(wanted.override_fiche_selection, reach, services.database)
+
+    def work() -> Response:
+        override = wanted.override_fiche_selection
+        run = request_run(wanted.schedule_id, database=services.database, clock=services.clock, override=override)
+        return said(
+            message="Automation triggered successfully",
+            schedule_id=str(run.schedule_id),
+            run_id=str(run.id),
+            event_ids=[f"automation-run-{run.id}"],
+        )
+
+    return once(work)
+
+
+@router.get(PATH, response_model=Listing[Run])
+def list_(
+    reach: TheReach,
+    services: TheServices,
+    status: Statuses = None,
+    limit: Limit = 20,
+    offset: Offset = 0,
+) -> Response:
+    """List the runs of all schedules, newest first."""
+    with services.database.reading() as session:
+        mine = visible_schedules(session, reach)
+        runs = runs_like(session, schedules=mine, statuses=status or (), limit=limit, offset=offset)
+    return _listing(runs, limit, offset)
+
+
+@router.get("/api/automation/schedules/{schedule_id}/runs", response_model=Listing[Run], responses=refusals(404))
+def of_schedule(
+    schedule_id: IdInPath,
+    services: TheServices,
+    status: Statuses = None,
+    limit: Limit = 20,
+    offset: Offset = 0,
+) -> Response:
+    """List the runs of one schedule, newest first."""
+    with services.database.reading() as session:
+        get_schedule(session, schedule_id)
+        runs = runs_like(session, schedule_id=schedule_id, statuses=status or (), limit=limit, offset=offset)
+    return _listing(runs, limit, offset)
+
+
+@router.get(f"{PATH}/{{run_id}}", response_model=Answer[RunDetail], responses=refusals(404))
+def show(run_id: IdInPath, services: TheServices) -> Response:
+    """Show one run: how it stands, how far it is, why fiches did not succeed, and the first of its log."""
+    with services.database.reading() as session:
+        return answer(run_detail(session, run_id, first_logs=FIRST_LOGS))
+
+
+@router.get(f"{PATH}/{{run_id}}/logs", response_model=Listing[LogShown], responses=refusals(404))
+def logs(
+    run_id: IdInPath,
+    services: TheServices,
+    level: LogLevel = LogLevel.DEBUG,
+    after: After = 0,
+    limit: Limit = 100,
+    offset: Offset = 0,
+) -> Response:
+    """What the run wrote down and is at least so urgent, oldest first."""
+    with services.database.reading() as session:
+        get_run(session, run_id)
+        rows = logs_after(session, run_id, after, level, limit=limit, offset=offset)
+    return answer([log_document(row) for row in rows], count=len(rows), limit=limit, offset=offset)
+
+
+@router.get(f"{PATH}/{{run_id}}/fiches", response_model=Listing[FicheOutcome], responses=refusals(404))
+def fiches(
+    run_id: IdInPath,
+    reach: TheReach,
+    services: TheServices,
+    status: OutcomeStatus | None = None,
+    limit: Limit = 100,
+    offset: Offset = 0,
+) -> Response:
+    """What became of the run's fiches, in the order of selection."""
+    with services.database.reading() as session:
+        get_run(session, run_id)
+        found = outcomes_within(session, run_id, reach, status=status, limit=limit, offset=offset)
+    return answer([as_document(one) for one in found], count=len(found), limit=limit, offset=offset)
+
+
+@router.post(
+    f"{PATH}/{{run_id}}/cancel",
+    response_model=Answer[Run],
+    responses=refusals(404, 409),
+    openapi_extra=takes(CancelInput, required=False, wrong_day={"reason": "The wrong day was picked"}),
+)
+def cancel(run_id: IdInPath, body: OptionalBody, services: TheServices, once: DoneOnce) -> Response:
+    """End a run that waits or works: what is not done of it has failed. Dagster stops within seconds."""
+    reason = parse(CancelInput, body, "Invalid cancel data").reason
+
+    def work() -> Response:
+        return answer(as_document(cancel_run(run_id, reason=reason, database=services.database, clock=services.clock)))
+
+    return once(work)
+
+
+@router.post(f"{PATH}/{{run_id}}/retry", response_model=Retried, responses=refusals(404, 409))
+def retry(run_id: IdInPath, services: TheServices, once: DoneOnce) -> Response:
+    """Ask for a new run over the fiches that failed in this one; the ignored ones are left alone."""
+
+    def work() -> Response:
+        run = retry_run(run_id, database=services.database, clock=services.clock)
+        return said(
+            message="Retry requested",
+            schedule_id=str(run.schedule_id),
+            run_id=str(run.id),
+            retry_of_run_id=str(run_id),
+        )
+
+    return once(work)
+
+
+def _listing(runs: list[Run], limit: int, offset: int) -> Response:
+    return answer([as_document(run) for run in runs], count=len(runs), limit=limit, offset=offset)

@@ -1,0 +1,191 @@
+"""Schedules: what is run, and when."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from starlette.responses import Response
+
+from automation_pipeline.api.automation_scopes import check_selection, signed
+from automation_pipeline.api.context import IdInPath, Limit, OptionalBody, TheBody, TheCaller, TheReach, TheServices
+from automation_pipeline.api.documented import takes
+from automation_pipeline.api.envelope import Answer, Done, answer, refusals, said
+from automation_pipeline.api.guard import GuardedRoute
+from automation_pipeline.api.once import DoneOnce
+from automation_pipeline.api.schemas.schedules import (
+    CHANGE,
+    NIGHTLY,
+    Coming,
+    OccurrenceShown,
+    PauseInput,
+    ScheduleList,
+    ScheduleWithRuns,
+    Skipped,
+)
+from automation_pipeline.api.versions import etag_of, expected_version
+from automation_pipeline.automation.domain.documents import ScheduleShown, schedule_document
+from automation_pipeline.automation.domain.occurrences import occurrences_after
+from automation_pipeline.automation.domain.schedule import Schedule, ScheduleInput
+from automation_pipeline.automation.domain.visibility import is_visible
+from automation_pipeline.automation.stages.create_schedule import create_schedule
+from automation_pipeline.automation.stages.delete_schedule import delete_schedule
+from automation_pipeline.automation.stages.pause_schedule import pause_schedule
+from automation_pipeline.automation.stages.resume_schedule import resume_schedule
+from automation_pipeline.automation.stages.skip_next import skip_next
+from automation_pipeline.automation.stages.update_schedule import update_schedule
+from automation_pipeline.automation.store.occurrences import occurrences_of
+from automation_pipeline.automation.store.progress import runs_like
+from automation_pipeline.automation.store.schedules import get_schedule, list_schedules
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.instants import iso
+from automation_pipeline.core.json_model import as_document, parse
+
+router = APIRouter(route_class=GuardedRoute, tags=["schedules"])
+PATH = "/api/automation/schedules"
+LAST_RUNS = 10
+
+
+@router.post(
+    PATH,
+    status_code=201,
+    response_model=Answer[ScheduleShown],
+    responses=refusals(409),
+    openapi_extra=takes(ScheduleInput, nightly=NIGHTLY),
+)
+def create(body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce) -> Response:
+    """Store a new schedule."""
+    given = signed(body, caller)
+
+    def work() -> Response:
+        check_selection(given.get("ficheSelection"), reach, services.database)
+        schedule = create_schedule(
+            given,
+            database=services.database,
+            clock=services.clock,
+            webhook_origins=services.settings.webhook_allowed_origins,
+        )
+        return _shown(schedule, services, status=201)
+
+    return once(work)
+
+
+@router.get(PATH, response_model=ScheduleList)
+def list_(reach: TheReach, services: TheServices, *, include_inactive: bool = False) -> Response:
+    """List the schedules, newest first."""
+    with services.database.reading() as session:
+        found = [one for one in list_schedules(session, include_inactive=include_inactive) if is_visible(one, reach)]
+    now = services.clock.now()
+    return answer([schedule_document(schedule, now) for schedule in found], count=len(found))
+
+
+@router.get(f"{PATH}/{{schedule_id}}", response_model=Answer[ScheduleWithRuns], responses=refusals(404))
+def show(schedule_id: IdInPath, services: TheServices) -> Response:
+    """Show one schedule with its last runs. The ETag is for changing it safely."""
+    with services.database.reading() as session:
+        schedule = get_schedule(session, schedule_id)
+        last = runs_like(session, schedule_id=schedule_id, limit=LAST_RUNS, offset=0)
+    document = {**schedule_document(schedule, services.clock.now()), "runs": [as_document(run) for run in last]}
+    return answer(document, headers={"ETag": etag_of(schedule.updated_at)})
+
+
+@router.patch(
+    f"{PATH}/{{schedule_id}}",
+    response_model=Answer[ScheduleShown],
+    responses=refusals(404, 409, 412),
+    openapi_extra=takes(ScheduleInput, partial={"updatedAt": {"type": "string", "format": "date-time"}}, later=CHANGE),
+)
+def update(
+    schedule_id: IdInPath,
+    body: TheBody,
+    caller: TheCaller,
+    reach: TheReach,
+    services: TheServices,
+    if_match: Annotated[
+        str | None, Header(alias="If-Match", description="Change it only while its ETag is this one.")
+    ] = None,
+) -> Response:
+    """Change the fields that are named. Null clears a field; a selection is replaced whole.
+
+    With `If-Match`, or `updatedAt` in the body, nothing is changed that was changed by somebody else meanwhile.
+    """
+    is_expected, patch = expected_version(if_match, body)
+    if "ficheSelection" in patch:
+        check_selection(patch["ficheSelection"], reach, services.database)
+    schedule = update_schedule(
+        schedule_id,
+        {name: value for name, value in patch.items() if caller.is_machine or name != "createdBy"},
+        database=services.database,
+        clock=services.clock,
+        webhook_origins=services.settings.webhook_allowed_origins,
+        is_expected=is_expected,
+    )
+    return _shown(schedule, services)
+
+
+@router.delete(f"{PATH}/{{schedule_id}}", response_model=Done, responses=refusals(404))
+def delete(schedule_id: IdInPath, services: TheServices) -> Response:
+    """Delete a schedule with its runs, their outcomes and logs. Its audits stay."""
+    delete_schedule(schedule_id, database=services.database)
+    return said(message="Schedule deleted successfully")
+
+
+@router.post(
+    f"{PATH}/{{schedule_id}}/pause",
+    response_model=Answer[ScheduleShown],
+    responses=refusals(404, 409),
+    openapi_extra=takes(PauseInput, required=False, holidays={"reason": "Closed until January"}),
+)
+def pause(schedule_id: IdInPath, body: OptionalBody, services: TheServices) -> Response:
+    """Start no more runs of it until it is resumed. A run that is at work goes on."""
+    reason = parse(PauseInput, body, "Invalid pause data").reason
+    schedule = pause_schedule(schedule_id, database=services.database, clock=services.clock, reason=reason)
+    return _shown(schedule, services)
+
+
+@router.post(f"{PATH}/{{schedule_id}}/resume", response_model=Answer[ScheduleShown], responses=refusals(404, 409))
+def resume(schedule_id: IdInPath, services: TheServices) -> Response:
+    """Take a paused schedule into use again. What fell due during the pause is not run."""
+    return _shown(resume_schedule(schedule_id, database=services.database, clock=services.clock), services)
+
+
+@router.post(f"{PATH}/{{schedule_id}}/skip-next", response_model=Answer[Skipped], responses=refusals(404, 409))
+def skip(schedule_id: IdInPath, services: TheServices, once: DoneOnce) -> Response:
+    """Leave out the next occurrence; said again, the one after it too."""
+
+    def work() -> Response:
+        due_at = skip_next(schedule_id, database=services.database, clock=services.clock)
+        return answer({"id": str(schedule_id), "skipped": iso(due_at)})
+
+    return once(work)
+
+
+@router.get(f"{PATH}/{{schedule_id}}/next", response_model=Answer[Coming], responses=refusals(404))
+def coming(
+    schedule_id: IdInPath,
+    services: TheServices,
+    after: Annotated[datetime | None, Query(description="Start from this instant instead of now.")] = None,
+    count: Annotated[int, Query(ge=1, le=1000)] = 10,
+) -> Response:
+    """List the coming occurrences."""
+    with services.database.reading() as session:
+        schedule = get_schedule(session, schedule_id)
+    start = services.clock.now() if after is None else after.replace(tzinfo=after.tzinfo or UTC)
+    return answer({"occurrences": [iso(at) for at in islice(occurrences_after(schedule, start), count)]})
+
+
+@router.get(
+    f"{PATH}/{{schedule_id}}/occurrences", response_model=Answer[list[OccurrenceShown]], responses=refusals(404)
+)
+def occurrences(schedule_id: IdInPath, services: TheServices, limit: Limit = 20) -> Response:
+    """List the last due times: the run of each, or why there was none."""
+    with services.database.reading() as session:
+        get_schedule(session, schedule_id)
+        decided = occurrences_of(session, schedule_id, limit)
+    return answer([as_document(OccurrenceShown.of(one)) for one in decided])
+
+
+def _shown(schedule: Schedule, services: Services, *, status: int = 200) -> Response:
+    document: Mapping[str, object] = schedule_document(schedule, services.clock.now())
+    return answer(document, status=status, headers={"ETag": etag_of(schedule.updated_at)})

@@ -1,0 +1,1 @@
+"""What endpoints take and answer, where no room has a value of that shape."""

@@ -1,0 +1,73 @@
+"""The API on a socket: it says where it listens, and on SIGTERM lets answers under way end."""
+
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from automation_pipeline.api.app import create_app
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.errors import PermanentError
+
+BACKLOG = 2048
+
+
+def serve(services: Services, *, host: str, port: int) -> None:
+    """Until SIGTERM or SIGINT. Port 0 takes a free one; the printed line says which."""
+    app = create_app(services)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=services.settings.api_shutdown_seconds,
+        backlog=BACKLOG,
+    )
+    with _listen(host, port) as listener:
+        _Server(config, app).run([listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except (OSError, OverflowError) as error:
+        reason = str(error.strerror).partition(" (while")[0] if isinstance(error, OSError) else "no such port"
+        raise PermanentError(f"The API cannot listen on {host}:{port}: {reason}.") from None
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+        super().__init__(config)
+        self._app = app
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listener in sockets or []:
+            host, port = listener.getsockname()[:2]
+            sys.stdout.write(f"api listening on http://{f'[{host}]' if ':' in host else host}:{port}\n")
+            sys.stdout.flush()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Streams would never end by themselves."""
+        self._app.state.stopping.set()
+        super().handle_exit(sig, frame)
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """As uvicorn's, without raising the signal again afterwards: stopping on request is a success."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {wanted: signal.signal(wanted, self.handle_exit) for wanted in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for wanted, handler in before.items():
+                signal.signal(wanted, handler)

@@ -1,0 +1,37 @@
+"""Change what is noted about an audit: its notes, what it belongs to, whether it is deleted. Its findings stay."""
+
+from collections.abc import Mapping
+
+from automation_pipeline.audits.domain.audit_change import COMPLAINT, AuditChange
+from automation_pipeline.audits.domain.notes import audit_note
+from automation_pipeline.audits.store.audits import get_audit, is_deleted, set_deleted, set_values
+from automation_pipeline.audits.store.linkage import check_linkage
+from automation_pipeline.audits.store.reading import audit_document
+from automation_pipeline.core.json_model import parse
+from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.instants import database_time
+from automation_pipeline.storage.workflow_logs import write_notes
+
+LINKS = ("automation_schedule_id", "automation_run_id")
+
+
+def update_audit(audit_id: int, given: Mapping[str, object], *, database: Database) -> dict[str, object]:
+    """The audit's document then. `given` is what `AuditChange` reads: null clears, what is not named stays."""
+    values = parse(AuditChange, given, COMPLAINT).model_dump(exclude_unset=True)
+    with database.transaction() as session:
+        audit = get_audit(session, audit_id).standing
+        check_linkage(session, {name: values[name] for name in LINKS if name in values}, COMPLAINT)
+        if "deleted" in values:
+            _set_deleted(session, audit_id, deleted=values.pop("deleted"))
+        if values:
+            set_values(session, audit_id, values)
+        if given:
+            write_notes(session, audit_note(audit, f"UPDATE: {', '.join(sorted(given))}"))
+        return audit_document(session, audit_id)
+
+
+def _set_deleted(session: Session, audit_id: int, *, deleted: bool) -> None:
+    """Before all else: the fiche's row is held before the audit's, as by all others who need both. When it was deleted
+    is not forgotten by saying it twice."""
+    if deleted != is_deleted(session, audit_id):
+        set_deleted(session, audit_id, database_time(session) if deleted else None)

@@ -1,0 +1,41 @@
+"""When attempts at runs entered their phases, by the database's clock, and what is measured of it."""
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from automation_pipeline.automation.domain.phases import PhaseEntry, PhaseLength, phase_lengths
+from automation_pipeline.automation.domain.run import Phase
+from automation_pipeline.automation.tables import RunPhaseRow, RunRow
+from automation_pipeline.storage.bulk import insert_into
+from automation_pipeline.storage.instants import database_now, database_time
+from automation_pipeline.storage.measures import Measure, add_measures
+
+
+def note_phase(session: Session, run_id: int, attempt: int, phase: Phase) -> None:
+    """Only the first time that the attempt enters it."""
+    entry = {"run_id": run_id, "attempt": attempt, "phase": phase, "entered_at": database_now()}
+    session.execute(insert_into(session, RunPhaseRow).values(**entry).on_conflict_do_nothing())
+
+
+def time_by_phase(session: Session, run_id: int) -> list[PhaseLength]:
+    """Of the run's last attempt, up to its end or to now."""
+    query = (
+        select(RunPhaseRow.phase, RunPhaseRow.entered_at)
+        .join(RunRow, (RunRow.id == RunPhaseRow.run_id) & (RunRow.attempt == RunPhaseRow.attempt))
+        .where(RunRow.id == run_id)
+    )
+    entries = {Phase(phase): entered_at for phase, entered_at in session.execute(query).tuples()}
+    until = entries.get(Phase.FINALIZING) or database_time(session)
+    return phase_lengths([PhaseEntry(*entry) for entry in entries.items()], until)
+
+
+def measure_phases(session: Session, run_id: int) -> None:
+    """Adds the last attempt to the measures of all runs. For the transaction that ends the run: once."""
+    measures: list[Measure] = []
+    for length in time_by_phase(session, run_id):
+        labels = f'phase="{length.phase}"'
+        measures += [
+            Measure("phase_seconds_sum", labels, length.seconds),
+            Measure("phase_seconds_count", labels, 1),
+        ]
+    add_measures(session, measures)

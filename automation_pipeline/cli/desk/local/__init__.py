@@ -1,0 +1,1 @@
+"""Commands done here: by the stages, on the database that this process's environment names."""

@@ -1,0 +1,1 @@
+"""Commands done elsewhere: by the HTTP API of another machine."""

@@ -1,0 +1,130 @@
+"""`automation tokens`: what other programs show to be let in by the HTTP API."""
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from automation_pipeline.access.domain.api_token import ApiToken, token_document
+from automation_pipeline.access.domain.token_wish import LONGEST_LIFE_DAYS
+from automation_pipeline.cli.desk.chosen import desk
+from automation_pipeline.cli.output import AsJson, print_facts, print_json, print_table, screen
+from automation_pipeline.core.access import Scope
+from automation_pipeline.core.json_model import LARGEST_ID
+
+app = typer.Typer(help="Let other programs use the HTTP API: make tokens, and revoke them.", no_args_is_help=True)
+
+TokenId = Annotated[
+    int, typer.Argument(min=1, max=LARGEST_ID, help="The token's id, as `automation tokens list` shows it.")
+]
+Permissions = Annotated[
+    list[str],
+    typer.Option(
+        "--permission",
+        "-p",
+        help="What the token may do; repeat it, or separate by commas. `automation` and `automation.read` let it "
+        "look, `automation.write` act too; `*` is everything, `*.read` to look at everything. There are fiches, "
+        "audits, audit-configs, automation, recordings, transcriptions, products, chat, realtime, admin.users, "
+        "admin.roles and admin.permissions.",
+    ),
+]
+ScopeName = Annotated[
+    str,
+    typer.Option(
+        "--scope",
+        "-s",
+        help="Which fiches it reaches: ALL, those of some groups (GROUP) or those of one CRM user (SELF).",
+    ),
+]
+
+
+@app.command()
+def create(
+    *,
+    permission: Permissions,
+    scope: ScopeName,
+    name: Annotated[str, typer.Option("--name", "-n", help="What people will know it by.")] = "unnamed",
+    groupe: Annotated[
+        list[str] | None, typer.Option("--groupe", "-g", help="A group of the scope GROUP; repeat it for several.")
+    ] = None,
+    crm_user_id: Annotated[str | None, typer.Option(help="The CRM user of the scope SELF.")] = None,
+    expires_in_days: Annotated[
+        int | None, typer.Option(min=1, max=LONGEST_LIFE_DAYS, help="Without it the token is good until revoked.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token and show it, this once: only its hash is stored.
+
+    A program sends it as `Authorization: Bearer TOKEN` or `X-API-Key: TOKEN`. For example, one that may run
+    everything and see what became of it:
+
+    automation tokens create --name nightly --permission automation.write --permission audits --scope ALL
+    """
+    our = desk()
+    given = {
+        "name": name,
+        "permissions": [word for words in permission for word in words.split(",")],
+        "scope": scope,
+        "groupes": groupe or [],
+        "crmUserId": crm_user_id,
+        "expiresInDays": expires_in_days,
+    }
+    issued = our.tokens.create(given)
+    document = token_document(issued.token, our.clock.now())
+    if as_json:
+        print_json({"id": document["id"], "token": issued.secret, **document})
+        return
+    _say(issued.secret)
+    print_facts(
+        {
+            "id": issued.token.id,
+            "name": issued.token.name,
+            "may": ", ".join(issued.token.permissions),
+            "reaches": _reach(issued.token),
+            "expires": document["expiresAt"] or "never",
+        }
+    )
+    _say("Keep the token: it is not shown again.")
+
+
+@app.command("list")
+def list_(
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Show expired and revoked tokens too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the tokens, newest first, by how they begin. The last use is noted once a minute at most."""
+    our = desk()
+    tokens, now = our.tokens.listed(everything=everything), our.clock.now()
+    if as_json:
+        print_json({"tokens": [token_document(token, now) for token in tokens]})
+    else:
+        columns = ("id", "name", "begins", "state", "may", "reaches", "expires", "last used")
+        print_table(columns, (_row(token, now) for token in tokens))
+
+
+@app.command()
+def revoke(token_id: TokenId, *, as_json: AsJson = False) -> None:
+    """Put an end to a token, at once and for good. Safe to repeat."""
+    our = desk()
+    token = our.tokens.revoke(token_id)
+    if as_json:
+        print_json(token_document(token, our.clock.now()))
+    else:
+        _say(f"Token {token.id} is revoked: {token.name}.")
+
+
+def _row(token: ApiToken, now: datetime) -> tuple[object, ...]:
+    document = token_document(token, now)
+    may = ", ".join(token.permissions)
+    times = (document["expiresAt"] or "never", document["lastUsedAt"] or "never")
+    return (token.id, token.name, token.prefix, document["state"], may, _reach(token), *times)
+
+
+def _reach(token: ApiToken) -> str:
+    whose = {Scope.ALL: "every fiche", Scope.GROUP: f"groups {', '.join(token.groupes)}"}
+    return whose.get(token.scope) or f"CRM user {token.crm_user_id}"
+
+
+def _say(sentence: str) -> None:
+    screen.print(sentence, markup=False, highlight=False)

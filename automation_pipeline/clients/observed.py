@@ -1,0 +1,77 @@
+"""The HTTP client that all of ours share: each call is counted by its answer, and told at the level of debugging."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TypedDict, Unpack
+
+import httpx
+
+from automation_pipeline.core.correlation import correlation_id
+from automation_pipeline.core.logs import log
+from automation_pipeline.core.meter import Meter
+
+REQUEST_ID = "X-Request-Id"
+
+_log = log(__name__)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Whose calls are counted, and where. `tells_id`: the provider is ours to tell which request its call belongs to;
+    a host whose address somebody else chose is told nothing, and its path, which may be a secret, is not logged."""
+
+    provider: str
+    meter: Meter
+    tells_id: bool = False
+
+
+class Options(TypedDict, total=False):
+    base_url: str
+    headers: dict[str, str]
+    timeout: httpx.Timeout
+    transport: httpx.AsyncBaseTransport | None
+    limits: httpx.Limits
+    trust_env: bool
+
+
+class ObservedClient(httpx.AsyncClient):
+    """A redirect that is followed by hand is a call of its own."""
+
+    def __init__(self, observation: Observation, **options: Unpack[Options]) -> None:
+        super().__init__(**options)
+        self._observation = observation
+
+    async def send(self, request: httpx.Request, **more: object) -> httpx.Response:
+        given = correlation_id()
+        if given is not None and self._observation.tells_id:
+            request.headers.setdefault(REQUEST_ID, given)
+        began, status = time.perf_counter(), "error"
+        try:
+            answer = await super().send(request, **more)  # pyright: ignore[reportArgumentType]  httpx's own options
+        except asyncio.CancelledError:
+            status = "cancelled"
+            raise
+        except Exception as error:  # whatever it is: counted, and raised on
+            status = type(error).__name__
+            raise
+        else:
+            status = str(answer.status_code)
+        finally:
+            self._tell(request, status, time.perf_counter() - began)
+        return answer
+
+    def _tell(self, request: httpx.Request, status: str, seconds: float) -> None:
+        provider, meter = self._observation.provider, self._observation.meter
+        meter.count("provider_calls_total", provider=provider, status=status)
+        meter.count("provider_call_seconds_total", seconds, provider=provider)
+        path = {"path": request.url.path} if self._observation.tells_id else {}
+        _log.debug(
+            "Called a provider",
+            provider=provider,
+            method=request.method,
+            host=request.url.host,
+            **path,
+            status=status,
+            seconds=round(seconds, 3),
+        )

@@ -1,0 +1,101 @@
+"""Who may do what, and to which fiches: permissions, scopes, callers. Tokens are made and checked by others."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from types import MappingProxyType
+
+
+class Permission(StrEnum):
+    FICHES = "fiches"
+    AUDITS = "audits"
+    AUDIT_CONFIGS = "audit-configs"
+    AUTOMATION = "automation"
+    RECORDINGS = "recordings"
+    TRANSCRIPTIONS = "transcriptions"
+    PRODUCTS = "products"
+    CHAT = "chat"
+    REALTIME = "realtime"
+    ADMIN_USERS = "admin.users"
+    ADMIN_ROLES = "admin.roles"
+    ADMIN_PERMISSIONS = "admin.permissions"
+
+
+class Action(StrEnum):
+    READ = "read"
+    WRITE = "write"
+
+
+class Scope(IntEnum):
+    """The wider is the greater."""
+
+    SELF = 1
+    GROUP = 2
+    ALL = 3
+
+
+@dataclass(frozen=True)
+class Grant:
+    """How far a permission goes for reading and for writing; None: not at all."""
+
+    read: Scope | None = None
+    write: Scope | None = None
+
+    def of(self, action: Action) -> Scope | None:
+        return self.read if action is Action.READ else self.write
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Which fiches somebody may see or act on. GROUP: those of `groupes`. SELF: those that the CRM attributes to
+    `crm_user_id`. `caller` is who they are in our own rows."""
+
+    scope: Scope
+    groupes: frozenset[str] = frozenset()
+    crm_user_id: str | None = None
+    caller: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        return self.scope is Scope.ALL
+
+
+EVERYTHING = Reach(Scope.ALL)
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Somebody whose credentials were checked. `id` tells a user from a machine: `user:12`, `token:3`."""
+
+    id: str
+    grants: Mapping[Permission, Grant]
+    name: str = ""
+    groupes: frozenset[str] = frozenset()
+    crm_user_id: str | None = None
+    roles: tuple[str, ...] = field(default=())
+
+    @property
+    def is_machine(self) -> bool:
+        return not self.id.startswith("user:")
+
+    def reach(self, permission: Permission, action: Action) -> Reach | None:
+        """None: the caller lacks the permission."""
+        scope = self.grants.get(permission, Grant()).of(action)
+        return None if scope is None else Reach(scope, self.groupes, self.crm_user_id, self.id)
+
+
+def whole_grants() -> Mapping[Permission, Grant]:
+    return MappingProxyType(dict.fromkeys(Permission, Grant(Scope.ALL, Scope.ALL)))
+
+
+def united(grants: Iterable[tuple[Permission, Grant]]) -> Mapping[Permission, Grant]:
+    """Of several grants of one permission the widest counts, for reading and writing apart."""
+    together: dict[Permission, Grant] = {}
+    for permission, grant in grants:
+        known = together.get(permission, Grant())
+        together[permission] = Grant(_wider(known.read, grant.read), _wider(known.write, grant.write))
+    return together
+
+
+def _wider(one: Scope | None, other: Scope | None) -> Scope | None:
+    return max((scope for scope in (one, other) if scope is not None), default=None)

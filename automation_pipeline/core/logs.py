@@ -1,0 +1,134 @@
+"""Lines about what our processes do, on standard error: for people or as JSON, in UTC, correlated, and masked.
+
+Every line is a record of the standard library's logging, so that whoever else listens to that hears ours as well."""
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Mapping, MutableMapping
+from typing import Literal, cast
+
+import structlog
+from structlog.stdlib import BoundLogger, ProcessorFormatter
+
+from automation_pipeline.core.correlation import correlation_id
+from automation_pipeline.core.masking import masked_document, masked_text
+
+Level = Literal["debug", "info", "warning", "error"]
+Format = Literal["text", "json"]
+Event = MutableMapping[str, object]
+
+OURS = "automation_pipeline"
+# They tell every call or statement, addresses with their queries included.
+NOISY = ("alembic", "asyncio", "httpcore", "httpx", "multipart", "pusher", "sqlalchemy", "urllib3", "uvicorn.access")
+MOST_OF_A_TRACE = 20_000
+_FIRST = ("timestamp", "level", "logger", "event")
+_TRACES = ("stack", "exception")
+_WORD = re.compile(r"[^\s\"=]+")
+
+
+def log(name: str) -> BoundLogger:
+    """For a module of ours. What is given by name becomes fields of the line."""
+    return cast(
+        "BoundLogger",
+        structlog.wrap_logger(
+            logging.getLogger(name),
+            processors=[
+                structlog.stdlib.filter_by_level,
+                structlog.stdlib.PositionalArgumentsFormatter(),
+                _as_record,
+            ],
+            wrapper_class=BoundLogger,
+        ),
+    )
+
+
+def configure_logs(level: Level, form: Format, *, of: Literal["process", "package"] = "process") -> None:
+    """Once a process; again, it replaces what it did before. `of` the package: in a process of somebody else, whose
+    own lines stay as they are."""
+    ours, root = logging.getLogger(OURS), logging.getLogger()
+    for logger in (ours, root):
+        for handler in [each for each in logger.handlers if isinstance(each, _StandardError)]:
+            logger.removeHandler(handler)
+    handler = _StandardError()
+    handler.setFormatter(_formatter(form))
+    place = root if of == "process" else ours
+    place.addHandler(handler)
+    place.setLevel(level.upper())
+    ours.setLevel(level.upper())
+    for name in NOISY:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+class _StandardError(logging.Handler):
+    """What is standard error at the moment: processes and tests replace it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record)
+            sys.stderr.write(line + "\n")
+            sys.stderr.flush()
+        except Exception:  # noqa: BLE001  a line that cannot be written must not end what it is about
+            self.handleError(record)
+
+
+def _formatter(form: Format) -> ProcessorFormatter:
+    return ProcessorFormatter(
+        foreign_pre_chain=[
+            structlog.stdlib.add_log_level,
+            structlog.stdlib.add_logger_name,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _with_fields,
+            structlog.processors.StackInfoRenderer(),
+            structlog.processors.format_exc_info,
+        ],
+        processors=[ProcessorFormatter.remove_processors_meta, _masked, _json_line if form == "json" else _text_line],
+    )
+
+
+def _as_record(_logger: object, _method: str, event: Event) -> tuple[tuple[object], dict[str, object]]:
+    """The fields travel in one attribute: by name, they might be attributes that the record has."""
+    words = event.pop("event", "")
+    known = {name: event.pop(name) for name in ("exc_info", "stack_info", "stacklevel") if name in event}
+    return (words,), {**known, "extra": {"fields": dict(event)}}
+
+
+def _with_fields(_logger: object, _method: str, event: Event) -> Event:
+    fields = cast("Mapping[str, object]", getattr(event["_record"], "fields", {}))
+    correlated = correlation_id()
+    return {**fields, **({"correlation_id": correlated} if correlated else {}), **event}
+
+
+def _masked(_logger: object, _method: str, event: Event) -> Event:
+    traces = {name: _trace(str(event.pop(name))) for name in _TRACES if name in event}
+    found = masked_document(event)
+    first = {name: found.pop(name) for name in _FIRST if name in found}
+    return {**first, **found, **traces}
+
+
+def _trace(text: str) -> str:
+    """The end of a traceback says most."""
+    return masked_text(text[-MOST_OF_A_TRACE:], MOST_OF_A_TRACE)
+
+
+def _json_line(_logger: object, _method: str, event: Event) -> str:
+    return json.dumps(event, ensure_ascii=False)
+
+
+def _text_line(_logger: object, _method: str, event: Event) -> str:
+    fields = [f"{name}={_shown(value)}" for name, value in event.items() if name not in (*_FIRST, *_TRACES)]
+    words = [str(event["timestamp"]), f"{event['level']:<7}", f"{event['logger']}:", _one_line(str(event["event"]))]
+    return "\n".join([" ".join([*words, *fields]), *(str(event[name]) for name in _TRACES if name in event)])
+
+
+def _shown(value: object) -> str:
+    """A word as it is; everything else as JSON."""
+    if isinstance(value, str) and _WORD.fullmatch(value):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _one_line(text: str) -> str:
+    """Nobody's words begin a line that looks like another."""
+    return text.replace("\n", "\\n").replace("\r", "\\r")

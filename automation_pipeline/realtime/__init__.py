@@ -1,0 +1,1 @@
+"""Realtime events to browsers, by Pusher's protocol."""

@@ -1,0 +1,38 @@
+"""`/_sim/pusher`: what was published, in its order, and forgetting it."""
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from automation_pipeline.simulator.fault_rules import BadRequestError
+from automation_pipeline.simulator.pusher.state import MOST_KEPT, Published
+
+SHOWN = 1000
+
+
+class PusherControl:
+    def __init__(self, published: Published) -> None:
+        self._published = published
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/_sim/pusher", self.show, methods=["GET"]),
+            Route("/_sim/pusher", self.forget, methods=["DELETE"]),
+        ]
+
+    async def show(self, request: Request) -> Response:
+        """All calls of one channel or one name, if asked for; `after` is the number of the last one seen."""
+        asked = request.query_params
+        after, limit = _whole(asked.get("after", "0")), _whole(asked.get("limit", str(SHOWN)))
+        shown = self._published.shown(asked.get("channel"), asked.get("name"), after, min(limit, MOST_KEPT))
+        return JSONResponse({"published": self._published.count, "events": shown})
+
+    async def forget(self, _request: Request) -> Response:
+        self._published.forget()
+        return JSONResponse({"published": 0})
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 12):
+        raise BadRequestError("'after' and 'limit' must be whole numbers.")
+    return int(text)

@@ -1,0 +1,57 @@
+"""One answer a key: what a caller was answered is stored in the transaction that did the work."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, UniqueConstraint, delete, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from automation_pipeline.storage.bulk import insert_into
+from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.metadata import Table
+from automation_pipeline.storage.types import BigId, UtcDateTime
+
+KEPT_DAYS = 7
+
+
+class IdempotencyKeyRow(Table):
+    __tablename__ = "idempotency_keys"
+    __table_args__ = (UniqueConstraint("caller", "key"),)
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    caller: Mapped[str]
+    key: Mapped[str]
+    # Method, path and body in one: the same key for something else is a mistake.
+    fingerprint: Mapped[str]
+    status: Mapped[int | None]
+    # The very text: a document may come back with its fields in another order.
+    answer: Mapped[str | None]
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+
+
+@dataclass(frozen=True)
+class Answered:
+    fingerprint: str
+    status: int
+    answer: str
+
+
+def claim_key(session: Session, caller: str, key: str, fingerprint: str) -> Answered | None:
+    """None: the key is ours to the end of the transaction, and everybody else waits. Else what was answered before."""
+    session.execute(delete(IdempotencyKeyRow).where(IdempotencyKeyRow.created_at < database_now(-KEPT_DAYS * 86_400.0)))
+    insert = insert_into(session, IdempotencyKeyRow)
+    values = {"caller": caller, "key": key, "fingerprint": fingerprint, "created_at": database_now()}
+    ours = session.scalar(insert.values(**values).on_conflict_do_nothing().returning(IdempotencyKeyRow.id))
+    if ours is not None:
+        return None
+    row = session.scalars(select(IdempotencyKeyRow).where(*_is(caller, key))).one()
+    return Answered(row.fingerprint, row.status or 0, row.answer or "")
+
+
+def keep_answer(session: Session, caller: str, key: str, status: int, answer: str) -> None:
+    row = session.scalars(select(IdempotencyKeyRow).where(*_is(caller, key))).one()
+    row.status, row.answer = status, answer
+
+
+def _is(caller: str, key: str) -> tuple[ColumnElement[bool], ...]:
+    return IdempotencyKeyRow.caller == caller, IdempotencyKeyRow.key == key

@@ -1,0 +1,46 @@
+"""Pauses that all processes keep while something outside is away, each longer than the one before, up to a cap.
+
+A pause is a row among the leases that nobody holds: from `acquired_at` to `expires_at` it lasts.
+"""
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from automation_pipeline.storage.bulk import insert_into
+from automation_pipeline.storage.instants import database_now, database_time
+from automation_pipeline.storage.leases import LeaseRow
+
+_OWNER = "pause"
+
+
+def is_paused(session: Session, name: str) -> bool:
+    lasting = LeaseRow.key == _key(name), LeaseRow.expires_at > database_now()
+    return session.scalar(select(LeaseRow.key).where(*lasting)) is not None
+
+
+def pause(session: Session, name: str, *, first_seconds: float, cap_seconds: float, at_least: float = 0.0) -> None:
+    """Twice as long as the last one. While one lasts nothing changes: several may notice the same failure."""
+    now = database_time(session)
+    last = session.execute(
+        select(LeaseRow.acquired_at, LeaseRow.expires_at).where(LeaseRow.key == _key(name)).with_for_update()
+    ).one_or_none()
+    if last is not None and last.expires_at > now:
+        return
+    doubled = first_seconds if last is None else 2 * (last.expires_at - last.acquired_at).total_seconds()
+    seconds = min(max(doubled, first_seconds, at_least), cap_seconds)
+    values = {"owner": _OWNER, "token": 0, "acquired_at": database_now(), "expires_at": database_now(seconds)}
+    insert = insert_into(session, LeaseRow).values(key=_key(name), **values)
+    session.execute(
+        insert.on_conflict_do_update(
+            index_elements=[LeaseRow.key], set_=values, where=LeaseRow.expires_at <= database_now()
+        )
+    )
+
+
+def end_pause(session: Session, name: str) -> None:
+    """It works again: the next pause is short."""
+    session.execute(delete(LeaseRow).where(LeaseRow.key == _key(name)).execution_options(synchronize_session=False))
+
+
+def _key(name: str) -> str:
+    return f"pause:{name}"

@@ -1,0 +1,105 @@
+"""The numbers of the metrics page, counted when it is asked for: a constant number of cheap queries."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal, TypeVar
+
+from automation_pipeline.audits.store.gauges import unfinished_audits
+from automation_pipeline.automation.store.gauges import count_runs, failed_notifications
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.storage.database import Session
+from automation_pipeline.storage.measures import all_measures
+from automation_pipeline.storage.outbox_gauges import outbox_standing
+from automation_pipeline.storage.pulses import DAEMON, seconds_since_beat
+from automation_pipeline.storage.run_requests import waiting_requests
+from automation_pipeline.transcription.store.gauges import waiting_tasks
+
+Name = TypeVar("Name", bound=str)
+
+_LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(r"\\(.)")
+_WORDS = {
+    "provider_calls_total": "Calls of providers by the status that they answered",
+    "limiter_waits_total": "Calls that waited for a place under a provider's cap",
+    "limiter_wait_seconds_total": "How long calls waited for a place under a provider's cap",
+    "stage_seconds_total": "How long the stages of runs took",
+}
+
+
+@dataclass(frozen=True)
+class Sample:
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """A counter is only ever raised; its name ends in `_total`."""
+
+    name: str
+    words: str
+    samples: Sequence[Sample]
+    kind: Literal["gauge", "counter"] = "gauge"
+
+
+def gauges(services: Services) -> tuple[Gauge, ...]:
+    """Names come once each."""
+    with services.database.reading() as session:
+        return (*_runs(session), *_queues(session), *_outbox(session), *_daemon(session), *_counters(session))
+
+
+def _runs(session: Session) -> Iterator[Gauge]:
+    counts = count_runs(session)
+    yield Gauge("automation_runs", "Runs that are stored, by status", _samples("status", counts.runs))
+    yield Gauge("automation_fiches", "Fiches of ended runs, by outcome", _samples("outcome", counts.fiches))
+    failed = failed_notifications(session)
+    yield _single("automation_notifications_failed", "Messages about runs that nobody received", failed)
+
+
+def _queues(session: Session) -> Iterator[Gauge]:
+    depths = {
+        "run_requests": waiting_requests(session),
+        "transcription_tasks": waiting_tasks(session),
+        "audits": unfinished_audits(session),
+    }
+    yield Gauge("automation_queue_depth", "What waits, or is unfinished, by queue", _samples("queue", depths))
+
+
+def _outbox(session: Session) -> Iterator[Gauge]:
+    standing = outbox_standing(session)
+    yield _single("automation_outbox_waiting", "Events that wait to leave", standing.waiting)
+    yield _single("automation_outbox_parked", "Events that were given up and wait for somebody", standing.parked)
+    yield _single("automation_outbox_lag_seconds", "Age of the oldest event that waits", standing.lag_seconds)
+
+
+def _daemon(session: Session) -> Iterator[Gauge]:
+    silence = seconds_since_beat(session, DAEMON)
+    if silence is not None:
+        yield _single("automation_daemon_silence_seconds", "Since Dagster's daemon last ticked", max(0.0, silence))
+
+
+def _counters(session: Session) -> Iterator[Gauge]:
+    """What all processes have added to."""
+    measures = sorted(all_measures(session), key=lambda one: (one.name, one.labels))
+    for name, of_it in groupby(measures, key=lambda one: one.name):
+        samples = [Sample(labels_of(one.labels), one.value) for one in of_it]
+        yield Gauge(name, _WORDS.get(name, name.replace("_", " ")), samples, "counter")
+
+
+def labels_of(written: str) -> Mapping[str, str]:
+    """Of `provider="crm",status="200"`, as Prometheus writes them."""
+    return {name: _ESCAPED.sub(_plain, value) for name, value in _LABEL.findall(written)}
+
+
+def _plain(escape: re.Match[str]) -> str:
+    return "\n" if escape[1] == "n" else escape[1]
+
+
+def _single(name: str, words: str, value: float) -> Gauge:
+    return Gauge(name, words, (Sample({}, value),))
+
+
+def _samples(label: str, counts: Mapping[Name, int]) -> Sequence[Sample]:
+    return [Sample({label: str(name)}, count) for name, count in counts.items()]

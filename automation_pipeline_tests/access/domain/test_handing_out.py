@@ -1,0 +1,56 @@
+"""Whoever makes a token hands out no more than they have."""
+
+import pytest
+
+from automation_pipeline.access.domain.handing_out import excess
+from automation_pipeline.access.domain.permissions import grants_of
+from automation_pipeline.access.domain.token_wish import parse_wish
+from automation_pipeline.core.access import Caller, Scope, whole_grants
+
+
+def giver(words: str, scope: Scope, *groupes: str, crm_user: str | None = None) -> Caller:
+    return Caller("user:1", grants_of(words.split(), scope), groupes=frozenset(groupes), crm_user_id=crm_user)
+
+
+ALL = giver("fiches.write audits.read", Scope.ALL)
+NORTH = giver("fiches.write", Scope.GROUP, "NORD", "EST")
+ONE = giver("fiches.write", Scope.SELF, crm_user="77")
+IN_NORTH = {"groupes": ["NORD"]}
+OF_77 = {"crmUserId": "77"}
+
+
+@pytest.mark.parametrize(
+    ("who", "words", "scope", "about", "at_fault"),
+    [
+        (ALL, "fiches.write audits", "ALL", {}, []),
+        (ALL, "fiches.read", "GROUP", IN_NORTH, []),
+        (ALL, "fiches.read", "SELF", OF_77, []),
+        (ALL, "audits.write", "ALL", {}, ["permissions"]),
+        (ALL, "automation", "ALL", {}, ["permissions"]),
+        (ALL, "*.read", "ALL", {}, ["permissions"]),
+        (NORTH, "fiches.write", "GROUP", IN_NORTH, []),
+        (NORTH, "fiches", "ALL", {}, ["scope"]),
+        (NORTH, "fiches", "GROUP", {"groupes": ["NORD", "SUD"]}, ["scope"]),
+        (NORTH, "fiches", "SELF", OF_77, ["scope"]),
+        (NORTH, "audits fiches", "ALL", {}, ["permissions", "scope"]),
+        (ONE, "fiches", "SELF", OF_77, []),
+        (ONE, "fiches", "SELF", {"crmUserId": "78"}, ["scope"]),
+        (ONE, "fiches", "GROUP", IN_NORTH, ["scope"]),
+        (giver("fiches", Scope.SELF), "fiches", "SELF", OF_77, ["scope"]),
+    ],
+)
+def test_what_is_beyond_the_giver_is_named(
+    who: Caller, words: str, scope: str, about: dict[str, object], at_fault: list[str]
+) -> None:
+    wish = parse_wish({"name": "x", "permissions": words.split(), "scope": scope, **about})
+    assert [field for field, _ in excess(wish, who)] == at_fault
+
+
+def test_who_may_do_everything_may_hand_out_everything() -> None:
+    everybody = Caller("machine:environment", whole_grants())
+    assert excess(parse_wish({"name": "x", "permissions": ["*"], "scope": "ALL"}), everybody) == ()
+
+
+def test_the_complaint_names_the_permissions() -> None:
+    wish = parse_wish({"name": "x", "permissions": ["audits.write"], "scope": "ALL"})
+    assert excess(wish, ALL) == (("permissions", "you may not do yourself: audits.write"),)

@@ -1,0 +1,79 @@
+"""The API over a migrated database, and callers with the grants that a test gives them."""
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import jwt
+import pytest
+from fastapi.testclient import TestClient
+from starlette.types import ASGIApp
+
+from automation_pipeline.api.app import create_app
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.conftest import StandingClock
+
+MACHINE = "a-machine-token-for-tests"
+SECRET = "a-secret-that-is-long-enough-for-hs256"
+
+Client = TestClient
+Login = Callable[..., TestClient]
+
+
+def user_token(
+    grants: Mapping[str, str], *, groupes: Iterable[str] = (), crm_user: str | None = None, **claims: Any
+) -> str:
+    """`grants` maps a permission such as `automation.write` to its scope."""
+    listed: dict[str, dict[str, object]] = {}
+    for name, scope in grants.items():
+        key, _, action = name.rpartition(".")
+        listed.setdefault(key, {"key": key})[action] = True
+        listed[key][f"{action}_scope"] = scope
+    said = {
+        "sub": "12",
+        "email": "anna@example.test",
+        "iss": "ai-audit",
+        "aud": "ai-audit",
+        "exp": datetime.now(UTC) + timedelta(minutes=15),
+        "groupes": list(groupes),
+        "crm_user_id": crm_user,
+        "permission_grants": list(listed.values()),
+        **claims,
+    }
+    return jwt.encode(said, SECRET, algorithm="HS256")
+
+
+def services_on(url: str) -> Services:
+    return Services(Settings(DATABASE_URL=url, API_AUTH_TOKENS=MACHINE, JWT_ACCESS_SECRET=SECRET))
+
+
+def client_of(api: ASGIApp, token: str) -> TestClient:
+    return TestClient(api, headers={"Authorization": f"Bearer {token}"}, raise_server_exceptions=False)
+
+
+@pytest.fixture
+def services(database: Database, clock: StandingClock) -> Services:
+    made = services_on(database.url.render_as_string(hide_password=False))
+    made.clock = clock
+    made.__dict__["database"] = database
+    return made
+
+
+@pytest.fixture
+def api(services: Services) -> ASGIApp:
+    return create_app(services)
+
+
+@pytest.fixture
+def client(api: ASGIApp) -> Generator[TestClient]:
+    """A machine that may do everything."""
+    with client_of(api, MACHINE) as made:
+        yield made
+
+
+@pytest.fixture
+def login(api: ASGIApp) -> Login:
+    """A client of a user: `login({"fiches.read": "GROUP"}, groupes=["NORD"])`."""
+    return lambda grants, **about: client_of(api, user_token(grants, **about))

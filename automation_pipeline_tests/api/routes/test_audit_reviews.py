@@ -1,0 +1,77 @@
+"""Reviews over HTTP: scored anew, and signed by whoever the token says."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from automation_pipeline.api.schemas.audits import StepShown
+from automation_pipeline.bootstrap import Services
+from automation_pipeline_tests.api.conftest import Login
+from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.conftest import StandingClock
+
+
+@pytest.fixture
+def audit_id(services: Services, clock: StandingClock) -> int:
+    bench = Bench(services.database, clock)
+    bench.sell("1900417")
+    return bench.audit("1900417", bench.configure(steps=2)).audit_id
+
+
+def review(client: TestClient, audit_id: int, part: str, body: Any, status: int = 200) -> Any:
+    answered = client.patch(f"/api/audits/{audit_id}/steps/1/{part}review", json=body)
+    assert answered.status_code == status, answered.text
+    return answered.json()
+
+
+def test_a_step_is_overruled_and_the_audit_scored_anew(client: TestClient, audit_id: int) -> None:
+    given = {"conforme": "NON_CONFORME", "score": 0, "niveauConformite": "REJET", "reason": "Not said."}
+    told = review(client, audit_id, "", given)["data"]
+    StepShown.model_validate(told)
+    assert (told["conforme"], told["score"], told["human_review"][0]["reason"]) == ("NON_CONFORME", 0, "Not said.")
+    assert client.get(f"/api/audits/{audit_id}").json()["data"]["scorePercentage"] == 50.0
+
+
+def test_a_control_point_is_overruled(client: TestClient, audit_id: int) -> None:
+    told = review(client, audit_id, "control-points/1/", {"statut": "ABSENT"})["data"]
+    StepShown.model_validate(told)
+    assert told["points_controle"][0]["statut"] == "ABSENT"
+    assert client.get(f"/api/audits/{audit_id}").json()["data"]["scorePercentage"] < 100
+
+
+def test_a_user_signs_with_the_own_name_and_a_machine_may_name_somebody(
+    client: TestClient, login: Login, audit_id: int
+) -> None:
+    user = login({"audits.write": "ALL"})
+    given = {"conforme": "CONFORME", "reviewer": "the boss"}
+    assert review(user, audit_id, "", given)["data"]["human_review"][-1]["by"] == "anna@example.test"
+    assert review(client, audit_id, "", given)["data"]["human_review"][-1]["by"] == "the boss"
+    unnamed = review(client, audit_id, "control-points/1/", {"commentaire": "Heard."})["data"]
+    assert unnamed["human_review"][-1]["by"] == "API_AUTH_TOKENS"
+
+
+@pytest.mark.parametrize(
+    ("part", "body", "status"),
+    [
+        ("", {}, 400),
+        ("", {"conforme": "MAYBE"}, 400),
+        ("", {"conforme": "CONFORME", "score": 99}, 400),
+        ("control-points/1/", {}, 400),
+        ("control-points/1/", {"commentaire": "x" * 20_001}, 400),
+        ("control-points/9/", {"statut": "ABSENT"}, 404),
+    ],
+)
+def test_what_cannot_be_reviewed_is_refused(
+    client: TestClient, audit_id: int, part: str, body: dict[str, Any], status: int
+) -> None:
+    review(client, audit_id, part, body, status)
+    assert client.get(f"/api/audits/{audit_id}").json()["data"]["scorePercentage"] == 100.0
+
+
+def test_only_within_reach_and_only_completed_audits(client: TestClient, login: Login, audit_id: int) -> None:
+    others = login({"audits.write": "GROUP"}, groupes=["NOBODY"])
+    review(others, audit_id, "", {"conforme": "CONFORME"}, 404)
+    review(login({"audits.read": "ALL"}), audit_id, "", {"conforme": "CONFORME"}, 403)
+    client.delete(f"/api/audits/{audit_id}")
+    assert review(client, audit_id, "", {"conforme": "CONFORME"}, 409)["code"] == "CONFLICT"

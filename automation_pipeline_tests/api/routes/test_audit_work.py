@@ -1,0 +1,186 @@
+"""Audits asked for over HTTP: filed once a key, for fiches in reach, by configurations and automations that exist."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import func, select
+
+from automation_pipeline.api.schemas.audit_work import (
+    AuditQueued,
+    BatchQueued,
+    LatestAuditQueued,
+    PointRerunQueued,
+    StepRerunQueued,
+)
+from automation_pipeline.audits.stages.set_config_active import set_config_active
+from automation_pipeline.audits.store.batches import batch_standing
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline_tests.api.conftest import Login
+from automation_pipeline_tests.audits.archive import Archive
+from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.configurations import add
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.factories import an_open_run
+
+PATH = "/api/audits"
+WISH = {"fiche_id": "1900417", "audit_config_id": "1"}
+ASKING = {"audits.write": "GROUP"}
+
+
+@pytest.fixture
+def filed(services: Services) -> "Filed":
+    add(services.database)
+    return Filed(services)
+
+
+class Filed:
+    """The requests for Dagster."""
+
+    def __init__(self, services: Services) -> None:
+        self.database = services.database
+
+    def configs(self) -> list[dict[str, Any]]:
+        with self.database.reading() as session:
+            rows = session.scalars(select(RunRequestRow).order_by(RunRequestRow.id)).all()
+        return [{"key": row.request_key, "job": row.job, **row.config} for row in rows]
+
+    def count(self) -> int:
+        with self.database.reading() as session:
+            return session.scalar(select(func.count()).select_from(RunRequestRow)) or 0
+
+
+def post(client: TestClient, path: str, body: Any, status: int = 200, **headers: str) -> Any:
+    answered = client.post(f"{PATH}{path}", json=body, headers=headers)
+    assert answered.status_code == status, answered.text
+    return answered.json()
+
+
+def test_an_audit_is_asked_for_with_its_automation(client: TestClient, filed: Filed, clock: StandingClock) -> None:
+    run_id = an_open_run(filed.database, clock).run_id
+    linked = {"automation_schedule_id": "1", "automation_run_id": str(run_id), "trigger_source": "crm"}
+    told = post(client, "", {**WISH, **linked, "useRlm": True, "user_id": "anna"})
+    AuditQueued.model_validate(told)
+    key = f"audit-1900417-1-{round(clock.now().timestamp() * 1000)}"
+    assert told == {
+        "success": True, "message": "Audit queued for processing", "event_id": key, "audit_id": key,
+        "fiche_id": "1900417", "audit_config_id": "1",
+        "metadata": {"timestamp": "2026-05-04T10:00:00.000Z", "status": "queued"},
+    }  # fmt: skip
+    assert filed.configs() == [{
+        "key": key, "job": "audit_fiche", "tracking_id": key, "fiche_id": "1900417", "audit_config_id": 1,
+        "use_rlm": True, "trigger_source": "crm", "user_id": "anna", "automation_schedule_id": 1,
+        "automation_run_id": run_id,
+    }]  # fmt: skip
+
+
+def test_a_plain_run_is_always_from_the_api(client: TestClient, filed: Filed) -> None:
+    AuditQueued.model_validate(post(client, "/run", WISH))
+    assert [config["trigger_source"] for config in filed.configs()] == ["api"]
+    told = post(client, "/run", {**WISH, "trigger_source": "crm"}, 400)
+    assert told["details"] == [{"field": "trigger_source", "message": "is not a known field"}]
+
+
+def test_the_newest_active_configuration_judges(client: TestClient, filed: Filed, clock: StandingClock) -> None:
+    told = post(client, "/run-latest", {"fiche_id": "1900417"})
+    LatestAuditQueued.model_validate(told)
+    assert (told["audit_config_id"], told["audit_config_name"]) == ("1", "Sales")
+    set_config_active(1, active=False, database=filed.database, clock=clock)
+    assert post(client, "/run-latest", {"fiche_id": "1"}, 404)["error"] == "No active audit configuration found"
+    assert post(client, "/batch", {"fiche_ids": ["1"]}, 404)["error"] == "No active audit configuration found"
+    assert post(client, "/run-latest", {}, 400)["error"] == "Missing required parameter"
+
+
+def test_a_batch_is_followed_as_one(client: TestClient, filed: Filed) -> None:
+    told = post(client, "/batch", {"fiche_ids": ["2", "1", "2"]})
+    BatchQueued.model_validate(told)
+    assert (told["fiche_ids"], told["audit_config_id"]) == (["2", "1"], "1")
+    assert sorted(told["event_ids"]) == sorted(config["key"] for config in filed.configs())
+    with filed.database.reading() as session:
+        assert batch_standing(session, told["batch_id"]).total == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "error"),
+    [
+        ("", {}, 400, "Missing required parameters"),
+        ("/run", {"fiche_id": "1"}, 400, "Missing required parameters"),
+        ("/run", {**WISH, "fiche_id": "x"}, 400, "The audit cannot be asked for so"),
+        ("/run", {**WISH, "audit_config_id": "77"}, 404, "Audit config with ID '77' not found"),
+        ("", {**WISH, "automation_run_id": 77}, 400, "The audit cannot be asked for so"),
+        ("/batch", {"fiche_ids": [1]}, 400, "The audit cannot be asked for so"),
+        ("/batch", {"fiche_ids": ["1"], "audit_config_id": 77}, 404, "Audit config with ID '77' not found"),
+    ],
+)
+def test_what_cannot_be_asked_for_files_nothing(
+    client: TestClient, filed: Filed, path: str, body: dict[str, Any], status: int, error: str
+) -> None:
+    assert post(client, path, body, status)["error"] == error
+    assert filed.count() == 0
+
+
+def test_under_one_key_the_work_is_asked_for_once(client: TestClient, filed: Filed, clock: StandingClock) -> None:
+    key = {"Idempotency-Key": "a-key"}
+    told = post(client, "/batch", {"fiche_ids": ["1", "2"]}, **key)
+    clock.pass_time_a_second()
+    assert post(client, "/batch", {"fiche_ids": ["1", "2"]}, **key) == told
+    assert filed.count() == 2
+    assert post(client, "/run", WISH, 409, **key)["code"] == "CONFLICT"
+    post(client, "/run", WISH)
+    clock.pass_time_a_second()
+    post(client, "/run", WISH)
+    assert filed.count() == 4
+
+
+def test_only_fiches_in_reach_are_audited(login: Login, filed: Filed) -> None:
+    archive = Archive(filed.database, configs=1)
+    archive.put("900", of_fiche_groupe="NORD")
+    archive.put("901", of_fiche_groupe="SUD")
+    client = login(ASKING, groupes=["SUD"])
+    for path, wish in (("/run", WISH), ("", WISH), ("/run-latest", {})):
+        assert post(client, path, {**wish, "fiche_id": "900"}, 404)["error"] == "Fiche 900 not found"
+        assert post(client, path, {**wish, "fiche_id": "77"}, 404)["error"] == "Fiche 77 not found"
+    post(client, "/batch", {"fiche_ids": ["901", "900"]}, 404)
+    assert filed.count() == 0
+    post(client, "/run", {**WISH, "fiche_id": "901", "user_id": "somebody else"})
+    [config] = filed.configs()
+    assert (config["fiche_id"], config["user_id"]) == ("901", "user:12")
+    post(login({"audits.read": "ALL"}), "/run", WISH, 403)
+
+
+def test_an_automation_out_of_reach_is_as_one_that_does_not_exist(
+    client: TestClient, login: Login, filed: Filed, clock: StandingClock
+) -> None:
+    archive = Archive(filed.database, configs=1)
+    archive.put("901", of_fiche_groupe="SUD")
+    run_id = an_open_run(filed.database, clock).run_id
+    unlinked = login(ASKING, groupes=["SUD"])
+    limited = login({**ASKING, "automation.read": "GROUP"}, groupes=["SUD"])
+    whole = login({**ASKING, "automation.read": "ALL"}, groupes=["SUD"])
+    for user, linked in ((unlinked, run_id), (limited, run_id), (limited, 77), (whole, 77)):
+        told = post(user, "", {**WISH, "fiche_id": "901", "automation_run_id": linked}, 400)
+        assert told["details"] == [{"field": "automation_run_id", "message": "does not exist"}]
+        changed = user.patch(f"{PATH}/1", json={"automation_run_id": linked})
+        assert changed.json().get("details") == told["details"]
+    post(whole, "", {**WISH, "fiche_id": "901", "automation_run_id": run_id})
+
+
+def test_a_part_is_judged_again(client: TestClient, services: Services, clock: StandingClock) -> None:
+    bench = Bench(services.database, clock)
+    bench.sell("1900417")
+    audit_id = bench.audit("1900417", bench.configure(steps=1)).audit_id
+    told = post(client, f"/{audit_id}/steps/1/rerun", {"customPrompt": "Listen."})
+    StepRerunQueued.model_validate(told)
+    of_point = post(client, f"/{audit_id}/steps/1/control-points/2/rerun", {"customInstructions": "Again."})
+    PointRerunQueued.model_validate(of_point)
+    assert (of_point["audit_id"], of_point["step_position"], of_point["control_point_index"]) == (str(audit_id), 1, 2)
+    step, point = Filed(services).configs()
+    assert (step["key"], step["custom_prompt"]) == (told["rerun_id"], "Listen.")
+    assert (point["key"], point["control_point_index"], point["custom_prompt"]) == (of_point["rerun_id"], 2, "Again.")
+    assert client.post(f"{PATH}/{audit_id}/steps/1/rerun").status_code == 200
+    post(client, f"/{audit_id}/steps/9/rerun", {}, 404)
+    post(client, f"/{audit_id}/steps/1/control-points/9/rerun", {}, 404)
+    post(client, f"/{audit_id}/steps/1/rerun", {"customPrompt": "x" * 5001}, 400)
+    client.delete(f"{PATH}/{audit_id}")
+    assert post(client, f"/{audit_id}/steps/1/rerun", {}, 409)["code"] == "CONFLICT"

@@ -1,0 +1,179 @@
+"""Audits over HTTP: lists, groups, one audit, its log, its notes; and for whom."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from automation_pipeline.api.schemas.audits import (
+    AuditDetail,
+    AuditedFiches,
+    AuditGroups,
+    AuditList,
+    AuditsOfFiche,
+    PointShown,
+)
+from automation_pipeline.api.schemas.logs import WorkflowLines
+from automation_pipeline.bootstrap import Services
+from automation_pipeline_tests.api.conftest import Login
+from automation_pipeline_tests.audits.archive import COMPLETED, Archive
+from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.conftest import StandingClock
+
+PATH = "/api/audits"
+READ, WRITE = {"audits.read": "GROUP"}, {"audits.read": "GROUP", "audits.write": "GROUP"}
+
+
+@pytest.fixture
+def archive(services: Services) -> Archive:
+    """Three audits of fiches of NORD, SUD and SUD."""
+    archive = Archive(services.database)
+    for fiche_id, groupe in (("900", "NORD"), ("901", "SUD"), ("902", "SUD")):
+        archive.put(fiche_id, **COMPLETED, of_fiche_groupe=groupe)
+    return archive
+
+
+@pytest.fixture
+def bench(services: Services, clock: StandingClock) -> Bench:
+    bench = Bench(services.database, clock)
+    bench.sell("1900417")
+    return bench
+
+
+@pytest.fixture
+def audit_id(bench: Bench) -> int:
+    return bench.audit("1900417", bench.configure(steps=2), trigger_source="api").audit_id
+
+
+def get(client: TestClient, path: str, expected: int = 200, **query: Any) -> Any:
+    answered = client.get(f"{PATH}{path}", params=query)
+    assert answered.status_code == expected, answered.text
+    return answered.json()
+
+
+def test_a_list_is_a_page_with_its_place(client: TestClient, archive: Archive) -> None:
+    told = get(client, "", limit=2)
+    AuditList.model_validate(told)
+    assert [audit["ficheId"] for audit in told["data"]] == ["902", "901"]
+    assert told["pagination"] == {
+        "total": 3, "limit": 2, "offset": 0, "current_page": 1, "total_pages": 2, "has_next_page": True,
+        "has_prev_page": False,
+    }  # fmt: skip
+    told = get(client, "", limit=2, offset=2)
+    assert [audit["ficheId"] for audit in told["data"]] == ["900"]
+    assert (told["pagination"]["current_page"], told["pagination"]["has_next_page"]) == (2, False)
+
+
+def test_filters_are_lists_with_commas_or_repeated(client: TestClient, archive: Archive) -> None:
+    for query in ("fiche_ids=900,902", "fiche_ids=900&fiche_ids=902", "fiche_ids=900,902&q=&status="):
+        told = client.get(f"{PATH}?{query}").json()
+        assert [audit["ficheId"] for audit in told["data"]] == ["902", "900"]
+
+
+def test_what_is_wrong_with_a_query_is_told(client: TestClient, archive: Archive) -> None:
+    told = get(client, "", 400, status="completed,done", limit=501, statut="x")
+    assert told["code"] == "VALIDATION_ERROR"
+    assert {fault["field"] for fault in told["details"]} == {"status.1", "limit", "statut"}
+    assert get(client, "/grouped", 400)["details"] == [{"field": "group_by", "message": "is required"}]
+    assert get(client, "/grouped", 400, group_by="colour")["code"] == "VALIDATION_ERROR"
+
+
+def test_audits_are_counted_in_groups(client: TestClient, archive: Archive) -> None:
+    told = get(client, "/grouped", group_by="groupe")
+    AuditGroups.model_validate(told)
+    assert [(group["key"], group["count"]) for group in told["data"]] == [("SUD", 2), ("NORD", 1)]
+    assert (told["group_by"], told["count"], told["pagination"]["total"]) == ("groupe", 2, 2)
+    [bucket] = get(client, "/grouped", group_by="score_bucket", bucket_size=25)["data"]
+    assert (bucket["key"], bucket["avgScore"], bucket["statusCounts"]["completed"]) == ("75-100", 80.0, 3)
+
+
+def test_fiches_are_listed_with_their_audits(client: TestClient, archive: Archive) -> None:
+    told = get(client, "/grouped-by-fiches", groupes="SUD", limit=1)
+    AuditedFiches.model_validate(told)
+    [one] = told["data"]
+    assert (one["fiche"]["ficheId"], len(one["audits"]), one["summary"]["averageScore"]) == ("902", 1, 80.0)
+    assert told["pagination"]["total"] == 2
+
+
+def test_only_audits_of_fiches_in_reach_are_shown(login: Login, archive: Archive) -> None:
+    client = login(READ, groupes=["SUD"])
+    assert [audit["ficheId"] for audit in get(client, "")["data"]] == ["902", "901"]
+    assert get(client, "", fiche_ids="900")["pagination"]["total"] == 0
+    assert [group["key"] for group in get(client, "/grouped", group_by="groupe")["data"]] == ["SUD"]
+    assert get(client, "/grouped-by-fiches")["pagination"]["total"] == 2
+    assert get(client, "/by-fiche/901")["count"] == 1
+    hidden, missing = get(client, "/1", 404), get(client, "/77", 404)
+    assert {**hidden, "requestId": ""} == {**missing, "requestId": ""}
+    assert hidden["error"] == "Audit not found"
+    for path in ("/1/logs", "/by-fiche/900", "/1/steps/1/control-points/1"):
+        get(client, path, 404)
+    get(login({"fiches.read": "ALL"}), "", 403)
+
+
+def test_one_audit_is_shown_with_everything_that_was_found(client: TestClient, audit_id: int) -> None:
+    told = get(client, f"/{audit_id}")["data"]
+    assert set(told) == {field.alias for field in AuditDetail.model_fields.values()}
+    AuditDetail.model_validate(told)
+    assert [step["stepPosition"] for step in told["stepResults"]] == [1, 2]
+    assert len(told["resultData"]["audit"]["results"]["steps"]) == 2
+    assert get(client, "/77", 404)["error"] == "Audit not found"
+    for wrong in ("0", "x", str(2**63)):
+        assert get(client, f"/{wrong}", 400)["code"] == "VALIDATION_ERROR"
+
+
+def test_the_audits_of_a_fiche_come_with_their_steps_unless_told_otherwise(
+    client: TestClient, bench: Bench, audit_id: int
+) -> None:
+    later = bench.audit("1900417", bench.configure(name="Other", steps=1), "audit-2").audit_id
+    told = get(client, "/by-fiche/1900417")
+    AuditsOfFiche.model_validate(told)
+    assert [audit["id"] for audit in told["data"]] == [str(later), str(audit_id)]
+    assert [len(audit["resultData"]["audit"]["results"]["steps"]) for audit in told["data"]] == [1, 2]
+    [brief, _] = get(client, "/by-fiche/1900417", include_details="false")["data"]
+    assert "steps" not in brief["resultData"]["audit"]["results"]
+    assert get(client, "/by-fiche/77") == {"success": True, "data": [], "count": 0}
+
+
+def test_the_log_of_an_audit_tells_what_happened(client: TestClient, audit_id: int) -> None:
+    told = get(client, f"/{audit_id}/logs")
+    WorkflowLines.model_validate(told)
+    assert told["count"] == told["total"] > 1
+    assert told["data"][0]["message"].startswith("START")
+    assert get(client, f"/{audit_id}/logs", level="error")["data"] == []
+    assert get(client, f"/{audit_id}/logs", limit=1, offset=1)["data"] == told["data"][1:2]
+    get(client, f"/{audit_id}/logs", 400, level="loud")
+
+
+def test_a_control_point_is_shown_with_its_proof(client: TestClient, audit_id: int) -> None:
+    told = get(client, f"/{audit_id}/steps/1/control-points/1")["data"]
+    PointShown.model_validate(told)
+    assert (told["audit_id"], told["step_position"], told["control_point_index"]) == (str(audit_id), 1, 1)
+    assert (told["statut"], len(told["citations"])) == ("PRESENT", 1)
+    missing = get(client, f"/{audit_id}/steps/1/control-points/9", 404)
+    assert missing["error"] == f"Audit control point with ID '{audit_id}:1:9' not found"
+    assert get(client, f"/{audit_id}/steps/9/control-points/1", 404)["code"] == "NOT_FOUND"
+    assert get(client, "/control-points/statuses")["data"] == ["PRESENT", "ABSENT", "PARTIEL", "NON_APPLICABLE"]
+
+
+def test_what_is_noted_is_changed_deleted_and_restored(client: TestClient, audit_id: int) -> None:
+    changed = client.patch(f"{PATH}/{audit_id}", json={"notes": "Called back", "trigger_source": None})
+    AuditDetail.model_validate(changed.json()["data"])
+    assert (changed.json()["data"]["notes"], changed.json()["data"]["triggerSource"]) == ("Called back", None)
+    deleted = client.delete(f"{PATH}/{audit_id}")
+    assert deleted.json() == {"success": True, "message": "Audit deleted"}
+    assert get(client, "")["data"] == []
+    assert get(client, f"/{audit_id}")["data"]["deletedAt"]
+    restored = client.patch(f"{PATH}/{audit_id}", json={"deleted": False})
+    assert (restored.json()["data"]["deletedAt"], len(get(client, "")["data"])) == (None, 1)
+    refused = client.patch(f"{PATH}/{audit_id}", json={"notes": 3, "automation_run_id": "x"})
+    assert refused.status_code == 400
+    assert {fault["field"] for fault in refused.json()["details"]} == {"notes", "automation_run_id"}
+    assert client.delete(f"{PATH}/77").status_code == client.patch(f"{PATH}/77", json={}).status_code == 404
+
+
+def test_only_who_may_write_within_reach_changes_anything(login: Login, archive: Archive) -> None:
+    readers, others = login(READ, groupes=["NORD"]), login(WRITE, groupes=["SUD"])
+    for client, status in ((readers, 403), (others, 404)):
+        assert client.patch(f"{PATH}/1", json={"notes": "x"}).status_code == status
+        assert client.delete(f"{PATH}/1").status_code == status
+    assert login(WRITE, groupes=["NORD"]).patch(f"{PATH}/1", json={"notes": "x"}).status_code == 200

@@ -1,0 +1,45 @@
+"""Configurations from files: stored once however often they are sent; a name that says something else is a conflict."""
+
+import pytest
+from fastapi.testclient import TestClient
+
+from automation_pipeline_tests.api.conftest import Login
+from automation_pipeline_tests.audits.configurations import document
+
+PATH = "/api/audit-configs/import"
+
+
+def test_the_same_file_is_stored_once(client: TestClient) -> None:
+    told = [client.post(PATH, json=document("Sales", 2)).json()["data"] for _ in range(2)]
+    assert told == [
+        {"id": "1", "name": "Sales", "outcome": outcome, "stepsCount": 2} for outcome in ("created", "unchanged")
+    ]
+
+
+def test_other_content_replaces_only_when_that_is_said(client: TestClient) -> None:
+    client.post(PATH, json=document("Sales", 2))
+    refused = client.post(PATH, json=document("Sales", 3))
+    assert (refused.status_code, refused.json()["code"]) == (409, "CONFLICT")
+    assert (
+        client.post(PATH, json=document("Sales", 3), params={"update": "true"}).json()["data"]["outcome"] == "updated"
+    )
+
+
+def test_one_key_is_one_import(client: TestClient) -> None:
+    key = {"Idempotency-Key": "once"}
+    first, second = (client.post(PATH, json=document("Sales", 2), headers=key) for _ in range(2))
+    assert first.json() == second.json()
+    assert second.headers["Idempotent-Replay"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("grants", "status"), [({"audit-configs.read": "ALL"}, 403), ({"audit-configs.write": "ALL"}, 200)]
+)
+def test_it_needs_the_permission_to_write(login: Login, grants: dict[str, str], status: int) -> None:
+    assert login(grants).post(PATH, json=document("Sales", 1)).status_code == status
+
+
+def test_every_fault_is_named(client: TestClient) -> None:
+    answered = client.post(PATH, json={"name": "", "steps": []})
+    assert answered.status_code == 400
+    assert {fault["field"] for fault in answered.json()["details"]} == {"name", "steps"}

@@ -1,0 +1,164 @@
+"""A range of days over HTTP: what is known at once, and the job that brings the rest, for who asked for it."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from automation_pipeline.api.schemas.fetch_jobs import JobDetail, JobShown, Polled
+from automation_pipeline.api.schemas.fiches import RangeShown
+from automation_pipeline.bootstrap import Services
+from automation_pipeline_tests.api.conftest import Login
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, Ranges
+
+PATH = "/api/fiches/status/by-date-range"
+RANGE = {"startDate": "2026-02-02", "endDate": "2026-02-08"}
+READS, ALL = {"fiches.read": "GROUP"}, {"fiches.read": "ALL"}
+
+
+@pytest.fixture
+def ranges(services: Services, clock: StandingClock) -> Ranges:
+    made = Ranges(services.database, clock)
+    made.sell(*DAYS)
+    return made
+
+
+def get(client: TestClient, path: str, status: int = 200, **query: Any) -> Any:
+    answered = client.get(path, params=query or None)
+    assert answered.status_code == status, answered.text
+    return answered.json()
+
+
+def test_what_is_known_is_shown_at_once_and_the_rest_is_a_job(client: TestClient, ranges: Ranges) -> None:
+    ranges.know(*DAYS[:2])
+    told = get(client, PATH, **RANGE)
+    RangeShown.model_validate(told)
+    assert (told["total"], len(told["fiches"]), told["startDate"], told["endDate"]) == (4, 4, *RANGE.values())
+    [job] = ranges.jobs
+    assert told["meta"] == {
+        "complete": False, "partial": True, "backgroundJobId": job.id, "totalDaysRequested": 7, "daysFetched": 2,
+        "daysRemaining": 5, "daysCached": 2,
+        "cacheCoverage": {
+            "datesWithData": ["2026-02-02", "2026-02-03"],
+            "datesMissing": [day.isoformat() for day in DAYS[2:]],
+        },
+    }  # fmt: skip
+    assert ranges.crm.asked == []
+    ranges.work_on(job.id)
+    assert get(client, PATH, **RANGE)["total"] == 14
+
+
+def test_a_range_that_is_known_needs_no_job(client: TestClient, ranges: Ranges) -> None:
+    ranges.know(*DAYS)
+    told = get(client, PATH, **RANGE)
+    RangeShown.model_validate(told)
+    assert (told["meta"]["complete"], told["meta"]["partial"], "backgroundJobId" in told["meta"]) == (
+        True,
+        False,
+        False,
+    )
+    assert ranges.jobs == []
+
+
+def test_a_range_in_the_future_is_empty_and_complete(client: TestClient, ranges: Ranges) -> None:
+    told = get(client, PATH, startDate="2027-01-01", endDate="2027-01-05")
+    RangeShown.model_validate(told)
+    assert (told["total"], told["fiches"], told["meta"]["complete"], told["meta"]["totalDaysRequested"]) == (
+        0,
+        [],
+        True,
+        0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "complaint"),
+    [
+        ({**RANGE, "startDate": "2026-02-09"}, "startDate must be before or equal to endDate"),
+        ({**RANGE, "startDate": "02/02/2026"}, "Invalid date format. Use YYYY-MM-DD"),
+        ({"startDate": "2026-02-02"}, "Invalid date format. Use YYYY-MM-DD"),
+        ({**RANGE, "startDate": "2020-01-01"}, "A range may have at most 366 days"),
+        ({**RANGE, "webhookUrl": "http://169.254.169.254/"}, "webhookUrl IP not allowed"),
+        ({**RANGE, "webhookUrl": "nonsense"}, "Invalid webhookUrl format"),
+        ({**RANGE, "webhookUrl": HOOK.url, "webhookSecret": "a\0b"}, "Invalid request"),
+    ],
+)
+def test_what_cannot_be_accepted(client: TestClient, ranges: Ranges, query: dict[str, str], complaint: str) -> None:
+    assert get(client, PATH, 400, **query)["error"] == complaint
+    assert ranges.jobs == []
+
+
+def test_a_refresh_needs_the_permission_to_write(login: Login, ranges: Ranges) -> None:
+    ranges.know(*DAYS)
+    assert get(login(READS), PATH, 403, **RANGE, refresh="true")["error"] == "Missing permission"
+    told = get(login({**READS, "fiches.write": "GROUP"}), PATH, **RANGE, refresh="true")
+    RangeShown.model_validate(told)
+    assert (told["meta"]["daysRemaining"], told["meta"]["daysCached"], told["meta"]["complete"]) == (7, 7, False)
+    assert ranges.requests[0].config == {"job_id": told["meta"]["backgroundJobId"], "refresh": True}
+
+
+def test_a_job_is_for_who_asked_for_it_and_who_sees_everything(
+    login: Login, client: TestClient, ranges: Ranges
+) -> None:
+    owner, other = login(READS, sub="1"), login(READS, sub="2")
+    job_id = get(owner, PATH, **RANGE)["meta"]["backgroundJobId"]
+    for seer in (owner, login(ALL, sub="3"), client):
+        assert get(seer, f"/api/fiches/jobs/{job_id}")["data"]["createdBy"] == "user:1"
+        assert [one["jobId"] for one in get(seer, "/api/fiches/jobs")["data"]] == [job_id]
+        assert get(seer, "/api/fiches/webhooks/fiches", jobId=job_id)["jobId"] == job_id
+    assert get(other, "/api/fiches/jobs")["data"] == []
+    hidden = get(other, f"/api/fiches/jobs/{job_id}", 404)["error"]
+    missing = get(other, "/api/fiches/jobs/nope", 404)["error"]
+    assert hidden.replace(job_id, "nope") == missing == get(client, "/api/fiches/jobs/nope", 404)["error"]
+    for asked in (job_id, "nope"):
+        assert get(other, "/api/fiches/webhooks/fiches", 404, jobId=asked)["error"] == f"Job {asked} not found"
+    assert get(other, PATH, **RANGE)["meta"]["backgroundJobId"] != job_id
+
+
+def test_a_job_is_shown_with_its_deliveries_and_without_its_secret(client: TestClient, ranges: Ranges) -> None:
+    told = get(client, PATH, **RANGE, webhookUrl=HOOK.url, webhookSecret=HOOK.secret)
+    job_id = told["meta"]["backgroundJobId"]
+    assert ranges.jobs[0].webhook_secret == HOOK.secret
+    ranges.work_on(job_id, tell_every=1)
+    shown = get(client, f"/api/fiches/jobs/{job_id}")
+    assert HOOK.secret not in str(shown)
+    JobDetail.model_validate(shown["data"])
+    data = shown["data"]
+    assert (data["status"], data["progress"], data["completedDays"], data["totalFiches"]) == ("complete", 100, 7, 14)
+    assert [one["event"] for one in data["webhookDeliveries"]] == ["complete", *["progress"] * 6]
+    listed = get(client, "/api/fiches/jobs?status=complete")
+    JobShown.model_validate(listed["data"][0])
+    assert (listed["count"], listed["limit"], listed["offset"]) == (1, 20, 0)
+    assert get(client, "/api/fiches/jobs?status=failed")["count"] == 0
+
+
+def test_a_poll_tells_what_there_is_as_far_as_it_may_be_seen(login: Login, client: TestClient, ranges: Ranges) -> None:
+    reader = login(READS, groupes=["NORD"])
+    for caller, seen in ((client, 4), (reader, 0)):
+        job_id = get(caller, PATH, **RANGE | {"endDate": "2026-02-03"})["meta"]["backgroundJobId"]
+        before = get(caller, "/api/fiches/webhooks/fiches", jobId=job_id)
+        Polled.model_validate(before)
+        assert (before["event"], before["data"]["currentFichesCount"]) == ("progress", 0)
+        ranges.work_on(job_id)
+        after = get(caller, "/api/fiches/webhooks/fiches", jobId=job_id)
+        Polled.model_validate(after)
+        assert (after["event"], after["data"]["totalFiches"]) == ("complete", 4)
+        assert after["data"]["currentFichesCount"] == len(after["data"]["partialData"]) == seen
+        ranges.forget(*DAYS[:2])
+
+
+def test_a_poll_names_its_job(client: TestClient) -> None:
+    [fault] = get(client, "/api/fiches/webhooks/fiches", 400)["details"]
+    assert fault == {"field": "jobId", "message": "is required"}
+    assert get(client, "/api/fiches/webhooks/fiches", 400, jobId="../x")["details"][0]["field"] == "jobId"
+    assert get(client, "/api/fiches/jobs?status=odd", 400)["code"] == "VALIDATION_ERROR"
+
+
+def test_the_document_says_which_days_must_be_named(client: TestClient) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    asked = {
+        path: {each["name"] for each in paths[path]["get"]["parameters"] if each["required"]}
+        for path in (PATH, "/api/fiches/status/by-date", "/api/fiches/search", "/api/fiches/webhooks/fiches")
+    }
+    assert list(asked.values()) == [{"startDate", "endDate"}, {"date"}, {"date"}, {"jobId"}]

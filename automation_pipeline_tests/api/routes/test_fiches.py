@@ -1,0 +1,236 @@
+"""Fiches over HTTP: the CRM's list, details, how they stand; what is hidden is not there."""
+
+import asyncio
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from automation_pipeline.api.schemas.fiches import (
+    CacheRow,
+    DayShown,
+    FicheDetails,
+    FicheStatus,
+    Found,
+    RecordingRow,
+)
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.errors import TransientError
+from automation_pipeline.core.slots import Slots
+from automation_pipeline.fiches.stages.fetch_fiches import fetch_fiches
+from automation_pipeline.fiches.stages.revalidate_day import revalidate_day
+from automation_pipeline.storage.leases import DatabaseLeases
+from automation_pipeline_tests.api.conftest import Login
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording, summary
+
+DAY = date(2026, 2, 3)
+URL = "https://records.example.test/1.mp3"
+READS = {"fiches.read": "GROUP"}
+
+
+@pytest.fixture
+def crm(services: Services) -> FakeFicheSource:
+    """Three fiches: of the group NORD, of SUD, and one of which only the sales list is known."""
+    source = FakeFicheSource([fiche("1", recording("11"), groupe="NORD"), fiche("2", groupe="SUD"), fiche("3")])
+    source.sell(DAY, *(summary(name, recording(f"{name}1")) for name in "123"))
+    slots = Slots(DatabaseLeases(services.database), "crm", 3, "test")
+    services.__dict__.update(crm=source, sales_list_slots=slots)
+    ground = {"database": services.database, "source": source, "clock": services.clock}
+    asyncio.run(revalidate_day(DAY, **ground, slots=slots))
+    asyncio.run(fetch_fiches(["1", "2"], since=services.clock.now(), settle=lambda *_: None, **ground))
+    source.asked.clear()
+    return source
+
+
+def get(client: TestClient, path: str, status: int = 200, **query: Any) -> Any:
+    answered = client.get(path, params=query or None)
+    assert answered.status_code == status, answered.text
+    return answered.json()
+
+
+def test_a_day_is_searched_in_the_crm(client: TestClient, crm: FakeFicheSource) -> None:
+    crm.sell(DAY, summary("1"), summary("9"))
+    found = get(client, "/api/fiches/search", date="2026-02-03")
+    assert crm.asked == ["2026-02-03"]
+    Found.model_validate(found)
+    assert [(each["id"], each["status"]["hasData"]) for each in found["fiches"]] == [("1", True), ("9", False)]
+    assert found["fiches"][0]["nom"] == "MARTEL"
+    short = get(client, "/api/fiches/search", date="2026-02-03", includeStatus="false")
+    assert (short["total"], "status" in short["fiches"][0]) == (2, False)
+
+
+def test_a_search_shows_what_is_in_reach(login: Login, crm: FakeFicheSource) -> None:
+    found = get(login(READS, groupes=["NORD"]), "/api/fiches/search", date="2026-02-03")
+    assert ([each["id"] for each in found["fiches"]], found["total"]) == (["1"], 1)
+    assert [call["recording_url"] for call in found["fiches"][0]["recordings"]] == [None]
+    hears = login({**READS, "recordings.read": "GROUP"}, groupes=["NORD"])
+    [one] = get(hears, "/api/fiches/search", date="2026-02-03")["fiches"]
+    assert one["recordings"][0]["recording_url"] == URL
+    mine = get(login({"fiches.read": "SELF"}, crm_user="42"), "/api/fiches/search", date="2026-02-03")
+    assert [each["id"] for each in mine["fiches"]] == ["1", "2"]
+    assert get(login({"fiches.read": "SELF"}), "/api/fiches/search", date="2026-02-03")["total"] == 0
+
+
+@pytest.mark.parametrize("query", [{}, {"date": ""}, {"date": "03/02/2026"}, {"date": "2026-02-30"}])
+def test_a_search_needs_a_day(client: TestClient, crm: FakeFicheSource, query: dict[str, str]) -> None:
+    refused = get(client, "/api/fiches/search", 400, **query)
+    assert (refused["error"], refused["code"]) == (
+        "Missing or invalid date parameter (YYYY-MM-DD required)",
+        "VALIDATION_ERROR",
+    )
+    assert crm.asked == []
+
+
+def test_when_the_crm_is_away_a_search_says_so(client: TestClient, crm: FakeFicheSource) -> None:
+    crm.refuse_everything(TransientError("The CRM does not answer."))
+    refused = get(client, "/api/fiches/search", 502, date="2026-02-03")
+    assert (refused["error"], refused["code"]) == ("The CRM does not answer.", "EXTERNAL_API_ERROR")
+
+
+def test_without_a_crm_the_configuration_is_at_fault(client: TestClient) -> None:
+    assert get(client, "/api/fiches/search", 503, date="2026-02-03")["code"] == "CONFIGURATION_ERROR"
+
+
+def test_details_are_shown_as_they_are_mirrored(client: TestClient, crm: FakeFicheSource) -> None:
+    shown = get(client, "/api/fiches/1")
+    FicheDetails.model_validate(shown)
+    assert crm.asked == []
+    assert (shown["fiche_id"], shown["information"]["groupe"], shown["state"]) == ("1", "NORD", "full details")
+    assert shown["recordings"][0]["recording_url"] == URL
+    assert shown["details_fetched_at"] == "2026-05-04T10:00:00.000Z"
+
+
+def test_details_that_are_missing_or_old_are_asked_for(
+    client: TestClient, crm: FakeFicheSource, clock: StandingClock
+) -> None:
+    assert get(client, "/api/fiches/3")["state"] == "full details"
+    clock.pass_time(timedelta(hours=241))
+    get(client, "/api/fiches/1")
+    get(client, "/api/fiches/1", refresh="false")
+    assert crm.asked == ["3", "1"]
+
+
+def test_a_refresh_asks_the_crm(client: TestClient, crm: FakeFicheSource, clock: StandingClock) -> None:
+    clock.pass_time_a_second()
+    crm.add(fiche("1", groupe="OUEST"))
+    assert get(client, "/api/fiches/1", refresh="true")["information"]["groupe"] == "OUEST"
+    assert crm.asked == ["1"]
+
+
+def test_a_refresh_needs_the_permission_to_write(login: Login, crm: FakeFicheSource) -> None:
+    reader = login(READS, groupes=["NORD"])
+    assert get(reader, "/api/fiches/1", 403, refresh="true")["error"] == "Missing permission"
+    narrow = login({"fiches.read": "ALL", "fiches.write": "GROUP"}, groupes=["NORD"])
+    get(narrow, "/api/fiches/2", 404, refresh="true")
+    assert crm.asked == []
+    get(narrow, "/api/fiches/1", refresh="true")
+
+
+def test_old_details_are_better_than_none(client: TestClient, crm: FakeFicheSource, clock: StandingClock) -> None:
+    clock.pass_time(timedelta(days=30))
+    crm.refuse_everything(TransientError("The CRM does not answer."))
+    assert get(client, "/api/fiches/1")["state"] == "full details"
+    assert get(client, "/api/fiches/1", refresh="true")["information"]["groupe"] == "NORD"
+    assert get(client, "/api/fiches/3", 502)["code"] == "EXTERNAL_API_ERROR"
+    assert get(client, "/api/fiches/77", 502)["error"] == "The CRM does not answer."
+
+
+def test_what_the_crm_does_not_know_is_not_found_unless_it_was_known(client: TestClient, crm: FakeFicheSource) -> None:
+    crm.remove("1", "3")
+    for fiche_id in ("77", "3", "77"):
+        assert get(client, f"/api/fiches/{fiche_id}", 404)["error"] == f"Fiche {fiche_id} not found"
+    assert get(client, "/api/fiches/1")["information"]["groupe"] == "NORD"
+
+
+def test_audio_is_for_who_may_hear_it(login: Login, crm: FakeFicheSource) -> None:
+    deaf = login(READS, groupes=["NORD"])
+    shown = get(deaf, "/api/fiches/1")
+    assert "records.example.test" not in str(shown)
+    FicheDetails.model_validate(shown)
+    hears = login({**READS, "recordings.read": "GROUP"}, groupes=["NORD"])
+    assert get(hears, "/api/fiches/1")["recordings"][0]["recording_url"] == URL
+
+
+@pytest.mark.parametrize("path", ["", "/cache", "/status"])
+def test_hidden_and_missing_look_the_same(login: Login, crm: FakeFicheSource, path: str) -> None:
+    reader = login(READS, groupes=["NORD"])
+    get(reader, f"/api/fiches/1{path}")
+    answers = [get(reader, f"/api/fiches/{fiche_id}{path}", 404) for fiche_id in ("2", "3", "77")]
+    said = [answered["error"].replace(name, "N") for answered, name in zip(answers, ("2", "3", "77"), strict=True)]
+    assert len(set(said)) == 1
+    assert crm.asked == []
+
+
+@pytest.mark.parametrize("path", ["", "/cache", "/status"])
+def test_an_id_is_made_of_digits(client: TestClient, path: str) -> None:
+    assert get(client, f"/api/fiches/x1{path}", 400)["details"][0]["field"] == "fiche_id"
+
+
+def test_the_cache_in_short(client: TestClient, crm: FakeFicheSource) -> None:
+    row = get(client, "/api/fiches/1/cache")["data"]
+    CacheRow.model_validate(row)
+    assert row == {
+        "ficheId": "1", "groupe": "NORD", "prospectNom": "MARTEL", "prospectPrenom": "Odile", "recordingsCount": 1,
+        "fetchedAt": "2026-05-04T10:00:00.000Z", "expiresAt": "2026-05-14T10:00:00.000Z",
+    }  # fmt: skip
+    assert get(client, "/api/fiches/77/cache", 404)["error"] == "Fiche not cached"
+
+
+def test_the_status_of_one_fiche(client: TestClient, crm: FakeFicheSource) -> None:
+    status = get(client, "/api/fiches/1/status")["data"]
+    FicheStatus.model_validate(status)
+    assert (status["hasData"], status["transcription"]["total"], status["audit"]["total"]) == (True, 1, 0)
+    assert get(client, "/api/fiches/77/status", 404)["error"] == "Fiche not found in database"
+
+
+def test_the_status_of_many_hides_what_is_hidden(login: Login, crm: FakeFicheSource) -> None:
+    reader = login(READS, groupes=["NORD"])
+    asked = {"ficheIds": ["1", "2", "3", "77"]}
+    told = reader.post("/api/fiches/status/batch", json=asked).json()["data"]
+    assert [told[name]["hasData"] for name in asked["ficheIds"]] == [True, False, False, False]
+    empty = {name: {**told[name], "ficheId": ""} for name in asked["ficheIds"][1:]}
+    assert empty["2"] == empty["3"] == empty["77"]
+    for status in told.values():
+        FicheStatus.model_validate(status)
+
+
+@pytest.mark.parametrize("body", [{}, {"ficheIds": "1"}, {"ficheIds": {"0": "1"}}])
+def test_a_batch_is_a_list(client: TestClient, body: dict[str, object]) -> None:
+    answered = client.post("/api/fiches/status/batch", json=body)
+    assert (answered.status_code, answered.json()["error"]) == (400, "ficheIds must be an array")
+
+
+@pytest.mark.parametrize("ids", [[1], [""], ["1"] * 1001, ["\0"], [None]])
+def test_a_batch_holds_ids(client: TestClient, ids: list[object]) -> None:
+    answered = client.post("/api/fiches/status/batch", json={"ficheIds": ids})
+    assert (answered.status_code, answered.json()["error"]) == (400, "Invalid ficheIds")
+
+
+def test_a_day_as_it_is_known(client: TestClient, login: Login, crm: FakeFicheSource) -> None:
+    day = get(client, "/api/fiches/status/by-date", date="2026-02-03")["data"]
+    DayShown.model_validate(day)
+    assert (day["date"], day["total"], [row["ficheId"] for row in day["fiches"]]) == ("2026-02-03", 3, ["1", "2", "3"])
+    first = day["fiches"][0]
+    assert (first["groupe"], first["createdAt"]) == ("NORD", "2026-02-03T09:12:00.000Z")
+    assert [call["callId"] for call in first["recordings"]] == ["11"]
+    page = get(client, "/api/fiches/status/by-date", date="2026-02-03", limit=1, offset=1)["data"]
+    assert (page["total"], [row["ficheId"] for row in page["fiches"]]) == (3, ["2"])
+    mine = get(login(READS, groupes=["NORD"]), "/api/fiches/status/by-date", date="2026-02-03")["data"]
+    assert (mine["total"], [row["ficheId"] for row in mine["fiches"]]) == (1, ["1"])
+    assert crm.asked == []
+    refused = get(client, "/api/fiches/status/by-date", 400, date="yesterday")
+    assert refused["error"] == "Invalid date format. Use YYYY-MM-DD"
+
+
+def test_recordings_are_whole_and_the_oldest_is_first(client: TestClient, login: Login, crm: FakeFicheSource) -> None:
+    told = get(client, "/api/recordings/1")
+    [row] = told["data"]
+    RecordingRow.model_validate(row)
+    assert (told["count"], row["callId"], row["recordingUrl"], row["recordingDate"]) == (1, "11", URL, "03/02/2026")
+    assert get(client, "/api/recordings/77", 404)["error"] == "Fiche 77 not found"
+    hears = login({"recordings.read": "GROUP"}, groupes=["NORD"])
+    assert get(hears, "/api/recordings/1")["count"] == 1
+    get(hears, "/api/recordings/2", 404)
+    get(login(READS, groupes=["NORD"]), "/api/recordings/1", 403)

@@ -1,0 +1,27 @@
+"""A fiche as it is mirrored: whole for those whom it is within reach of, missing for all others."""
+
+import pytest
+from fastapi.testclient import TestClient
+
+from automation_pipeline.bootstrap import Services
+from automation_pipeline_tests.api.conftest import Login
+from automation_pipeline_tests.audits.archive import Archive
+
+
+@pytest.fixture(autouse=True)
+def _fiche(services: Services) -> None:
+    Archive(services.database).put("900", calls=2, of_fiche_groupe="SUD")
+
+
+def test_it_is_told_down_to_its_calls(client: TestClient) -> None:
+    told = client.get("/api/fiches/900/mirror").json()["data"]
+    assert (told["fiche_id"], len(told["recordings"]), told["transcription"]["total"]) == ("900", 2, 2)
+
+
+@pytest.mark.parametrize(("groupe", "status"), [("SUD", 200), ("NORD", 404)])
+def test_out_of_reach_it_is_missing(login: Login, groupe: str, status: int) -> None:
+    mine = login({"fiches.read": "GROUP"}, groupes=[groupe])
+    hidden, missing = mine.get("/api/fiches/900/mirror"), mine.get("/api/fiches/987/mirror")
+    assert (hidden.status_code, missing.status_code) == (status, 404)
+    if status == 404:
+        assert hidden.json()["error"].replace("900", "987") == missing.json()["error"]

@@ -1,0 +1,241 @@
+"""Realtime over HTTP: streams that end with their run and go on where they broke off; leave to join channels."""
+
+import json
+from collections.abc import Generator, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from pydantic import SecretStr
+
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.events import Event
+from automation_pipeline.fiches.tables import FicheCache
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.outbox import enqueue
+from automation_pipeline_tests.api.conftest import MACHINE, Login, user_token
+from automation_pipeline_tests.api.served import served
+
+NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+RUN_EVENTS = "/api/automation/runs/1/events"
+EVERYTHING = {"Authorization": f"Bearer {MACHINE}"}
+
+
+def told(database: Database, number: int, **payload: object) -> None:
+    """An event of run 1, or of the fiche that the payload names."""
+    of_fiche = "fiche_id" in payload
+    producer = str(payload.pop("producer", "automation"))
+    event = Event(
+        tenant_id="main",
+        key=f"event-{number}",
+        name="transcription.progress" if of_fiche else "automation.run.progress",
+        producer=producer,
+        correlation_id="x" if of_fiche else "automation-run-1",
+        occurred_at=NOW,
+        payload={"number": number, **payload},
+    )
+    with database.transaction() as session:
+        enqueue(session, [event])
+
+
+def sell(database: Database, fiche_id: str, groupe: str = "NORD") -> None:
+    """A fiche that we know from the sales list."""
+    row = FicheCache(fiche_id=fiche_id, groupe=groupe, raw_data={}, fetched_at=NOW, expires_at=NOW)
+    with database.transaction() as session:
+        session.add(row)
+
+
+def heard(lines: Iterator[str]) -> Iterator[Mapping[str, str]]:
+    """Each event as its fields; comments and what only tells when to come again are left out."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        name, _, value = line.partition(": ")
+        if line and name:
+            fields[name] = value
+        elif not line:
+            if "data" in fields:
+                yield fields
+            fields = {}
+
+
+def numbers(events: Iterator[Mapping[str, str]]) -> list[int]:
+    return [number for event in events if (number := json.loads(event["data"]).get("number"))]
+
+
+@pytest.fixture
+def url(api: FastAPI, client: TestClient) -> Generator[str]:
+    """With a run that waits."""
+    selection = {"mode": "manual", "ficheIds": ["1"]}
+    schedule = {"name": "By hand", "scheduleType": "MANUAL", "ficheSelection": selection}
+    client.post("/api/automation/schedules", json=schedule)
+    client.post("/api/automation/trigger", json={"scheduleId": "1"})
+    with served(api) as address:
+        yield address
+
+
+class TestAStreamOfARun:
+    def test_it_tells_all_from_the_beginning_and_ends_with_the_run(
+        self, url: str, client: TestClient, database: Database
+    ) -> None:
+        for number in (1, 2, 3):
+            told(database, number)
+        with httpx.stream("GET", url + RUN_EVENTS, headers=EVERYTHING, timeout=60) as response:
+            events = heard(response.iter_lines())
+            assert [json.loads(next(events)["data"])["number"] for _ in range(3)] == [1, 2, 3]
+            told(database, 4)
+            assert json.loads(next(events)["data"])["number"] == 4
+            client.post("/api/automation/runs/1/cancel")
+            rest = list(events)
+        assert [event["event"] for event in rest] == ["automation.run.failed"]
+        again = httpx.get(url + RUN_EVENTS, headers={**EVERYTHING, "Last-Event-ID": rest[-1]["id"]}, timeout=60)
+        assert again.status_code == 204
+
+    def test_who_comes_again_hears_what_is_new_and_nothing_twice(
+        self, url: str, client: TestClient, database: Database
+    ) -> None:
+        told(database, 1)
+        told(database, 2)
+        with httpx.stream("GET", url + RUN_EVENTS, headers=EVERYTHING, timeout=60) as response:
+            last = next(heard(response.iter_lines()))["id"]
+        told(database, 3)
+        client.post("/api/automation/runs/1/cancel")
+        with httpx.stream(
+            "GET", url + RUN_EVENTS, headers={**EVERYTHING, "Last-Event-ID": last}, timeout=60
+        ) as response:
+            assert numbers(heard(response.iter_lines())) == [2, 3]
+
+    def test_it_ends_when_the_server_is_stopped(self, api: FastAPI, client: TestClient, database: Database) -> None:
+        client.post(
+            "/api/automation/schedules",
+            json={"name": "x", "scheduleType": "MANUAL", "ficheSelection": {"mode": "manual", "ficheIds": ["1"]}},
+        )
+        client.post("/api/automation/trigger", json={"scheduleId": "1"})
+        told(database, 1)
+        with served(api) as address, httpx.stream("GET", address + RUN_EVENTS, headers=EVERYTHING, timeout=60) as got:
+            events = heard(got.iter_lines())
+            next(events)
+            api.state.stopping.set()
+            assert list(events) == []
+
+    @pytest.mark.parametrize("last", ["x", "-1", "1-2", "1-2-3-4", "9" * 101])
+    def test_an_id_that_no_stream_has_sent_is_refused(self, url: str, last: str) -> None:
+        answered = httpx.get(url + RUN_EVENTS, headers={**EVERYTHING, "Last-Event-ID": last})
+        assert (answered.status_code, answered.json()["details"][0]["field"]) == (400, "Last-Event-ID")
+
+    def test_of_a_run_that_is_missing_there_is_none(self, url: str) -> None:
+        assert httpx.get(f"{url}/api/automation/runs/9/events", headers=EVERYTHING).status_code == 404
+
+
+class TestAStreamOfAFiche:
+    PATH = "/api/fiches/77/events"
+
+    def test_it_tells_what_comes_and_what_the_caller_may_read(self, url: str, database: Database) -> None:
+        sell(database, "77")
+        told(database, 1, fiche_id="77", producer="transcription")
+        token = user_token({"fiches.read": "ALL", "transcriptions.read": "ALL"})
+        headers = {"Authorization": f"Bearer {token}"}
+        with httpx.stream("GET", url + self.PATH, headers=headers, timeout=60) as response:
+            lines = response.iter_lines()
+            assert next(lines).startswith("retry:")
+            told(database, 2, fiche_id="77", producer="audits")
+            told(database, 3, fiche_id="78", producer="transcription")
+            told(database, 4, fiche_id="77", producer="transcription")
+            assert json.loads(next(heard(lines))["data"])["number"] == 4
+
+    def test_of_a_fiche_that_nobody_knows_there_is_none(self, url: str) -> None:
+        assert httpx.get(f"{url}/api/fiches/1/events", headers=EVERYTHING).status_code == 404
+
+
+class TestJoiningAChannel:
+    AUTH = "/api/realtime/pusher/auth"
+
+    def ask(self, client: TestClient, channel: str, **more: Any) -> httpx.Response:
+        return client.post(self.AUTH, json={"socket_id": "1234.5678", "channel_name": channel, **more})
+
+    def test_a_machine_is_no_user(self, client: TestClient) -> None:
+        answered = self.ask(client, "private-global")
+        assert (answered.status_code, answered.json()["error"]) == (401, "User authentication required")
+
+    def test_without_pusher_it_is_said(self, login: Login) -> None:
+        answered = self.ask(login({"realtime.read": "ALL"}), "private-global")
+        assert (answered.status_code, answered.json()["error"]) == (503, "Pusher not configured")
+
+    @pytest.mark.parametrize("channel", ["pusher-x", "private-über", "x" * 201])
+    def test_a_name_that_is_none_is_a_bad_request(self, login: Login, channel: str) -> None:
+        assert self.ask(login({"realtime.read": "ALL"}), channel).status_code == 400
+
+
+@pytest.fixture
+def with_pusher(services: Services) -> None:
+    account = {"pusher_app_id": "1", "pusher_key": "key", "pusher_secret": SecretStr("x"), "pusher_cluster": "eu"}
+    services.settings = services.settings.model_copy(update=account)
+
+
+ALL = {"realtime.read": "ALL", "automation.read": "ALL", "audits.read": "ALL", "fiches.read": "ALL"}
+GROUP = dict.fromkeys(ALL, "GROUP")
+
+
+@pytest.mark.usefixtures("with_pusher")
+class TestLeaveToJoin:
+    def test_it_is_signed_with_our_key(self, login: Login) -> None:
+        answered = TestJoiningAChannel().ask(login(ALL), "private-fiche-77")
+        assert answered.status_code == 200
+        assert answered.json()["auth"].startswith("key:")
+
+    def test_pushers_own_library_sends_a_form(self, login: Login) -> None:
+        form = {"socket_id": "1.2", "channel_name": "presence-global"}
+        answered = login(ALL).post("/api/realtime/pusher/auth", data=form)
+        assert json.loads(answered.json()["channel_data"])["user_id"] == "user:12"
+
+    @pytest.mark.parametrize(
+        ("channel", "needed"),
+        [
+            ("private-fiche-77", "fiches.read"),
+            ("private-audit-audit-77-11-1700000000000", "audits.read"),
+            ("private-audit-automation-4-audit-77-11", "audits.read"),
+            ("private-audit-batch-a1-audit-77-11", "audits.read"),
+            ("private-job-automation-run-1", "automation.read"),
+            ("presence-org-1", "automation.read"),
+            ("private-global", None),
+            ("presence-global", None),
+        ],
+    )
+    def test_each_kind_needs_what_reading_it_needs(
+        self, url: str, database: Database, login: Login, channel: str, needed: str | None
+    ) -> None:
+        sell(database, "77")
+        ask = TestJoiningAChannel().ask
+        assert ask(login(ALL), channel).status_code == 200
+        without = {name: scope for name, scope in ALL.items() if name != needed}
+        assert ask(login(without), channel).status_code == (200 if needed is None else 403)
+
+    @pytest.mark.parametrize(
+        "channel",
+        [
+            "private-fiche-77",
+            "private-fiche-78",
+            "private-audit-audit-77-11-1700000000000",
+            "private-audit-5",
+            "private-audit-nonsense",
+            "private-job-automation-run-1",
+            "private-job-automation-run-9",
+            "private-job-9",
+            "private-user-12",
+            "private-org-1",
+            "private-tenant-1",
+            "private-realtime-test",
+        ],
+    )
+    def test_hidden_missing_and_forbidden_are_one_answer(
+        self, url: str, database: Database, login: Login, channel: str
+    ) -> None:
+        sell(database, "77", groupe="SUD")
+        answered = TestJoiningAChannel().ask(login(GROUP, groupes=["NORD"]), channel)
+        assert (answered.status_code, answered.json()["error"]) == (403, "Channel not allowed")
+
+    def test_a_test_event_is_for_admins(self, login: Login) -> None:
+        event = {"channel": "private-global", "event": "notification", "payload": {}}
+        assert login(ALL | {"realtime.write": "ALL"}).post("/api/realtime/pusher/test", json=event).status_code == 403

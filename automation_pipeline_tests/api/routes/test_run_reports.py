@@ -1,0 +1,46 @@
+"""The report of a run over HTTP: all of it, to those who may see every fiche; and it is read back as it was."""
+
+import pytest
+from fastapi.testclient import TestClient
+
+from automation_pipeline.automation.domain.run_report_document import parse_report, report_document
+from automation_pipeline.automation.store.run_report import run_report
+from automation_pipeline.automation.tables import RunRow
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.errors import OutsideError
+from automation_pipeline_tests.api.conftest import Login
+from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.days import by_what_is_said
+from automation_pipeline_tests.automation.reports import a_reported_run
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.llm import FakeLanguageModel
+
+
+@pytest.fixture
+def run_id(services: Services, clock: StandingClock) -> int:
+    run_id = a_reported_run(Bench(services.database, clock, model=FakeLanguageModel(by_what_is_said)))
+    with services.database.transaction() as session:
+        session.get_one(RunRow, run_id).error_details = {"stack": "secret lines", "failed_days": []}
+    return run_id
+
+
+def test_a_report_is_read_back_as_it_was_but_for_stacks(client: TestClient, services: Services, run_id: int) -> None:
+    answered = client.get(f"/api/automation/runs/{run_id}/report")
+    assert (answered.status_code, "secret lines" in answered.text) == (200, False)
+    back = parse_report(answered.json()["data"])
+    with services.database.reading() as session:
+        report = run_report(session, run_id)
+    assert report_document(back) == report_document(report)
+    assert (back.causes, back.audits, back.fiches) == (report.causes, report.audits, report.fiches)
+
+
+def test_of_a_limited_reach_it_is_not_told(login: Login, run_id: int) -> None:
+    own = login({"automation.read": "SELF"}).get(f"/api/automation/runs/{run_id}/report")
+    whole = login({"automation.read": "ALL"}).get(f"/api/automation/runs/{run_id}/report")
+    assert (own.status_code, whole.status_code) == (404, 200)
+
+
+@pytest.mark.parametrize("document", [{}, {"causes": [{}]}, {"causes": [], "run": 1}, {"causes": None}])
+def test_what_is_no_report_is_one_sentence(document: dict[str, object]) -> None:
+    with pytest.raises(OutsideError, match="the API is of another version"):
+        parse_report(document)

@@ -1,0 +1,134 @@
+"""Schedules over HTTP: stored, listed, changed with care, paused, and within the caller's reach."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from automation_pipeline_tests.api.conftest import Login
+
+PATH = "/api/automation/schedules"
+DAILY: dict[str, Any] = {
+    "name": "Nightly",
+    "scheduleType": "DAILY",
+    "timeOfDay": "02:00",
+    "ficheSelection": {"mode": "date_range", "dateRange": "yesterday", "groupes": ["NORD"]},
+}
+
+
+def made(client: TestClient, **fields: Any) -> dict[str, Any]:
+    answered = client.post(PATH, json={**DAILY, **fields})
+    assert answered.status_code == 201, answered.text
+    return answered.json()["data"]
+
+
+def test_a_schedule_is_stored_and_shown_with_its_next_due_time(client: TestClient) -> None:
+    stored = made(client)
+    assert stored["id"] == "1"
+    assert stored["createdBy"] == "machine:environment"
+    shown = client.get(f"{PATH}/1").json()["data"]
+    assert shown == {**stored, "runs": []}
+    assert shown["nextDueAt"] == "2026-05-05T02:00:00.000Z"
+
+
+def test_a_wrong_schedule_names_each_field(client: TestClient) -> None:
+    answered = client.post(PATH, json={**DAILY, "timeOfDay": "25:00", "nonsense": 1})
+    assert answered.status_code == 400
+    refused = answered.json()
+    assert (refused["error"], refused["code"]) == ("Invalid automation schedule data", "VALIDATION_ERROR")
+    assert {fault["field"] for fault in refused["details"]} == {"timeOfDay", "nonsense"}
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [(b"{", "INVALID_JSON"), (b"", "INVALID_JSON"), (b"\xff", "INVALID_JSON"), (b"[]", "VALIDATION_ERROR")],
+)
+def test_a_body_that_is_no_object_is_refused(client: TestClient, content: bytes, code: str) -> None:
+    answered = client.post(PATH, content=content)
+    assert (answered.status_code, answered.json()["code"]) == (400, code)
+
+
+@pytest.mark.parametrize("named", ["x", "0", "-1", "1.5", "99999999999999999999"])
+def test_a_malformed_id_is_a_bad_request(client: TestClient, named: str) -> None:
+    answered = client.get(f"{PATH}/{named}")
+    assert (answered.status_code, answered.json()["details"][0]["field"]) == (400, "schedule_id")
+
+
+def test_a_change_with_an_old_etag_is_refused(client: TestClient, clock: Any) -> None:
+    made(client)
+    etag = client.get(f"{PATH}/1").headers["etag"]
+    clock.pass_time_a_second()
+    changed = client.patch(f"{PATH}/1", json={"name": "Other"}, headers={"If-Match": etag})
+    assert (changed.status_code, changed.json()["data"]["name"]) == (200, "Other")
+    outdated = client.patch(f"{PATH}/1", json={"name": "Third"}, headers={"If-Match": etag})
+    assert (outdated.status_code, outdated.json()["code"]) == (412, "PRECONDITION_FAILED")
+    now = client.patch(f"{PATH}/1", json={"name": "Third"}, headers={"If-Match": changed.headers["etag"]})
+    assert now.json()["data"]["name"] == "Third"
+
+
+def test_a_change_names_the_instant_that_it_has_seen(client: TestClient, clock: Any) -> None:
+    seen = made(client)["updatedAt"]
+    clock.pass_time_a_second()
+    assert client.patch(f"{PATH}/1", json={"name": "Other", "updatedAt": seen}).status_code == 200
+    assert client.patch(f"{PATH}/1", json={"name": "Third", "updatedAt": seen}).status_code == 412
+
+
+def test_one_key_makes_one_schedule_and_gives_one_answer(client: TestClient) -> None:
+    headers = {"Idempotency-Key": "abc"}
+    first, second = (client.post(PATH, json=DAILY, headers=headers) for _ in range(2))
+    assert first.json() == second.json()
+    assert second.headers["idempotent-replay"] == "true"
+    assert client.get(PATH).json()["count"] == 1
+    other = client.post(PATH, json={**DAILY, "name": "Other"}, headers=headers)
+    assert (other.status_code, other.json()["code"]) == (409, "CONFLICT")
+
+
+def test_a_refused_request_leaves_its_key_free(client: TestClient) -> None:
+    headers = {"Idempotency-Key": "abc"}
+    assert client.post(PATH, json={**DAILY, "specificAuditConfigs": ["99"]}, headers=headers).status_code == 400
+    assert client.post(PATH, json=DAILY, headers=headers).status_code == 201
+
+
+def test_pausing_skipping_and_what_comes_next(client: TestClient) -> None:
+    made(client)
+    assert client.post(f"{PATH}/1/skip-next").json()["data"]["skipped"] == "2026-05-05T02:00:00.000Z"
+    coming = client.get(f"{PATH}/1/next", params={"after": "2026-05-06T00:00:00Z", "count": 1}).json()["data"]
+    assert coming == {"occurrences": ["2026-05-06T02:00:00.000Z"]}
+    paused = client.post(f"{PATH}/1/pause", json={"reason": "Holidays"}).json()["data"]
+    assert (paused["isActive"], paused["pausedReason"]) == (False, "Holidays")
+    assert client.post(f"{PATH}/1/resume").json()["data"]["isActive"] is True
+    assert client.get(f"{PATH}/1/occurrences").json()["data"] == []
+
+
+def test_deleting_is_once(client: TestClient) -> None:
+    made(client)
+    assert client.delete(f"{PATH}/1").json() == {"success": True, "message": "Schedule deleted successfully"}
+    assert client.delete(f"{PATH}/1").status_code == 404
+
+
+class TestScope:
+    def test_a_group_sees_schedules_that_name_its_groupes_only(self, client: TestClient, login: Login) -> None:
+        made(client)
+        everything = {"mode": "date_range", "dateRange": "yesterday"}
+        made(client, ficheSelection=everything)
+        made(client, ficheSelection={**everything, "groupes": ["NORD", "SUD"]})
+        nord = login({"automation.read": "GROUP"}, groupes=["NORD"])
+        assert [one["id"] for one in nord.get(PATH).json()["data"]] == ["1"]
+        hidden, missing = nord.get(f"{PATH}/2"), nord.get(f"{PATH}/9")
+        assert hidden.status_code == missing.status_code == 404
+        assert hidden.json()["error"].replace("2", "9") == missing.json()["error"]
+
+    def test_a_group_makes_schedules_of_its_own_groupes_only(self, login: Login) -> None:
+        nord = login({"automation.write": "GROUP", "automation.read": "GROUP"}, groupes=["NORD"])
+        stored = made(nord)
+        assert stored["createdBy"] == "user:12"
+        wider = {"mode": "date_range", "dateRange": "yesterday", "groupes": ["NORD", "SUD"]}
+        for answered in (
+            nord.post(PATH, json={**DAILY, "ficheSelection": wider}),
+            nord.patch(f"{PATH}/{stored['id']}", json={"ficheSelection": wider}),
+            nord.post("/api/automation/trigger", json={"scheduleId": stored["id"], "overrideFicheSelection": wider}),
+        ):
+            assert (answered.status_code, answered.json()["code"]) == (403, "AUTHORIZATION_ERROR")
+
+    def test_reading_is_not_writing(self, login: Login) -> None:
+        assert login({"automation.read": "ALL"}).post(PATH, json=DAILY).status_code == 403

@@ -1,0 +1,102 @@
+"""Machines' tokens over HTTP: made by those who may, shown once, good at once and refused at once."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import text
+
+from automation_pipeline.api.envelope import Answer, Listing
+from automation_pipeline.api.schemas.tokens import NIGHTLY, TokenIssued, TokenShown
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.api.conftest import Login
+
+PATH = "/api/admin/tokens"
+WISH = {"name": "x", "permissions": ["audit-configs"], "scope": "ALL"}
+ADMIN = {"admin.permissions.read": "ALL", "admin.permissions.write": "ALL"}
+
+
+def issue(client: TestClient, **about: object) -> dict[str, Any]:
+    answer = client.post(PATH, json=WISH | about)
+    assert answer.status_code == 201, answer.text
+    Answer[TokenIssued].model_validate_json(answer.content)
+    return answer.json()["data"]
+
+
+def status_of(client: TestClient, token: str, path: str = "/api/audit-configs", header: str = "Authorization") -> int:
+    value = f"Bearer {token}" if header == "Authorization" else token
+    return client.get(path, headers={"Authorization": "", header: value}).status_code
+
+
+def test_a_token_opens_what_it_was_made_for_until_it_is_revoked(client: TestClient) -> None:
+    issued = issue(client)
+    assert status_of(client, issued["token"]) == 200
+    assert status_of(client, issued["token"], header="X-API-Key") == 200
+    assert status_of(client, issued["token"], "/api/automation/schedules") == 403
+    revoked = client.delete(f"{PATH}/{issued['id']}")
+    Answer[TokenShown].model_validate_json(revoked.content)
+    assert revoked.json()["data"]["state"] == "revoked"
+    assert status_of(client, issued["token"]) == 401
+    assert client.delete(f"{PATH}/{issued['id']}").json() == revoked.json()
+
+
+def test_the_token_is_answered_once_and_kept_nowhere(client: TestClient, database: Database) -> None:
+    answer = client.post(PATH, json=dict(NIGHTLY), headers={"Idempotency-Key": "k"})
+    token = answer.json()["data"]["token"]
+    assert answer.headers["cache-control"] == "no-store"
+    assert token not in client.get(f"{PATH}?include_inactive=true").text
+    with database.reading() as session:
+        for table in ("api_tokens", "idempotency_keys"):
+            assert token not in str(session.execute(text(f"SELECT * FROM {table}")).all())  # noqa: S608  our own names
+
+
+def test_the_list_is_of_good_ones_unless_asked_otherwise(client: TestClient) -> None:
+    first, second, third = (issue(client, name=name)["id"] for name in ("one", "two", "three"))
+    client.delete(f"{PATH}/{second}")
+    answer = client.get(PATH)
+    Listing[TokenShown].model_validate_json(answer.content)
+    assert [one["id"] for one in answer.json()["data"]] == [third, first]
+    assert answer.json()["count"] == 2
+    everything = client.get(f"{PATH}?include_inactive=true&limit=2&offset=1").json()["data"]
+    assert [(one["id"], one["state"]) for one in everything] == [(second, "revoked"), (first, "active")]
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [({"scope": "GROUP"}, "groupes"), ({"permissions": ["nope"]}, "permissions.0"), ({"name": None}, "name")],
+)
+def test_a_wrong_wish_is_refused_by_field(client: TestClient, given: dict[str, object], field: str) -> None:
+    answer = client.post(PATH, json=WISH | given)
+    assert (answer.status_code, answer.json()["error"]) == (400, "Invalid token")
+    assert [fault["field"] for fault in answer.json()["details"]] == [field]
+
+
+def test_nobody_makes_a_token_that_may_do_more_than_themselves(client: TestClient, login: Login) -> None:
+    admin = login(ADMIN | {"fiches.read": "GROUP"}, groupes=["NORD"])
+    own = {"permissions": ["fiches"], "scope": "GROUP", "groupes": ["NORD"]}
+    for beyond in (WISH, {**WISH, **own, "groupes": ["SUD"]}, {**WISH, **own, "permissions": ["*"]}):
+        assert admin.post(PATH, json=beyond).status_code == 400
+    assert client.get(PATH).json()["data"] == []
+    assert issue(admin, **own)["groupes"] == ["NORD"]
+
+
+def test_only_administrators_see_make_and_revoke_tokens(client: TestClient, login: Login) -> None:
+    issued = issue(client)
+    stranger = login({"audit-configs.write": "ALL", "admin.users.write": "ALL"})
+    reader = login({"admin.permissions.read": "ALL"})
+    assert reader.get(PATH).status_code == 200
+    for nobody in (stranger, reader):
+        assert nobody.post(PATH, json=WISH).status_code == 403
+        assert nobody.delete(f"{PATH}/{issued['id']}").status_code == 403
+    assert stranger.get(PATH).status_code == 403
+    assert status_of(client, issued["token"]) == 200
+
+
+def test_what_does_not_exist_is_404_and_what_is_no_id_400(client: TestClient) -> None:
+    assert client.delete(f"{PATH}/977").json()["error"] == "Token with ID '977' not found"
+    assert [client.delete(f"{PATH}/{wrong}").status_code for wrong in ("977", "x", "0", "9" * 30)] == [
+        404,
+        400,
+        400,
+        400,
+    ]

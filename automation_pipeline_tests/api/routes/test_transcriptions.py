@@ -1,0 +1,149 @@
+"""Transcripts over HTTP: asked for once, followed, read, for fiches in reach."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import select
+
+from automation_pipeline.api.schemas.transcriptions import (
+    RecordingShown,
+    TranscriptionLines,
+    TranscriptionQueued,
+    TranscriptionsQueued,
+    TranscriptionStanding,
+)
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.fiches.tables import RecordingRow
+from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline.storage.workflow_logs import write_notes
+from automation_pipeline.transcription.domain.notes import fiche_note
+from automation_pipeline.transcription.store.transcripts import save_transcript
+from automation_pipeline_tests.api.conftest import Login
+from automation_pipeline_tests.audits.archive import Archive
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.speech import transcript
+
+PATH = "/api/transcriptions"
+READ, WRITE = {"transcriptions.read": "GROUP"}, {"transcriptions.write": "GROUP"}
+
+
+@pytest.fixture
+def fiches(services: Services) -> Services:
+    """900 of SUD has two calls, one of them transcribed; 901 is of NORD."""
+    archive = Archive(services.database)
+    archive.put("900", calls=2, of_fiche_groupe="SUD")
+    archive.put("901", calls=1, of_fiche_groupe="NORD")
+    with services.database.transaction() as session:
+        call = session.scalars(select(RecordingRow).where(RecordingRow.call_id == "9000")).one()
+        save_transcript(session, call.id, transcript("tr_1"), [])
+        write_notes(session, fiche_note("run-1", "900", "START"), fiche_note("run-2", "900", "END", level="error"))
+    return services
+
+
+def get(client: TestClient, path: str, status: int = 200, **query: Any) -> Any:
+    answered = client.get(f"{PATH}{path}", params=query)
+    assert answered.status_code == status, answered.text
+    return answered.json()
+
+
+def post(client: TestClient, path: str, body: Any = None, status: int = 200, **headers: str) -> Any:
+    answered = client.post(f"{PATH}{path}", json=body, headers=headers)
+    assert answered.status_code == status, answered.text
+    return answered.json()
+
+
+def keys(services: Services) -> dict[str, Any]:
+    with services.database.reading() as session:
+        rows = session.scalars(select(RunRequestRow).order_by(RunRequestRow.id)).all()
+    return {row.request_key: row.config["priority"] for row in rows}
+
+
+def test_how_a_fiche_stands_is_told_in_the_reference_fields(client: TestClient, fiches: Services) -> None:
+    told = get(client, "/900/status")["data"]
+    TranscriptionStanding.model_validate(told)
+    recordings = told.pop("recordings")
+    assert told == {"ficheId": "900", "total": 2, "transcribed": 1, "pending": 1, "percentage": 50}
+    assert list(recordings[0]) == [
+        "callId", "hasTranscription", "transcriptionId", "transcribedAt", "recordingDate", "recordingTime",
+        "durationSeconds",
+    ]  # fmt: skip
+    assert [(one["callId"], one["transcriptionId"]) for one in recordings] == [("9000", "tr_1"), ("9001", None)]
+    assert get(client, "/77/status", 404)["error"] == "Fiche 77 not found"
+
+
+def test_the_log_of_a_fiche_is_found_and_narrowed(client: TestClient, fiches: Services) -> None:
+    told = get(client, "/900/logs")
+    TranscriptionLines.model_validate(told)
+    assert ([line["message"] for line in told["data"]], told["count"], told["trace_id"]) == (["START", "END"], 2, None)
+    told = get(client, "/900/logs", run_id="run-2", level="error", limit=5)
+    assert ([line["message"] for line in told["data"]], told["trace_id"], told["limit"]) == (["END"], "run-2", 5)
+    assert get(client, "/900/logs", since="2999-01-01")["data"] == []
+    refused = get(client, "/900/logs", 400, since="yesterday")
+    assert refused["error"] == "Invalid since (expected ISO 8601 date-time)"
+    assert get(client, "/900/logs", 400, limit=1001)["details"][0]["field"] == "limit"
+
+
+def test_a_call_is_read(client: TestClient, fiches: Services) -> None:
+    told = get(client, "/900/recordings/9000")["data"]
+    RecordingShown.model_validate(told)
+    assert (told["transcription"]["text"], told["transcription"]["words"]) == (transcript("tr_1").text, [])
+    missing = "No transcription available for this recording"
+    assert get(client, "/900/recordings/9001", 404)["error"] == missing
+    assert get(client, "/900/recordings/77", 404)["error"] == "Recording not found"
+    assert get(client, "/900/recordings/%00", 400)["code"] == "VALIDATION_ERROR"
+
+
+@pytest.mark.parametrize(
+    ("priority", "taken"), [("high", "high"), ("low", "low"), ("urgent", "normal"), ("", "normal")]
+)
+def test_one_fiche_is_asked_for(
+    client: TestClient, fiches: Services, clock: StandingClock, priority: str, taken: str
+) -> None:
+    told = post(client, f"/900?priority={priority}")
+    TranscriptionQueued.model_validate(told)
+    key = f"transcribe-900-{round(clock.now().timestamp() * 1000)}"
+    assert told == {"success": True, "message": "Transcription job queued", "fiche_id": "900", "event_id": key}
+    assert keys(fiches) == {key: taken}
+
+
+def test_many_are_asked_for_once_a_day(client: TestClient, fiches: Services) -> None:
+    told = post(client, "/batch", {"fiche_ids": ["900", "901", "900"], "priority": "high"})
+    TranscriptionsQueued.model_validate(told)
+    asked = ["transcribe-900-2026-05-04", "transcribe-901-2026-05-04"]
+    assert (told["fiche_ids"], told["event_ids"]) == (["900", "901"], asked)
+    assert told["message"] == "2 transcription jobs queued"
+    again = post(client, "/batch", {"fiche_ids": ["900", "901"]})
+    assert (again["message"], again["event_ids"]) == ("0 transcription jobs queued", [])
+    assert keys(fiches) == dict.fromkeys(asked, "high")
+
+
+@pytest.mark.parametrize("body", [{}, {"fiche_ids": "900"}, {"fiche_ids": [900]}, {"fiche_ids": []}])
+def test_a_batch_is_a_list_of_ids(client: TestClient, fiches: Services, body: dict[str, Any]) -> None:
+    refused = post(client, "/batch", body, 400)
+    assert (refused["error"], refused["code"]) == ("Invalid request - fiche_ids array required", "VALIDATION_ERROR")
+    assert refused["details"]
+
+
+def test_under_one_key_the_work_is_asked_for_once(client: TestClient, fiches: Services, clock: StandingClock) -> None:
+    key = {"Idempotency-Key": "a-key"}
+    told = post(client, "/900", **key)
+    clock.pass_time_a_second()
+    assert post(client, "/900", **key) == told
+    assert len(keys(fiches)) == 1
+
+
+def test_only_fiches_in_reach_are_shown_or_asked_for(login: Login, fiches: Services) -> None:
+    reader, writer = login(READ, groupes=["SUD"]), login(WRITE, groupes=["SUD"])
+    for path in ("/900/status", "/900/logs", "/900/recordings/9000"):
+        get(reader, path)
+        get(writer, path, 403)
+    for fiche_id in ("901", "77"):
+        for path in ("status", "logs", "recordings/9010"):
+            assert get(reader, f"/{fiche_id}/{path}", 404)["error"] == f"Fiche {fiche_id} not found"
+        post(writer, f"/{fiche_id}", None, 404)
+        post(writer, "/batch", {"fiche_ids": ["900", fiche_id]}, 404)
+    assert keys(fiches) == {}
+    post(writer, "/900")
+    post(writer, "/batch", {"fiche_ids": ["900"]})
+    post(reader, "/900", None, 403)

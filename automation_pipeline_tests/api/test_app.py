@@ -1,0 +1,90 @@
+"""What holds for every request: its id, one shape of refusals, limits on bodies and time; bugs stay inside."""
+
+from threading import Event
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from automation_pipeline.api.app import create_app
+from automation_pipeline.api.errors import BUG
+from automation_pipeline.api.routes import schedules
+from automation_pipeline.bootstrap import Services
+from automation_pipeline_tests.api.conftest import MACHINE
+
+LIST = "/api/automation/schedules"
+
+
+def test_an_answer_has_the_id_that_the_request_had(client: TestClient) -> None:
+    assert client.get(LIST, headers={"X-Request-Id": "abc-1"}).headers["x-request-id"] == "abc-1"
+    refused = client.get(f"{LIST}/9", headers={"X-Request-Id": "abc-2"})
+    assert refused.json()["requestId"] == refused.headers["x-request-id"] == "abc-2"
+
+
+@pytest.mark.parametrize("given", ["", "with space", "x" * 129, "é"])
+def test_an_id_that_cannot_be_used_is_replaced(client: TestClient, given: str) -> None:
+    made = client.get(LIST, headers={"X-Request-Id": given.encode()}).headers["x-request-id"]
+    assert len(made) == 32
+
+
+def test_an_unknown_route_and_a_wrong_method_are_refusals_too(client: TestClient) -> None:
+    unknown = client.get("/api/nothing")
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "NOT_FOUND")
+    wrong = client.put(LIST)
+    assert (wrong.status_code, wrong.json()["code"]) == (405, "METHOD_NOT_ALLOWED")
+    assert wrong.headers["allow"]
+
+
+def test_a_body_that_is_too_big_is_not_read(services: Services) -> None:
+    services.settings.__dict__["api_max_body_megabytes"] = 1
+    with TestClient(create_app(services), headers={"X-API-Key": MACHINE}) as client:
+        told = client.post(LIST, content=b"x" * 1_000_001)
+        streamed = client.post(LIST, content=(b"x" * 500_000 for _ in range(3)))
+    for answered in (told, streamed):
+        assert (answered.status_code, answered.json()["code"]) == (413, "BODY_TOO_LARGE")
+
+
+def test_an_answer_that_takes_too_long_is_given_up(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    services.settings.__dict__["api_timeout_seconds"] = 0.2
+    monkeypatch.setattr(schedules, "list_schedules", lambda *_a, **_k: Event().wait(1) or [])
+    with TestClient(create_app(services), headers={"X-API-Key": MACHINE}) as client:
+        answered = client.get(LIST)
+    assert (answered.status_code, answered.json()["code"]) == (504, "TIMEOUT")
+
+
+def test_a_bug_is_one_sentence_outside(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedules, "list_schedules", lambda *_a, **_k: 1 / 0)
+    answered = client.get(LIST)
+    assert (answered.status_code, answered.json()["error"]) == (500, BUG)
+    assert "ZeroDivision" not in answered.text
+
+
+def test_a_database_without_tables_is_said_in_a_sentence(services: Services, api: FastAPI) -> None:
+    with services.database.transaction() as session:
+        session.connection().exec_driver_sql("ALTER TABLE automation_schedules RENAME TO elsewhere")
+    with TestClient(api, headers={"X-API-Key": MACHINE}) as client:
+        answered = client.get(LIST)
+    assert (answered.status_code, answered.json()["code"]) == (503, "DATABASE_ERROR")
+    assert "automation db upgrade" in answered.json()["error"]
+
+
+def test_the_document_refers_to_parts_that_exist(api: FastAPI) -> None:
+    document = api.openapi()
+    assert document["openapi"].startswith("3.1")
+    parts = set(document["components"]["schemas"])
+    wanted = {ref.removeprefix("#/components/schemas/") for ref in _refs(document)}
+    assert wanted <= parts
+    assert not {"HTTPValidationError", "ValidationError"} & parts
+
+
+def test_every_operation_has_a_name_of_its_own(api: FastAPI) -> None:
+    named = [one["operationId"] for methods in api.openapi()["paths"].values() for one in methods.values()]
+    assert "schedules_create" in named
+    assert len(set(named)) == len(named)
+
+
+def _refs(node: object) -> set[str]:
+    if isinstance(node, dict):
+        own = {node["$ref"]} if isinstance(node.get("$ref"), str) else set()
+        return own.union(*(_refs(value) for value in node.values()))
+    return set().union(*(_refs(value) for value in node)) if isinstance(node, list) else set()

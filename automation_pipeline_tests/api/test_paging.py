@@ -1,0 +1,17 @@
+"""Pages count from 1 and lose nothing."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automation_pipeline.api.paging import Pagination, pagination
+
+
+@given(st.integers(0, 10_000), st.integers(1, 500), st.integers(0, 12_000))
+def test_a_page_knows_its_neighbours(total: int, limit: int, offset: int) -> None:
+    page = Pagination.model_validate(pagination(total, limit, offset))
+    assert page.has_next_page == (len(range(total)[offset + limit :]) > 0)
+    assert page.has_prev_page == (offset > 0)
+    assert page.total_pages == max(1, len(range(0, total, limit)))
+    if offset % limit == 0 and offset < total:
+        assert 1 <= page.current_page <= page.total_pages
+        assert page.has_next_page == (page.current_page < page.total_pages)

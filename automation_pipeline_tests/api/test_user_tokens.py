@@ -1,0 +1,75 @@
+"""Users' access tokens: whatever is wrong about one, it is nobody's; and what its claims grant."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import jwt
+import pytest
+
+from automation_pipeline.api.user_tokens import Issuing, caller_of
+from automation_pipeline.core.access import Action, Permission, Scope
+
+SECRET = "a-secret-that-is-long-enough-for-hs256"
+ISSUING = Issuing(SECRET, issuer="ai-audit", audience="ai-audit")
+GOOD: dict[str, Any] = {
+    "sub": "12",
+    "email": "anna@example.test",
+    "iss": "ai-audit",
+    "aud": "ai-audit",
+    "groupes": ["NORD"],
+    "crm_user_id": 77,
+    "roles": ["operator"],
+    "permission_grants": [
+        {"key": "fiches", "read": True, "write": False, "read_scope": "GROUP", "write_scope": "ALL"},
+        {"key": "fiches", "read": True, "read_scope": "SELF"},
+        {"key": "audits", "read": True, "write": True, "read_scope": "ALL", "write_scope": "nonsense"},
+        {"key": "unknown", "read": True, "read_scope": "ALL"},
+        "nonsense",
+    ],
+}
+
+
+def made(secret: str = SECRET, algorithm: str = "HS256", without: str = "", **claims: Any) -> str:
+    said = {**GOOD, "exp": datetime.now(UTC) + timedelta(minutes=5), **claims}
+    said.pop(without, None)
+    return jwt.encode(said, secret if algorithm != "none" else None, algorithm=algorithm)
+
+
+def test_the_widest_grant_counts_and_what_is_unclear_reaches_least_far() -> None:
+    caller = caller_of(made(), ISSUING)
+    assert caller is not None
+    assert (caller.id, caller.name, caller.crm_user_id, caller.is_machine) == (
+        "user:12",
+        "anna@example.test",
+        "77",
+        False,
+    )
+    reach = caller.reach(Permission.FICHES, Action.READ)
+    assert reach is not None
+    assert (reach.scope, reach.groupes) == (Scope.GROUP, frozenset({"NORD"}))
+    assert caller.reach(Permission.FICHES, Action.WRITE) is None
+    written = caller.reach(Permission.AUDITS, Action.WRITE)
+    assert written is not None
+    assert written.scope is Scope.SELF
+    assert set(caller.grants) == {Permission.FICHES, Permission.AUDITS}
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        made(secret="another-secret-that-is-long-enough-too"),
+        made(algorithm="none"),
+        made("x" * 64, algorithm="HS512"),
+        made(exp=datetime.now(UTC) - timedelta(seconds=1)),
+        made(nbf=datetime.now(UTC) + timedelta(minutes=5)),
+        made(iss="somebody"),
+        made(aud="somebody"),
+        *(made(without=claim) for claim in ("exp", "sub", "iss", "aud")),
+        made()[:-2] + "xx",
+        "..",
+        "a.b.c",
+        "é.é.é",
+    ],
+)
+def test_whatever_is_wrong_it_is_nobodys(token: str) -> None:
+    assert caller_of(token, ISSUING) is None

@@ -1,0 +1,76 @@
+"""Audits as they lie in the database when people look for them: each of a fiche of its own, unless told otherwise."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import select
+
+from automation_pipeline.audits.domain.config_document import config_document, parse_config
+from automation_pipeline.audits.tables import AuditRow, ConfigSnapshotRow
+from automation_pipeline.fiches.store.recordings import save_recordings
+from automation_pipeline.fiches.tables import FicheCache, InformationRow
+from automation_pipeline.storage.database import Database, Session
+from automation_pipeline_tests.audits.configurations import add, document
+from automation_pipeline_tests.fakes.crm import recording
+
+NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+DETAILS: dict[str, Any] = {
+    "date_insertion": "", "nombre_acces": 0, "dernier_acces": "", "agence_id": "1", "agence_nom": "",
+    "attribution_user_nom": "", "provenance_id": "", "provenance_nom": "", "refus_demarchage": False,
+    "exception_demarchage": False, "nombre_ouverture_mails": 0, "nombre_visualisation_pages": 0,
+    "ferme_espace_prospect": False, "desinscription_mail": False, "corbeille": False, "archive": False, "modules": [],
+}  # fmt: skip
+COMPLETED: dict[str, Any] = {
+    "status": "completed",
+    "niveau": "BON",
+    "is_compliant": True,
+    "score_percentage": Decimal(80),
+}
+
+
+class Archive:
+    """`put` answers the audit's id. Later ones are created an hour later each."""
+
+    def __init__(self, database: Database, configs: int = 2) -> None:
+        self.database = database
+        self.configs = [add(database, f"Config {number}") for number in range(1, configs + 1)]
+        self._count = 0
+
+    def put(self, fiche_id: str, *, calls: int = 0, attributed: tuple[str, str] | None = None, **fields: Any) -> int:
+        """Fields of the fiche's row begin with `fiche_`; `attributed` is its groupe and its user in the details."""
+        of_fiche = {name.removeprefix("of_fiche_"): fields.pop(name) for name in list(fields) if name.startswith("of_")}
+        with self.database.transaction() as session:
+            fiche = self._fiche(session, fiche_id, of_fiche, attributed)
+            if calls:
+                save_recordings(session, {fiche_id: [recording(f"{fiche_id}{n}") for n in range(calls)]})
+            self._count += 1
+            row: dict[str, Any] = {
+                "tracking_id": f"t-{self._count}", "fiche_cache_id": fiche, "audit_config_id": self.configs[0],
+                "config_fingerprint": "x", "overall_score": Decimal(0), "score_percentage": Decimal(0),
+                "niveau": "PENDING", "is_compliant": False, "critical_passed": 0, "critical_total": 0,
+                "total_steps": 1, "status": "running", "version": self._count, "is_latest": True, "use_rlm": False,
+                "transcript_mode": "prompt", "fence": 1, "touched_at": NOW,
+                "created_at": NOW + timedelta(hours=self._count), **fields,
+            }  # fmt: skip
+            audit = AuditRow(**row)
+            session.add(audit)
+            session.flush()
+            return audit.id
+
+    def _fiche(
+        self, session: Session, fiche_id: str, fields: dict[str, Any], attributed: tuple[str, str] | None
+    ) -> int:
+        known = session.scalar(select(FicheCache.id).where(FicheCache.fiche_id == fiche_id))
+        if known is not None:
+            return known
+        if session.get(ConfigSnapshotRow, "x") is None:
+            session.add(ConfigSnapshotRow(fingerprint="x", document=config_document(parse_config(document()))))
+        row = FicheCache(fiche_id=fiche_id, **{"raw_data": {}, "fetched_at": NOW, "expires_at": NOW, **fields})
+        session.add(row)
+        session.flush()
+        if attributed is not None:
+            groupe, user = attributed
+            session.add(InformationRow(fiche_cache_id=row.id, groupe=groupe, attribution_user_id=user, **DETAILS))
+            session.flush()
+        return row.id

@@ -1,0 +1,95 @@
+"""What is noted about an audit is changed field by field; its findings stay."""
+
+import pytest
+
+from automation_pipeline.audits.domain.audit_filter import AuditFilter
+from automation_pipeline.audits.stages.update_audit import update_audit
+from automation_pipeline.audits.store.listing import list_audits
+from automation_pipeline.core.errors import InvalidInputError, NotFoundError
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.factories import an_open_run
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock)
+
+
+@pytest.fixture
+def audit_id(bench: Bench) -> int:
+    bench.sell("1900417")
+    return bench.audit("1900417", bench.configure(steps=1), trigger_source="api").audit_id
+
+
+def listed(bench: Bench) -> list[str]:
+    with bench.database.reading() as session:
+        return [str(row["id"]) for row in list_audits(session, AuditFilter())[0]]
+
+
+def test_what_is_named_changes_and_the_rest_stays(bench: Bench, audit_id: int, clock: StandingClock) -> None:
+    run_id = an_open_run(bench.database, clock).run_id
+    given = {
+        "notes": "Called back",
+        "automation_schedule_id": "1",
+        "automation_run_id": run_id,
+        "trigger_user_id": "anna",
+    }
+    document = update_audit(audit_id, given, database=bench.database)
+    told = {
+        "notes": "Called back", "automationScheduleId": "1", "automationRunId": str(run_id),
+        "triggerUserId": "anna", "triggerSource": "api", "niveau": "EXCELLENT",
+    }  # fmt: skip
+    assert told.items() <= document.items()
+    assert bench.notes()[-1] == "UPDATE: automation_run_id, automation_schedule_id, notes, trigger_user_id"
+    assert update_audit(audit_id, {}, database=bench.database) == document
+
+
+def test_null_clears(bench: Bench, audit_id: int, clock: StandingClock) -> None:
+    run_id = an_open_run(bench.database, clock).run_id
+    update_audit(audit_id, {"notes": "x", "automation_run_id": run_id}, database=bench.database)
+    given = dict.fromkeys(("notes", "automation_run_id", "trigger_source"))
+    document = update_audit(audit_id, given, database=bench.database)
+    assert (document["notes"], document["automationRunId"], document["triggerSource"]) == (None, None, None)
+
+
+def test_an_audit_is_deleted_and_restored(bench: Bench, audit_id: int) -> None:
+    later = bench.audit("1900417", 1, "audit-2").audit_id
+    deleted = update_audit(later, {"deleted": True}, database=bench.database)
+    assert deleted["deletedAt"] is not None
+    assert listed(bench) == [str(audit_id)]
+    assert update_audit(later, {"deleted": True}, database=bench.database)["deletedAt"] == deleted["deletedAt"]
+    restored = update_audit(later, {"deleted": False, "notes": "back"}, database=bench.database)
+    assert (restored["deletedAt"], restored["isLatest"], restored["notes"]) == (None, True, "back")
+    assert listed(bench) == [str(later)]
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "fault"),
+    [
+        ({"notes": "x" * 20_001}, "notes", "must have at most 20000 characters"),
+        ({"notes": "a\0b"}, "notes", "must not hold the character NUL"),
+        ({"deleted": None}, "deleted", "must be true or false"),
+        ({"deleted": "yes"}, "deleted", "must be true or false"),
+        ({"trigger_source": "x" * 51}, "trigger_source", "must have at most 50 characters"),
+        ({"trigger_user_id": "x" * 201}, "trigger_user_id", "must have at most 200 characters"),
+        ({"automation_run_id": 77}, "automation_run_id", "does not exist"),
+        ({"automation_schedule_id": "77"}, "automation_schedule_id", "does not exist"),
+        ({"automation_run_id": True}, "automation_run_id", "must be a whole number, or its digits as a text"),
+        ({"automation_run_id": 2**63}, "automation_run_id", f"must be at most {2**63 - 1}"),
+        ({"niveau": "BON"}, "niveau", "is not a known field"),
+    ],
+)
+def test_what_cannot_be_accepted_changes_nothing(
+    bench: Bench, audit_id: int, given: dict[str, object], field: str, fault: str
+) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        update_audit(audit_id, {"trigger_source": "cli", **given}, database=bench.database)
+    assert refused.value.fields == ((field, fault),)
+    assert bench.row().trigger_source == "api"
+
+
+def test_an_unknown_audit_is_not_found(bench: Bench) -> None:
+    with pytest.raises(NotFoundError, match="Audit not found"):
+        update_audit(77, {"notes": "x"}, database=bench.database)

@@ -1,0 +1,96 @@
+"""Configurations as people read them: newest first, page by page, in as many queries for many as for one."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import event
+
+from automation_pipeline.audits.domain.config_document import parse_config
+from automation_pipeline.audits.domain.config_shown import ConfigShown
+from automation_pipeline.audits.store.config_views import Shown, config_page, config_view
+from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.audits.configurations import FULL, NOW, add, add_audit, document, read
+
+BARE = Shown()
+
+
+@contextmanager
+def selects(database: Database) -> Iterator[list[str]]:
+    told: list[str] = []
+
+    def note(*about: object) -> None:
+        told.extend([str(about[2])] if str(about[2]).startswith("SELECT") else [])
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    yield told
+    event.remove(database.engine, "before_cursor_execute", note)
+
+
+def page(database: Database, shown: Shown, limit: int = 100, offset: int = 0, all_: bool = False) -> list[ConfigShown]:
+    with database.reading() as session:
+        return config_page(session, shown, include_inactive=all_, limit=limit, offset=offset)
+
+
+def test_a_page_is_newest_first_and_counts_steps_and_weight(database: Database) -> None:
+    first, hidden, last = add(database, "One"), add(database, "Two", isActive=False), add(database, "Three", steps=7)
+    found = page(database, BARE)
+    assert [(one.id, one.name, one.steps_count, one.total_weight) for one in found] == [
+        (last, "Three", 7, 35),
+        (first, "One", 3, 15),
+    ]
+    assert {(one.steps, one.stats) for one in found} == {(None, None)}
+    assert [one.id for one in page(database, BARE, all_=True)] == [last, hidden, first]
+    assert [one.id for one in page(database, BARE, all_=True, limit=1, offset=1)] == [hidden]
+    assert page(database, BARE, offset=9) == []
+
+
+@pytest.mark.parametrize(
+    ("shown", "queries"),
+    [(Shown(), 1), (Shown(steps=True), 2), (Shown(stats=True), 2), (Shown(steps=True, stats=True), 3)],
+)
+@pytest.mark.parametrize("configs", [0, 1, 6])
+def test_many_take_as_many_queries_as_one(database: Database, shown: Shown, queries: int, configs: int) -> None:
+    for number in range(configs):
+        add(database, f"Config {number}")
+    with selects(database) as told:
+        assert len(page(database, shown)) == configs
+    assert len(told) == queries
+
+
+def test_steps_and_figures_are_those_of_the_configuration(database: Database) -> None:
+    first, second = add(database, "One"), add(database, "Two", steps=2)
+    with database.transaction() as session:
+        add_audit(session, first, "a", status="failed")
+        add_audit(session, first, "b")
+    two, one = page(database, Shown(steps=True, stats=True))
+    for shown, config_id in ((one, first), (two, second)):
+        stored = read(database, config_id)
+        assert shown.steps is not None
+        assert tuple(step.id for step in shown.steps) == stored.step_ids
+        assert [(step.position, step.name) for step in shown.steps] == [
+            (step.position, step.name) for step in stored.config.steps
+        ]
+    assert one.stats is not None
+    assert two.stats is not None
+    assert (one.stats.total_audits, one.stats.failed_audits, two.stats.total_audits) == (2, 1, 0)
+
+
+@pytest.mark.parametrize("given", [FULL, document(isActive=False)])
+def test_what_is_shown_can_be_sent_back(database: Database, given: dict[str, object]) -> None:
+    fields = {name: value for name, value in given.items() if name not in {"name", "steps"}}
+    config_id = add(database, str(given["name"]), **fields)
+    with database.reading() as session:
+        shown = config_view(session, config_id, Shown(steps=True, stats=True)).document()
+    assert (shown["id"], shown["createdAt"]) == (str(config_id), "2026-05-04T10:00:00.000Z")
+    assert parse_config(shown) == read(database, config_id).config
+    assert read(database, config_id).created_at == NOW
+
+
+def test_what_was_not_asked_for_is_not_in_the_document(database: Database) -> None:
+    config_id = add(database)
+    with database.reading() as session:
+        assert not {"steps", "stats"} & set(config_view(session, config_id, Shown()).document())
+        with pytest.raises(NotFoundError, match=r"^Audit config with ID '7' not found$"):
+            config_view(session, 7, Shown())

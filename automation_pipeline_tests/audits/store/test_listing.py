@@ -1,0 +1,247 @@
+"""Every filter of lists lets the right audits through, on both databases, by as many queries for many as for one."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from sqlalchemy import event
+
+from automation_pipeline.audits.domain.audit_filter import read_filter
+from automation_pipeline.audits.store.conditions import View
+from automation_pipeline.audits.store.listing import list_audits, list_by_fiche
+from automation_pipeline.core.access import EVERYTHING, Reach, Scope
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.audits.archive import COMPLETED, NOW, Archive
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.factories import an_open_run
+
+PARIS = ZoneInfo("Europe/Paris")
+LATE = datetime(2026, 2, 3, 23, 30, tzinfo=UTC)  # already the 4th in Paris
+
+
+@pytest.fixture
+def archive(database: Database) -> Archive:
+    return Archive(database)
+
+
+def listed(database: Database, reach: Reach = EVERYTHING, **given: str) -> list[str]:
+    """The fiches whose audits are let through, in the order of the list."""
+    with database.reading() as session:
+        rows, total = list_audits(session, read_filter(given), View(reach, PARIS))
+    assert total == len(rows)
+    return [str(row["ficheId"]) for row in rows]
+
+
+@contextmanager
+def counting(database: Database) -> Iterator[list[str]]:
+    said: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+        said.append(statement)
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    try:
+        yield said
+    finally:
+        event.remove(database.engine, "before_cursor_execute", note)
+
+
+# The parameter, the fields that it lets through, and fields that it does not.
+FILTERS: list[tuple[dict[str, str], dict[str, Any], dict[str, Any]]] = [
+    ({"status": "failed,completed"}, {"status": "failed"}, {"status": "running"}),
+    ({"is_compliant": "true"}, COMPLETED, {**COMPLETED, "is_compliant": False}),
+    ({"is_compliant": "false"}, {**COMPLETED, "is_compliant": False}, {"is_compliant": False}),
+    ({"date_from": "2026-02-04"}, {"created_at": LATE}, {"created_at": LATE - timedelta(hours=1)}),
+    ({"date_to": "2026-02-03"}, {"created_at": LATE - timedelta(hours=1)}, {"created_at": LATE}),
+    ({"date_from": "2026-02-03T23:30:00Z"}, {"created_at": LATE}, {"created_at": LATE - timedelta(seconds=1)}),
+    ({"date_to": "2026-02-03T23:30:00Z"}, {"created_at": LATE}, {"created_at": LATE + timedelta(seconds=1)}),
+    ({"date_to": "2026-02-04T00:30:00"}, {"created_at": LATE}, {"created_at": LATE + timedelta(seconds=1)}),
+    ({"date_to": "2026-02-03T23:30:00.000Z"}, {"created_at": LATE + timedelta(microseconds=900)}, {}),
+    ({"date_to": "9999-12-31", "date_from": "0001-01-01", "niveau": "BON"}, {"niveau": "BON"}, {}),
+    ({"audit_config_ids": "2,77"}, {"audit_config_id": 2}, {"audit_config_id": 1}),
+    ({"groupes": "NORD,SUD"}, {"of_fiche_groupe": "SUD"}, {"of_fiche_groupe": "EST"}),
+    ({"groupes": "NORD"}, {"of_fiche_groupe": "SUD", "attributed": ("NORD", "7")}, {"of_fiche_groupe": None}),
+    ({"groupes": "SUD"}, {"of_fiche_groupe": "SUD"}, {"of_fiche_groupe": "SUD", "attributed": ("NORD", "7")}),
+    ({"groupe_query": "team"}, {"of_fiche_groupe": "The TEAM R1"}, {"of_fiche_groupe": "EQUIPE"}),
+    ({"groupe_query": "%"}, {"of_fiche_groupe": "100 % R1"}, {"of_fiche_groupe": "R1"}),
+    ({"groupe_query": "R_1"}, {"of_fiche_groupe": "r_1"}, {"of_fiche_groupe": "RX1"}),
+    ({"groupe_query": "a/b\\"}, {"of_fiche_groupe": "A/B\\C"}, {"of_fiche_groupe": "AB"}),
+    ({"agence_query": "lyon"}, {"of_fiche_agence_nom": "LYON 2"}, {"of_fiche_agence_nom": None}),
+    ({"prospect_query": "élo"}, {"of_fiche_prospect_prenom": "ÉLOÏSE"}, {"of_fiche_prospect_prenom": "ELSA"}),
+    (
+        {"prospect_query": "martel odile"},
+        {"of_fiche_prospect_prenom": "Odile", "of_fiche_prospect_nom": "MARTEL"},
+        {"of_fiche_prospect_nom": "MARTEL"},
+    ),
+    (
+        {"prospect_query": "Odile Mar"},
+        {"of_fiche_prospect_prenom": "Odile", "of_fiche_prospect_nom": "MARTEL"},
+        {"of_fiche_prospect_prenom": "Odile"},
+    ),
+    (
+        {"sales_dates": "2026-02-03,2026-02-05"},
+        {"of_fiche_sales_date": "2026-02-05"},
+        {"of_fiche_sales_date": "2026-02-04"},
+    ),
+    ({"sales_date_from": "2026-02-03"}, {"of_fiche_sales_date": "2026-02-03"}, {"of_fiche_sales_date": "2026-02-02"}),
+    ({"sales_date_to": "2026-02-03"}, {"of_fiche_sales_date": "2026-02-03"}, {"of_fiche_sales_date": None}),
+    ({"has_recordings": "true"}, {"calls": 1}, {}),
+    ({"has_recordings": "false"}, {}, {"calls": 1}),
+    ({"recordings_count_min": "2"}, {"calls": 2}, {"calls": 1}),
+    ({"recordings_count_max": "1"}, {"calls": 1}, {"calls": 2}),
+    (
+        {"fetched_at_from": "2026-02-04"},
+        {"of_fiche_fetched_at": LATE},
+        {"of_fiche_fetched_at": LATE - timedelta(hours=1)},
+    ),
+    ({"fetched_at_to": "2026-02-03"}, {"of_fiche_fetched_at": LATE - timedelta(hours=1)}, {}),
+    ({"last_revalidated_from": "2026-02-04"}, {"of_fiche_last_revalidated_at": LATE}, {}),
+    (
+        {"last_revalidated_to": "2026-02-04"},
+        {"of_fiche_last_revalidated_at": LATE},
+        {"of_fiche_last_revalidated_at": NOW},
+    ),
+    ({"niveau": "REJET,BON"}, {"niveau": "REJET"}, {"niveau": "PENDING"}),
+    ({"score_min": "79.99"}, COMPLETED, {**COMPLETED, "score_percentage": Decimal("79.98")}),
+    ({"score_max": "72.35"}, {**COMPLETED, "score_percentage": Decimal("72.35")}, {"score_percentage": Decimal(0)}),
+    ({"duration_min_ms": "5000000000"}, {"duration_ms": 5_000_000_000}, {"duration_ms": 4_999_999_999}),
+    ({"duration_max_ms": "10"}, {"duration_ms": 10}, {"duration_ms": None}),
+    ({"tokens_min": "100"}, {"total_tokens": 100}, {"total_tokens": 99}),
+    ({"tokens_max": "100"}, {"total_tokens": 100}, {"total_tokens": 101}),
+    ({"has_failed_steps": "true"}, {"failed_steps": 1}, {"failed_steps": None}),
+    ({"has_failed_steps": "false"}, {"failed_steps": 0}, {"failed_steps": 2}),
+    ({"trigger_source": "batch,api"}, {"trigger_source": "api"}, {"trigger_source": None}),
+    ({"q": "config 2"}, {"audit_config_id": 2}, {"audit_config_id": 1}),
+    ({"q": "called back"}, {"notes": "She CALLED BACK"}, {"notes": None}),
+    ({"q": "t-1"}, {}, {"tracking_id": "other"}),
+    ({"q": "dupont"}, {"of_fiche_prospect_nom": "DUPONT"}, {"of_fiche_prospect_nom": "DURAND"}),
+    ({"latest_only": "true"}, {}, {"is_latest": False}),
+    ({"include_deleted": "false", "latest_only": "false"}, {}, {"is_latest": False, "deleted_at": NOW}),
+]
+
+
+@pytest.mark.parametrize(("given", "fits", "differs"), FILTERS, ids=[str(given) for given, _, _ in FILTERS])
+def test_each_filter_lets_through_what_fits_and_nothing_else(
+    archive: Archive, given: dict[str, str], fits: dict[str, Any], differs: dict[str, Any]
+) -> None:
+    archive.put("900", **fits)
+    archive.put("901", **differs)
+    assert listed(archive.database, **given) == ["900"]
+
+
+def test_fiches_are_found_by_their_ids_however_many_are_named(archive: Archive) -> None:
+    for fiche_id in ("900", "901", "902"):
+        archive.put(fiche_id)
+    many = ",".join(["900", "902", *(str(number) for number in range(3000, 6000))])
+    assert listed(archive.database, fiche_ids=many) == ["902", "900"]
+
+
+def test_audits_of_automations_are_found_by_schedule_and_run(archive: Archive, clock: StandingClock) -> None:
+    ticket = an_open_run(archive.database, clock)
+    archive.put("900", automation_schedule_id=1, automation_run_id=ticket.run_id)
+    archive.put("901")
+    assert listed(archive.database, automation_schedule_ids="1,77") == ["900"]
+    assert listed(archive.database, automation_run_ids=str(ticket.run_id)) == ["900"]
+    assert listed(archive.database, automation_run_ids="77") == []
+
+
+def test_deleted_and_former_audits_are_shown_on_demand(archive: Archive) -> None:
+    archive.put("900")
+    archive.put("901", is_latest=False)
+    archive.put("902", is_latest=False, deleted_at=NOW)
+    assert listed(archive.database, latest_only="false") == ["901", "900"]
+    assert listed(archive.database, latest_only="false", include_deleted="true") == ["902", "901", "900"]
+    assert listed(archive.database, include_deleted="true") == ["900"]
+
+
+def test_filters_narrow_each_other(archive: Archive) -> None:
+    archive.put("900", **COMPLETED, of_fiche_groupe="SUD")
+    archive.put("901", **COMPLETED, of_fiche_groupe="NORD")
+    archive.put("902", of_fiche_groupe="SUD")
+    assert listed(archive.database, groupes="SUD", status="completed", score_min="50") == ["900"]
+
+
+@pytest.mark.parametrize(
+    ("reach", "fiches"),
+    [
+        (EVERYTHING, ["902", "901", "900"]),
+        (Reach(Scope.GROUP, frozenset({"SUD"})), ["901"]),
+        (Reach(Scope.GROUP), []),
+        (Reach(Scope.SELF, crm_user_id="7"), ["902"]),
+        (Reach(Scope.SELF), []),
+    ],
+)
+def test_nobody_is_shown_audits_of_fiches_out_of_reach(archive: Archive, reach: Reach, fiches: list[str]) -> None:
+    archive.put("900", of_fiche_groupe="NORD")
+    archive.put("901", of_fiche_groupe="SUD")
+    archive.put("902", of_fiche_groupe="SUD", attributed=("EST", "7"))
+    assert listed(archive.database, reach) == fiches
+    assert listed(archive.database, reach, groupes="NORD,SUD,EST") == fiches
+
+
+@pytest.mark.parametrize(
+    ("sort", "fiches"),
+    [
+        ({}, ["902", "901", "900"]),
+        ({"sort_order": "asc"}, ["900", "901", "902"]),
+        ({"sort_by": "score_percentage"}, ["901", "900", "902"]),
+        ({"sort_by": "duration_ms"}, ["900", "902", "901"]),
+        ({"sort_by": "duration_ms", "sort_order": "asc"}, ["902", "900", "901"]),
+        ({"sort_by": "completed_at", "sort_order": "asc"}, ["901", "900", "902"]),
+    ],
+)
+def test_lists_are_sorted_and_what_has_no_value_comes_last(
+    archive: Archive, sort: dict[str, str], fiches: list[str]
+) -> None:
+    archive.put("900", duration_ms=20, score_percentage=Decimal(50), completed_at=NOW + timedelta(hours=1))
+    archive.put("901", score_percentage=Decimal(100), completed_at=NOW)
+    archive.put("902", duration_ms=10)
+    assert listed(archive.database, **sort) == fiches
+
+
+def test_a_page_costs_two_queries_and_knows_the_total(archive: Archive) -> None:
+    for number in range(7):
+        archive.put(f"90{number}", calls=1)
+    everything = {"q": "9", "groupes": "", "has_recordings": "true", "limit": "3", "offset": "2"}
+    with counting(archive.database) as statements, archive.database.reading() as session:
+        rows, total = list_audits(session, read_filter(everything))
+    assert ([row["ficheId"] for row in rows], total) == (["904", "903", "902"], 7)
+    assert len([one for one in statements if one.startswith("SELECT")]) == 2
+
+
+def test_fiches_are_paged_with_all_their_audits(archive: Archive) -> None:
+    first = archive.put("900", **COMPLETED)
+    second = archive.put(
+        "900", **{**COMPLETED, "is_compliant": False, "score_percentage": Decimal("60.01")}, audit_config_id=2
+    )
+    archive.put("901", of_fiche_groupe="SUD", of_fiche_prospect_nom="MARTEL", of_fiche_sales_date="2026-02-03")
+    third = archive.put("902")
+    with counting(archive.database) as statements, archive.database.reading() as session:
+        page, total = list_by_fiche(session, read_filter({"limit": "2"}))
+    assert total == 3
+    assert [(one["fiche"]["ficheId"], [audit["id"] for audit in one["audits"]]) for one in page] == [  # type: ignore[index]
+        ("902", [str(third)]),
+        ("901", ["3"]),
+    ]
+    assert len([one for one in statements if one.startswith("SELECT")]) == 3
+    with archive.database.reading() as session:
+        [last], _ = list_by_fiche(session, read_filter({"limit": "2", "offset": "2"}))
+    assert [audit["id"] for audit in last["audits"]] == [str(second), str(first)]  # type: ignore[attr-defined]
+    assert last["summary"] == {
+        "totalAudits": 2, "compliantCount": 1, "averageScore": 70.0, "latestAuditDate": "2026-05-04T12:00:00.000Z",
+    }  # fmt: skip
+
+
+def test_a_fiche_shows_only_the_audits_that_the_filters_let_through(archive: Archive) -> None:
+    archive.put("900", **COMPLETED)
+    archive.put("900", audit_config_id=2)
+    archive.put("901", audit_config_id=2)
+    with archive.database.reading() as session:
+        [one], total = list_by_fiche(session, read_filter({"status": "completed"}), View(Reach(Scope.ALL)))
+        hidden, none = list_by_fiche(session, read_filter({}), View(Reach(Scope.GROUP, frozenset({"SUD"}))))
+    assert (total, len(one["audits"]), one["summary"]["totalAudits"]) == (1, 1, 1)  # type: ignore[arg-type, index]
+    assert (hidden, none) == ([], 0)

@@ -1,0 +1,76 @@
+"""What is kept of the phases of a run, of its last attempt alone, and measured once when it ends."""
+
+from datetime import timedelta
+
+from sqlalchemy import select, update
+
+from automation_pipeline.automation.domain.run import Phase, RunTicket
+from automation_pipeline.automation.stages.finalise_run import finalise_run
+from automation_pipeline.automation.stages.open_run import open_run
+from automation_pipeline.automation.store.phases import time_by_phase
+from automation_pipeline.automation.store.runs import enter_phase
+from automation_pipeline.automation.tables import RunPhaseRow
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.measures import all_measures
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.factories import an_open_run, an_opening
+
+
+def enter(database: Database, ticket: RunTicket, *phases: Phase) -> None:
+    for phase in phases:
+        with database.transaction() as session:
+            enter_phase(session, ticket, phase)
+
+
+def entered(database: Database) -> list[tuple[int, str]]:
+    with database.reading() as session:
+        query = select(RunPhaseRow.attempt, RunPhaseRow.phase).order_by(RunPhaseRow.attempt, RunPhaseRow.entered_at)
+        return [*session.execute(query).tuples()]
+
+
+def push_back(database: Database, phase: Phase, seconds: float) -> None:
+    with database.transaction() as session:
+        rows = update(RunPhaseRow).where(RunPhaseRow.phase == phase)
+        session.execute(rows.values(entered_at=database_now(-seconds)))
+
+
+def test_the_first_entry_into_a_phase_is_kept(database: Database, clock: StandingClock) -> None:
+    ticket = an_open_run(database, clock)
+    enter(database, ticket, Phase.FETCHING, Phase.TRANSCRIBING)
+    push_back(database, Phase.TRANSCRIBING, 60)
+    enter(database, ticket, Phase.AUDITING, Phase.TRANSCRIBING, Phase.TRANSCRIBING)
+    assert sorted(phase for _, phase in entered(database)) == ["auditing", "fetching", "selection", "transcribing"]
+    with database.reading() as session:
+        lengths = {each.phase: each.seconds for each in time_by_phase(session, ticket.run_id)}
+    assert 55 < lengths[Phase.TRANSCRIBING] < 65
+
+
+def test_an_attempt_that_died_in_a_phase_does_not_hide_the_next_ones_entry(
+    database: Database, clock: StandingClock
+) -> None:
+    first = an_open_run(database, clock)
+    enter(database, first, Phase.FETCHING)
+    second = open_run(an_opening(1, "d-2", dagster_root_run_id="dagster-1"), database=database, clock=clock)
+    enter(database, second, Phase.FETCHING)
+    enter(database, first, Phase.AUDITING)
+    assert entered(database) == [(1, "selection"), (1, "fetching"), (2, "selection"), (2, "fetching")]
+    with database.reading() as session:
+        assert [each.phase for each in time_by_phase(session, first.run_id)] == [Phase.SELECTION, Phase.FETCHING]
+
+
+def test_the_end_of_a_run_is_measured_once(database: Database, clock: StandingClock) -> None:
+    ticket = an_open_run(database, clock)
+    enter(database, ticket, Phase.FETCHING)
+    push_back(database, Phase.SELECTION, 90)
+    push_back(database, Phase.FETCHING, 30)
+    clock.pass_time(timedelta(days=1))  # another clock than the one that phases are told by
+    for _ in range(2):
+        finalise_run(ticket.run_id, database=database, clock=clock, breakdown="It broke")
+    with database.reading() as session:
+        measures = {(each.name, each.labels): each.value for each in all_measures(session)}
+        lengths = {each.phase: each.seconds for each in time_by_phase(session, ticket.run_id)}
+    for phase, seconds in {"selection": 60, "fetching": 30, "finalizing": 0}.items():
+        assert measures["phase_seconds_count", f'phase="{phase}"'] == 1
+        assert seconds <= measures["phase_seconds_sum", f'phase="{phase}"'] + 0.01 < seconds + 20
+        assert seconds <= lengths[Phase(phase)] + 0.01 < seconds + 20

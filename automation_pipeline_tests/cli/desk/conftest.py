@@ -1,0 +1,55 @@
+"""A terminal, the same machine's API on a socket, and stored things of every kind."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from automation_pipeline.automation.store.runs import write_log
+from automation_pipeline.automation.tables import NotificationRow, RunRow
+from automation_pipeline.vitals import checks
+from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.days import by_what_is_said
+from automation_pipeline_tests.automation.reports import a_reported_run
+from automation_pipeline_tests.cli.desk.served import MACHINE, Far, served_over
+from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.llm import FakeLanguageModel
+
+
+@pytest.fixture
+def terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+    # To load the definitions takes seconds and a process.
+    monkeypatch.setattr(checks, "_dagster", lambda _: "definitions load; steps run in_process")
+    with open_terminal(request) as terminal:
+        terminal.export(API_AUTH_TOKENS=MACHINE, COLUMNS="200")
+        yield terminal
+
+
+@pytest.fixture
+def far(terminal: Terminal) -> Iterator[Far]:
+    with served_over(terminal.room / "automation.db") as url:
+        yield Far(terminal, url)
+
+
+@pytest.fixture
+def bench(terminal: Terminal, clock: StandingClock) -> Bench:
+    return Bench(terminal.database, clock, model=FakeLanguageModel(by_what_is_said))
+
+
+@pytest.fixture
+def stored(bench: Bench) -> Bench:
+    """Run 1 of schedule 1, ended and told; two audits by configuration 1, one of them deleted; a token."""
+    run_id = a_reported_run(bench)
+    now = bench.clock.now()
+    with bench.database.transaction() as session:
+        row = session.get_one(RunRow, run_id)
+        row.status, row.phase, row.completed_at, row.duration_ms = "partial", None, now, 1500
+        row.total_fiches, row.successful_fiches, row.failed_fiches, row.ignored_fiches = 3, 2, 1, 1
+        row.error_details = {"failed_days": ["2026-02-02"]}
+        row.selection_summary = {"picked": 4, "days": ["2026-02-03"]}
+        for number in range(5):
+            write_log(session, run_id, now, "warning" if number % 2 else "info", f"Line [{number}]", {"number": number})
+        message = {"run_id": run_id, "channel": "email", "payload": {}, "attempts": 2, "created_at": now}
+        session.add(NotificationRow(**message, target="a@example.test", status="sent", sent_at=now))
+        session.add(NotificationRow(**message, target="b@example.test", status="failed", last_error="refused"))
+    return bench

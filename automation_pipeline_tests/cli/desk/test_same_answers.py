@@ -1,0 +1,124 @@
+"""The same command here and by the API of another machine: the same output, complaint and exit code."""
+
+import json
+
+import pytest
+
+from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.configurations import document
+from automation_pipeline_tests.cli.desk.served import Far
+from automation_pipeline_tests.cli.terminal import DAILY
+
+LOOKING = """
+schedules list
+schedules list --include-inactive --json
+schedules show 1
+schedules show 1 --json
+schedules show 99
+schedules next 2 --after 2026-03-28T00:00:00Z --count 3
+schedules next 2 --after 2026-03-28T00:00:00Z --json
+schedules occurrences 1
+schedules occurrences 2 --json
+schedules occurrences 99
+runs list
+runs list --json
+runs list --schedule 1 --status partial --status failed
+runs list --schedule 99 --json
+runs list --limit 1 --offset 5
+runs show 1
+runs show 1 --json
+runs show 99
+runs logs 1
+runs logs 1 --json
+runs logs 1 --level warning
+runs logs 1 --follow
+runs watch 1 --json
+runs report 1 --output -
+runs report 99 --output -
+fiches show 1
+fiches show 1 --json
+fiches show 987654
+audits list
+audits list --json
+audits list --fiche 1 --fiche 2 --config 1 --status completed
+audits list --all-versions --json
+audits show 1
+audits show 2 --steps
+audits show 1 --json
+audits show 99
+audit-configs list
+audit-configs list --all --json
+audit-configs show 1
+audit-configs show 1 --json
+audit-configs show 99
+audit-configs export 1
+tokens list
+tokens list --all --json
+doctor
+doctor --json
+"""
+
+REFUSED = """
+schedules run-now 99
+schedules pause 99
+schedules delete 99 --yes
+schedules skip-next 1
+runs cancel 1 --yes
+runs cancel 99 --yes
+runs retry 99
+audit 1 --config 99
+audit 1 2 --config 99
+audits review 1 --step 99 --conforme CONFORME
+audits review 99 --step 1 --conforme CONFORME
+audits review 1 --step 1 --conforme CONFORME --score 900
+audits rerun 99 --step 1
+audits delete 99
+audits restore 99
+audit-configs activate 99
+audit-configs delete 1
+audit-configs delete 99
+audit-configs reorder 1 1
+tokens create --permission nonsense --scope ALL
+tokens create --permission fiches --scope GROUP
+tokens revoke 99
+transcribe seven
+"""
+
+
+FAULTY: list[tuple[str, object]] = [
+    ("schedules create --file -", {**DAILY, "timeOfDay": "25:00", "colour": "red"}),
+    ("schedules create --file -", {**DAILY, "specificAuditConfigs": ["77"]}),
+    ("schedules update 1 --file -", {"name": None}),
+    ("schedules run-now 1 --selection -", {"mode": "nonsense"}),
+    ("audit-configs import -", {"name": "Empty", "steps": []}),
+    ("audit-configs validate -", {"name": "", "steps": [{}]}),
+    ("audit-configs validate -", document("Good", 2)),
+]
+
+
+def differing(far: Far, command: str, given: object = None) -> list[str]:
+    """What is said and how it ends, where that is not the same from afar."""
+    words, sent = command.split(), json.dumps(given).encode()
+    here, there = far.here.run(*words, given=sent), far.run(*words, given=sent)
+    return [] if here == there else [f"{command}: {here} here, {there} from afar"]
+
+
+def test_what_is_shown_is_the_same_from_afar(far: Far, stored: Bench) -> None:
+    far.here.create()
+    far.here.json("audits", "delete", "2")
+    far.here.json("tokens", "create", "--name", "[nightly]", "--permission", "automation.write", "--scope", "ALL")
+    assert [fault for command in LOOKING.strip().splitlines() for fault in differing(far, command)] == []
+
+
+@pytest.mark.parametrize("flag", ["", " --json"])
+def test_what_is_refused_is_refused_alike_from_afar(far: Far, stored: Bench, flag: str) -> None:
+    refused = [command + flag for command in REFUSED.strip().splitlines()]
+    assert [fault for command in refused for fault in differing(far, command)] == []
+    ends = {
+        (ended.code > 0, ended.out, len(ended.err.splitlines())) for ended in (far.run(*c.split()) for c in refused)
+    }
+    assert ends == {(True, "", 1)}
+
+
+def test_faults_of_what_is_sent_are_told_alike(far: Far, stored: Bench) -> None:
+    assert [fault for command, given in FAULTY for fault in differing(far, command, given)] == []

@@ -1,0 +1,135 @@
+"""Tokens from the command line: shown once, listed by how they begin, revoked at once; nonsense is refused."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from automation_pipeline.access.stages.recognise_token import recognise_token
+from automation_pipeline.core.access import Action, Caller, Permission, Scope
+from automation_pipeline.core.clock import SystemClock
+from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+
+CREATE = ("tokens", "create", "--name", "nightly", "--permission", "automation.write", "--scope", "ALL")
+
+
+@pytest.fixture
+def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
+    with open_terminal(request) as terminal:
+        yield terminal
+
+
+def made(terminal: Terminal, *words: str) -> Any:
+    return terminal.json("tokens", "create", *words)
+
+
+def caller_of(terminal: Terminal, token: str) -> Caller | None:
+    return recognise_token(token, database=terminal.database, now=SystemClock().now())
+
+
+def refused(terminal: Terminal, code: int, *words: str) -> str:
+    ended = terminal.run("tokens", *words)
+    assert (ended.code, ended.out) == (code, "")
+    assert ended.err.endswith(".\n")
+    assert ended.err.count("\n") == 1
+    return ended.err.strip()
+
+
+def test_a_token_is_answered_once_and_lets_its_program_in(terminal: Terminal) -> None:
+    told = terminal.json(*CREATE)
+    assert list(told)[:2] == ["id", "token"]
+    assert told["id"] == "1"
+    assert told["token"].startswith(told["prefix"])
+    assert (told["name"], told["state"], told["permissions"]) == ("nightly", "active", ["automation.write"])
+    assert (told["scope"], told["groupes"], told["crmUserId"], told["expiresAt"]) == ("ALL", [], None, None)
+    caller = caller_of(terminal, told["token"])
+    assert caller is not None
+    assert caller.reach(Permission.AUTOMATION, Action.READ)
+    [listed] = terminal.json("tokens", "list")["tokens"]
+    assert listed["lastUsedAt"] is not None
+    assert listed | {"lastUsedAt": None} == {name: told[name] for name in listed}
+    assert "token" not in listed
+
+
+def test_people_see_the_token_alone_on_its_line_and_only_then(terminal: Terminal) -> None:
+    said = terminal.run(*CREATE, "--expires-in-days", "30").out.splitlines()
+    assert caller_of(terminal, said[0]) is not None
+    assert said[-1] == "Keep the token: it is not shown again."
+    assert [line.split()[0] for line in said[1:-1]] == ["id", "name", "may", "reaches", "expires"]
+    for words in (["list"], ["list", "--json"], ["list", "--all"], ["revoke", "1"], ["revoke", "1", "--json"]):
+        ended = terminal.run("tokens", *words)
+        assert ended.code == 0
+        assert said[0] not in ended.out + ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "permissions", "scope", "about"),
+    [
+        ("-p fiches,audits.run -s all", ["fiches.read", "audits.write"], "ALL", {}),
+        ("-p * --scope ALL", ["*"], "ALL", {}),
+        ("-p all.read -p audits.write -s ALL", ["*.read", "audits.write"], "ALL", {}),
+        ("-p fiches -s GROUP -g NORD --groupe [SUD]", ["fiches.read"], "GROUP", {"groupes": ["NORD", "[SUD]"]}),
+        ("-p fiches -s self --crm-user-id 77", ["fiches.read"], "SELF", {"crmUserId": "77"}),
+        ("-p fiches -s ALL -n [bold]", ["fiches.read"], "ALL", {"name": "[bold]"}),
+    ],
+)
+def test_what_is_said_is_what_it_may(
+    terminal: Terminal, words: str, permissions: list[str], scope: str, about: dict[str, object]
+) -> None:
+    told = made(terminal, *words.split())
+    assert (told["permissions"], told["scope"]) == (permissions, scope)
+    assert told | {"name": "unnamed", **about} == told
+    caller = caller_of(terminal, told["token"])
+    assert caller is not None
+    assert {grant.read for grant in caller.grants.values()} == {Scope[scope]}
+    row = terminal.run("tokens", "list").out
+    assert str(about.get("name", "unnamed")) in row
+
+
+def test_a_revoked_token_is_refused_and_no_longer_listed(terminal: Terminal) -> None:
+    first, second = terminal.json(*CREATE), terminal.json(*CREATE)
+    revoked = terminal.json("tokens", "revoke", "1")
+    assert (revoked["id"], revoked["state"]) == ("1", "revoked")
+    assert terminal.json("tokens", "revoke", "1") == revoked
+    assert terminal.run("tokens", "revoke", "1").out == "Token 1 is revoked: nightly.\n"
+    assert caller_of(terminal, first["token"]) is None
+    assert caller_of(terminal, second["token"]) is not None
+    assert [token["id"] for token in terminal.json("tokens", "list")["tokens"]] == ["2"]
+    states = [(token["id"], token["state"]) for token in terminal.json("tokens", "list", "--all")["tokens"]]
+    assert states == [("2", "active"), ("1", "revoked")]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("-p nope -s ALL", "Invalid token: permissions.0: is not a permission: say fiches, "),
+        ("-p fiches, -s ALL", "Invalid token: permissions.1: must not be empty."),
+        ("-p fiches -s SOME", "Invalid token: scope: must be ALL, GROUP or SELF."),
+        ("-p fiches -s GROUP", "Invalid token: groupes: is needed by the scope GROUP."),
+        ("-p fiches -s SELF", "Invalid token: crmUserId: is needed by the scope SELF."),
+        ("-p fiches -s ALL -g NORD", "Invalid token: groupes: goes with the scope GROUP only."),
+        ("-p fiches", "Missing option '--scope' / '-s'."),
+        ("-s ALL", "Missing option '--permission' / '-p'."),
+        ("-p fiches -s ALL --expires-in-days 0", "Invalid value for '--expires-in-days': "),
+        ("-p fiches -s ALL --expires-in-days soon", "Invalid value for '--expires-in-days': "),
+    ],
+)
+def test_a_token_that_cannot_be_is_refused_with_2(terminal: Terminal, words: str, sentence: str) -> None:
+    assert refused(terminal, 2, "create", *words.split()).startswith(sentence)
+    assert terminal.json("tokens", "list", "--all") == {"tokens": []}
+
+
+def test_what_does_not_exist_ends_with_1(terminal: Terminal) -> None:
+    assert refused(terminal, 1, "revoke", "7") == "Token with ID '7' not found."
+    assert refused(terminal, 1, "revoke", "7", "--json") == "Token with ID '7' not found."
+
+
+@pytest.mark.parametrize("wrong", ["one", "0", "99999999999999999999"])
+def test_an_id_that_is_none_ends_with_2(terminal: Terminal, wrong: str) -> None:
+    assert refused(terminal, 2, "revoke", wrong).startswith("Invalid value for 'token_id': ")
+
+
+def test_the_help_tells_how_a_token_is_used(terminal: Terminal) -> None:
+    said = " ".join(terminal.run("tokens", "create", "--help").out.split())
+    for words in ("Authorization: Bearer TOKEN", "X-API-Key: TOKEN", "automation.write", "GROUP", "only its hash"):
+        assert words in said

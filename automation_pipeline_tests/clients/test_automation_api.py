@@ -1,0 +1,150 @@
+"""The client of our own API: refusals are the errors that they were there, what is posted is done once."""
+
+import httpx
+import pytest
+
+from automation_pipeline.clients.automation_api import ApiAccessError, AutomationApi
+from automation_pipeline.core.correlation import correlated
+from automation_pipeline.core.errors import (
+    AutomationError,
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    OutdatedError,
+    OutsideError,
+    PermanentError,
+    TransientError,
+)
+
+URL, TOKEN = "https://api.example.test:8443/deep/", "s3cret-token-of-ours"
+DONE = {"success": True, "data": {}}
+
+
+class Line:
+    """What is answered to each request in turn, and the requests themselves; the last answer is for all that follow."""
+
+    def __init__(self, *answers: httpx.Response | Exception) -> None:
+        self.asked: list[httpx.Request] = []
+        self._answers = list(answers)
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request)
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    @property
+    def api(self) -> AutomationApi:
+        return AutomationApi(URL, TOKEN, transport=httpx.MockTransport(self))
+
+
+def refused(status: int, code: str, sentence: str = "It cannot be", **more: object) -> httpx.Response:
+    return httpx.Response(status, json={"success": False, "error": sentence, "code": code, **more})
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind", "sentence"),
+    [
+        (400, "VALIDATION_ERROR", InvalidInputError, "It cannot be"),
+        (400, "INVALID_JSON", InvalidInputError, "It cannot be"),
+        (401, "AUTHENTICATION_ERROR", ApiAccessError,
+         "The API at https://api.example.test:8443 refuses our token: It cannot be."),
+        (403, "AUTHORIZATION_ERROR", ApiAccessError,
+         "The API at https://api.example.test:8443 refuses our token: It cannot be."),
+        (404, "NOT_FOUND", NotFoundError, "It cannot be"),
+        (409, "CONFLICT", ConflictError, "It cannot be"),
+        (412, "PRECONDITION_FAILED", OutdatedError, "It cannot be"),
+        (413, "BODY_TOO_LARGE", InvalidInputError, "It cannot be"),
+        (500, "INTERNAL_ERROR", TransientError, "It cannot be (request 7f)"),
+        (502, "EXTERNAL_API_ERROR", OutsideError, "It cannot be"),
+        (503, "DATABASE_ERROR", TransientError, "It cannot be"),
+        (503, "CONFIGURATION_ERROR", PermanentError, "It cannot be"),
+        (504, "TIMEOUT", TransientError, "It cannot be"),
+    ],
+)  # fmt: skip
+def test_a_refusal_is_the_error_that_it_was_there(
+    status: int, code: str, kind: type[AutomationError], sentence: str
+) -> None:
+    line = Line(refused(status, code, requestId="7f"))
+    with pytest.raises(AutomationError) as error:
+        line.api.patch("/x", {})
+    assert (type(error.value), str(error.value)) == (kind, sentence)
+
+
+def test_the_fields_at_fault_come_along() -> None:
+    faults = [{"field": "timeOfDay", "message": "is required"}, {"field": "", "message": "both at once"}]
+    with pytest.raises(InvalidInputError) as error:
+        Line(refused(400, "VALIDATION_ERROR", details=faults)).api.post("/x", {})
+    assert error.value.fields == (("timeOfDay", "is required"), ("", "both at once"))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.Response(200, text="<html>Welcome</html>"),
+        httpx.Response(200, json=[1]),
+        httpx.Response(404, text="nginx"),
+        httpx.Response(404, json={"message": "no such page"}),
+        httpx.Response(302, headers={"Location": "https://elsewhere.test"}),
+    ],
+)
+def test_what_is_not_our_api_is_told_as_such(answer: httpx.Response) -> None:
+    line = Line(answer)
+    with pytest.raises(OutsideError, match=r"^What answers at https://api\.example\.test:8443 is not our API"):
+        line.api.get("/x")
+    assert [request.url.host for request in line.asked] == ["api.example.test"]
+
+
+@pytest.mark.parametrize(
+    "lost", [httpx.ReadError("reset"), httpx.RemoteProtocolError("gone"), httpx.ReadTimeout("slow")]
+)
+def test_a_post_whose_answer_was_lost_is_sent_once_more_under_the_same_key(lost: Exception) -> None:
+    line = Line(lost, httpx.Response(201, json=DONE))
+    assert line.api.post("/x", {"a": 1}) == DONE
+    first, second = line.asked
+    assert first.headers["Idempotency-Key"] == second.headers["Idempotency-Key"]
+    assert first.content == second.content == b'{"a":1}'
+
+
+def test_two_wishes_have_two_keys() -> None:
+    line = Line(httpx.Response(200, json=DONE))
+    api = line.api
+    api.post("/x")
+    api.post("/x")
+    assert len({request.headers["Idempotency-Key"] for request in line.asked}) == 2
+
+
+@pytest.mark.parametrize("ask", [
+    lambda api: api.put("/x", {}), lambda api: api.patch("/x", {}), lambda api: api.delete("/x"),
+    lambda api: api.post("/x", repeatable=False),
+])  # fmt: skip
+def test_what_is_not_safe_to_repeat_is_sent_once(ask: object) -> None:
+    line = Line(httpx.ReadError("reset"))
+    with pytest.raises(TransientError, match="could not be reached"):
+        ask(line.api)  # type: ignore[operator]
+    assert [request.headers.get("Idempotency-Key") for request in line.asked] == [None]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "says"),
+    [
+        (httpx.ConnectError("no route"), "could not be reached"),
+        (httpx.ConnectTimeout("slow"), "did not answer in time"),
+    ],
+)
+def test_trouble_on_the_way_names_the_origin_and_nothing_secret(trouble: Exception, says: str) -> None:
+    with pytest.raises(TransientError) as error:
+        Line(trouble).api.get("/x", {"q": "private"})
+    assert str(error.value).startswith(f"The API at https://api.example.test:8443 {says}")
+    assert not {"s3cret", "private", "deep"} & set(str(error.value).replace("-", " ").split())
+
+
+def test_the_request_is_as_the_api_wants_it() -> None:
+    line = Line(httpx.Response(200, json=DONE))
+    with correlated("seven"):
+        line.api.get("/api/x", {"status": ["a", "b"], "all": True, "none": None, "limit": 5})
+    [request] = line.asked
+    assert str(request.url) == "https://api.example.test:8443/deep/api/x?status=a&status=b&all=true&limit=5"
+    assert request.headers["Authorization"] == f"Bearer {TOKEN}"
+    assert request.headers["X-Request-Id"] == "seven"

@@ -1,0 +1,23 @@
+"""Waits for a provider's turn are counted; what the limiter says is passed on as it is."""
+
+from automation_pipeline.core.coordination import Rate
+from automation_pipeline.core.counted_limiter import CountedRateLimiter
+from automation_pipeline.core.meter import Meter
+
+
+class Limiter:
+    def __init__(self, *waits: float | None) -> None:
+        self.waits = list(waits)
+
+    def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
+        return self.waits.pop(0)
+
+
+def test_waits_of_a_limiter_are_counted_by_provider_and_turns_at_once_are_none() -> None:
+    meter = Meter()
+    limiter = CountedRateLimiter(Limiter(0.0, 1.5, None, 0.5), meter)
+    assert [limiter.reserve("language-model", Rate(60, 60)) for _ in range(4)] == [0.0, 1.5, None, 0.5]
+    assert meter.drain() == {
+        ("limiter_waits_total", 'provider="language-model"'): 2,
+        ("limiter_wait_seconds_total", 'provider="language-model"'): 2.0,
+    }

@@ -1,0 +1,130 @@
+"""What our processes write about themselves: where, how, with which id, and what is never in it."""
+
+import json
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from automation_pipeline.core.correlation import correlated
+from automation_pipeline.core.logs import NOISY, OURS, configure_logs, log
+
+_log = log(f"{OURS}.somewhere")
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    """Logging is a matter of the whole process: what a test did to it is undone."""
+    loggers = [logging.getLogger(name) for name in (None, OURS, *NOISY)]
+    before = [(logger, logger.level, list(logger.handlers)) for logger in loggers]
+    yield
+    for logger, level, handlers in before:
+        logger.setLevel(level)
+        logger.handlers[:] = handlers
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    said = capsys.readouterr()
+    assert said.out == "", "standard output is for what was asked"
+    return [json.loads(line) for line in said.err.splitlines()]
+
+
+def test_a_line_is_one_json_object_with_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("info", "json")
+    with correlated("wish-1"):
+        _log.info("The CRM answered", provider="crm", name="a", message="b", tries=2)
+    [line] = lines(capsys)
+    at = datetime.fromisoformat(line.pop("timestamp"))
+    assert at.tzinfo == UTC
+    assert abs(datetime.now(UTC) - at) < timedelta(minutes=1)
+    assert line == {
+        "level": "info",
+        "logger": "automation_pipeline.somewhere",
+        "event": "The CRM answered",
+        "provider": "crm",
+        "name": "a",
+        "message": "b",
+        "tries": 2,
+        "correlation_id": "wish-1",
+    }
+
+
+def test_a_line_for_people_cannot_be_made_to_look_like_two(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("info", "text")
+    _log.warning("It is\nover: %s", "100 %", who="Anna B", empty="", word="x", many=[1, 2])
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.endswith(
+        'Z warning automation_pipeline.somewhere: It is\\nover: 100 % who="Anna B" empty="" word=x many=[1, 2]\n'
+    )
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_secrets_and_personal_data_are_masked_wherever_they_stand(
+    form: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_logs("debug", form)
+    headers = {"Authorization": "Bearer hush", "Accept": "*/*"}
+    _log.debug("Sent Bearer hush to anna.hush@host.test", headers=headers, apiKey="hush", total_tokens=12)
+    logging.getLogger("other").error("token=%s", "hush")
+    try:
+        raise ValueError("password=hush")
+    except ValueError:
+        _log.exception("It broke")
+    said = capsys.readouterr().err
+    assert "hush" not in said
+    assert "12" in said
+    assert "ValueError" in said
+
+
+def test_the_end_of_a_long_traceback_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("info", "json")
+    try:
+        raise ValueError("x" * 50_000 + " the end")
+    except ValueError:
+        _log.exception("It broke")
+    [line] = lines(capsys)
+    assert line["exception"].endswith("the end")
+    assert len(line["exception"]) <= 20_000
+
+
+@pytest.mark.parametrize(("level", "heard"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
+def test_what_is_less_urgent_is_left_out(level: Any, heard: int, capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs(level, "json")
+    for say in (_log.debug, _log.info, _log.warning, _log.error):
+        say("said")
+    assert len(lines(capsys)) == heard
+
+
+def test_noisy_libraries_are_heard_only_when_something_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("debug", "json")
+    for name in NOISY:
+        logging.getLogger(name).info("GET https://host.test/?token=hush")
+        logging.getLogger(name).warning("wrong")
+    assert [line["logger"] for line in lines(capsys)] == list(NOISY)
+
+
+def test_configured_again_every_line_is_still_written_once(capsys: pytest.CaptureFixture[str]) -> None:
+    for form in ("text", "json"):
+        configure_logs("info", form)
+        configure_logs("info", form, of="package")
+        configure_logs("info", form)
+    _log.info("once")
+    assert len(lines(capsys)) == 1
+
+
+def test_in_a_process_of_somebody_else_only_our_lines_are_ours(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    configure_logs("info", "json", of="package")
+    logging.getLogger("dagster").error("theirs")
+    _log.warning("ours: %s", "told")
+    assert [line["event"] for line in lines(capsys)] == ["ours: told"]
+    assert "ours: told" in caplog.messages, "and whoever listens to all hears them too"
+
+
+def test_before_it_is_configured_nothing_reaches_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    _log.warning("early: %s", "told", field=1)
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,265 @@
+"""What is masked before it is written down, what is left as it is, and that nothing is endless or an error."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import Enum, StrEnum
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from automation_pipeline.core.masking import CUT, CUT_KEYS, MASK, masked, masked_document, masked_text
+
+SECRET_KEYS = [
+    "authorization", "Proxy-Authorization", "cookie", "Set-Cookie", "token", "access_token", "refreshToken", "api_key",
+    "apiKey", "X-API-Key", "xi-api-key", "externalApiKey", "webhookSecret", "client_secret", "smtp_pass", "password",
+    "PASSWORD", "signing_key", "private-key", "API_AUTH_TOKENS", "jwt", "X-Webhook-Signature", "credentials",
+]  # fmt: skip
+PERSONAL_KEYS = [
+    "email", "prospectEmail", "notify_emails", "tel", "prospect_tel", "telephone", "phone_number", "prenom",
+    "prospectPrenom", "nom", "prospect_nom", "prospect_name", "client_name", "adresse", "date_naissance", "mail",
+]  # fmt: skip
+COUNTERS = [
+    "tokens", "total_tokens", "tokens_used", "totalTokens", "prompt_tokens", "completion_tokens", "max_tokens",
+    "token_count", "tokenUsage", "tokens_per_minute", "emails_sent",
+]  # fmt: skip
+PLAIN_KEYS = [
+    "name", "schedule_name", "agence_nom", "groupe", "request_key", "run_key", "key", "keys", "count", "ficheId",
+    "message", "token_type", "mail_devis", "tokenizer", "secretary", "telling", "nominal", "passes",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", SECRET_KEYS + PERSONAL_KEYS)
+@pytest.mark.parametrize("value", ["hush", 612345678, ["hush"], {"any": "hush"}, 1.5])
+def test_whatever_stands_under_such_a_key_is_masked(key: str, value: object) -> None:
+    if key == "API_AUTH_TOKENS" and isinstance(value, int | float):
+        assert masked({key: value}) == {key: value}, "how many there are is no secret"
+        return
+    assert masked([{key: value}]) == [{key: MASK}]
+
+
+@pytest.mark.parametrize("key", SECRET_KEYS + PERSONAL_KEYS)
+@pytest.mark.parametrize("value", [None, True, False, ""])
+def test_whether_there_is_one_may_be_known(key: str, value: object) -> None:
+    assert masked({key: value}) == {key: value}
+
+
+@pytest.mark.parametrize("key", COUNTERS)
+@pytest.mark.parametrize("value", [0, 1200, 0.5, {"cached": 12, "audio": 0}])
+def test_counters_are_left(key: str, value: object) -> None:
+    assert masked({key: value}) == {key: value}
+
+
+@pytest.mark.parametrize("key", ["tokens", "auth_tokens", "token_count"])
+def test_what_is_no_number_under_the_name_of_a_counter_is_masked(key: str) -> None:
+    assert masked({key: "hush"}) == {key: MASK}
+    assert masked({key: {"first": "hush"}}) == {key: MASK}
+
+
+@pytest.mark.parametrize("key", PLAIN_KEYS)
+def test_other_keys_hide_nothing(key: str) -> None:
+    assert masked({key: "seen", "n": 3}) == {key: "seen", "n": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Bearer abc.def-1|2", "Bearer [masked]"),
+        ("sent with bearer abc, twice", "sent with bearer [masked], twice"),
+        ("Authorization: Basic YW5uYTpwdw==", "Authorization: [masked]"),
+        ("Cookie: a=1; b=2\nAccept: */*", "Cookie: [masked]\nAccept: */*"),
+        ('{"authorization": "Basic x", "n": 1}', '{"authorization": "[masked]", "n": 1}'),
+        ("xi-api-key: sk_1", "xi-api-key: [masked]"),
+        ("password=a:b=c", "password=[masked]"),
+        ("password='two words' then", "password='[masked]' then"),
+        ('"apiKey": "sk-1"', '"apiKey": "[masked]"'),
+        ("error:token=abc", "error:token=[masked]"),
+        ("/hook?key=1&day=2&sig=3", "/hook?key=[masked]&day=2&sig=[masked]"),
+        ("https://host.test/a?X-Amz-Signature=1&b=2#end", "https://host.test/a?[masked]#end"),
+        ("see https://host.test/a?b=2.", "see https://host.test/a?[masked]"),
+        ("https://anna:s3cret@host.test/a", "https://[masked]@host.test/a"),
+        ("postgresql+psycopg://anna:s3@cret@db/work", "postgresql+psycopg://[masked]@db/work"),
+        ("redis://:pw@cache:6379/0", "redis://[masked]@cache:6379/0"),
+        ("to anna.b+c@mail.example.fr, now", "to [masked], now"),
+        ("call 0612345678", "call [masked]"),
+        ("call 06 12 34 56 78 or 06.12.34.56.78.", "call [masked] or [masked]."),
+        ("call +33 (0)6 12 34 56 78!", "call [masked]!"),
+        ("call 0033612345678", "call [masked]"),
+        ("prospectNom=Dupont", "prospectNom=[masked]"),
+    ],
+)
+def test_secrets_and_personal_data_inside_a_text_are_masked(text: str, shown: str) -> None:
+    assert masked(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Fiche 1900417 failed: the CRM answered 503 for fiche 1900417.",
+        "total_tokens=1200 prompt_tokens: 900",
+        "2026-05-04T10:00:00.123456+02:00",
+        "01.02.2026 10:00 and 01/02/2026",
+        "run 3fa85f64-5717-4562-b3fc-2c963f66afa6",
+        "https://host.test:8080/a/b#c",
+        "10 recordings, 0.0612345678 s, -0612345678",
+        "1777889900123",
+        "audit-1900417-11-1777889900123",
+        "key=value and sig: none",
+        "the bearer",
+    ],
+)
+def test_other_texts_are_left(text: str) -> None:
+    assert masked(text) == text
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+class Angle(Enum):
+    RIGHT = 90
+
+
+class Spiteful:
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+
+class Mischief(Mapping[str, object]):
+    def __getitem__(self, key: str) -> object:
+        raise KeyError(key)
+
+    def __iter__(self) -> Any:
+        raise RuntimeError("no")
+
+    def __len__(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (datetime(2026, 5, 4, 10, tzinfo=UTC), "2026-05-04T10:00:00+00:00"),
+        (date(2026, 5, 4), "2026-05-04"),
+        (Decimal("1.50"), "1.50"),
+        (float("inf"), "inf"),
+        (float("nan"), "nan"),
+        (10**400, CUT),
+        (Colour.RED, "red"),
+        (Angle.RIGHT, 90),
+        (ValueError("token=abc"), "ValueError: token=[masked]"),
+        (SecretStr("hush"), "**********"),
+        (b"hush", "[bytes]"),
+        (len, "[builtin_function_or_method]"),
+        ((1, "a"), [1, "a"]),
+        ({"a"}, ["a"]),
+        (Spiteful(), "[Spiteful]"),
+        (Mischief(), "[Mischief]"),
+        ({1: "a", None: "b", "anna@host.test": 1}, {"1": "a", "None": "b", MASK: 1}),
+    ],
+)
+def test_whatever_it_is_json_can_hold_it(value: object, shown: object) -> None:
+    assert masked(value) == shown
+    json.dumps(masked(value), allow_nan=False)
+
+
+def test_a_document_stays_one_whatever_happens() -> None:
+    assert masked_document(Mischief()) == {}
+    assert masked_document({"a": {1, 2} and [1], "token": "x"}) == {"a": [1], "token": MASK}
+
+
+def test_what_holds_itself_comes_to_an_end() -> None:
+    ring: dict[str, object] = {"n": 1}
+    ring["again"] = ring
+    assert masked(ring) == {"n": 1, "again": CUT}
+
+
+def test_nothing_is_endless() -> None:
+    deep: object = "bottom"
+    for _ in range(20):
+        deep = [deep]
+    assert masked(deep) == [[[[[[CUT]]]]]]
+    assert masked("x" * 5000) == "x" * 1999 + "…"
+    assert masked(list(range(51))) == [*range(49), CUT]
+    assert masked(list(range(50))) == [*range(50)]
+    many = masked({f"k{number}": number for number in range(300)})
+    assert isinstance(many, dict)
+    assert (len(many), many[CUT_KEYS]) == (200, 101)
+
+
+@pytest.mark.parametrize("before", range(1975, 2001))
+def test_a_mask_at_the_end_of_what_is_kept_is_whole_or_gone(before: int) -> None:
+    text = masked_text("x" * before + " anna@host.test and more")
+    assert len(text) <= 2000
+    assert "[" not in text or MASK in text
+    assert masked_text(text) == text
+
+
+def test_a_long_text_is_looked_through_quickly() -> None:
+    for text in ("a" * 200_000, "a@" * 100_000, "0" * 200_000, "http://" * 30_000, "a:" * 100_000, "'" * 200_000):
+        masked_text(text)
+
+
+secrets = st.text("ABCDEFGHJKabcdefghjk0123456789-_.~", min_size=8).map(lambda text: f"Zq{text}qZ")
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=30), st.binary(max_size=5), st.dates()
+)
+keys = st.one_of(st.text(max_size=10), st.sampled_from(SECRET_KEYS + PERSONAL_KEYS + COUNTERS + PLAIN_KEYS))
+documents = st.recursive(
+    scalars,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(keys, inner, max_size=4)),
+    max_leaves=15,
+)
+MESSY = st.lists(
+    st.sampled_from(
+        ["Bearer ", "token=", "a@b.fr", "0612345678", "+336", "https://u:p@h/", "?a=b", '"', "'", "[masked]", "[", " ",
+         "password: ", "cookie:", "=", ":", "\\", "1", "x", "\n", "…", "é", "&sig=", "total_tokens=12"]
+    ),
+    max_size=25,
+).map("".join)  # fmt: skip
+
+
+@given(
+    st.sampled_from([key for key in SECRET_KEYS if key != "API_AUTH_TOKENS"]),
+    secrets,
+    st.lists(st.one_of(st.none(), keys), max_size=8),
+    documents,
+)
+def test_no_secret_under_its_key_survives_at_any_depth(
+    key: str, secret: str, way: list[str | None], beside: object
+) -> None:
+    planted: object = {"beside": beside, key: secret}
+    for step in way:
+        planted = [beside, planted] if step is None else {step: planted, "beside": beside}
+    assert secret not in json.dumps(masked(planted))
+
+
+@given(secrets, MESSY, MESSY)
+def test_no_secret_in_a_text_survives(secret: str, before: str, after: str) -> None:
+    for told in (f"Bearer {secret}", f"https://h.test/a?k={secret}", f"https://u:{secret}@h.test/"):
+        assert secret not in masked_text(f"{before} {told} {after}")
+
+
+@given(st.sampled_from(COUNTERS), st.one_of(st.integers(-(2**63), 2**63), st.floats(allow_nan=False)))
+def test_numbers_under_counters_survive(key: str, number: float) -> None:
+    shown = masked({"usage": [{key: number}]})
+    assert shown == {"usage": [{key: number if abs(number) != float("inf") else MASK}]}
+
+
+@given(documents)
+def test_masking_what_is_masked_changes_nothing(document: object) -> None:
+    once = masked(document)
+    assert masked(once) == once
+    json.dumps(once, allow_nan=False)
+
+
+@given(MESSY, st.integers(10, 80))
+def test_a_text_is_masked_once_for_all(text: str, longest: int) -> None:
+    once = masked_text(text, longest)
+    assert masked_text(once, longest) == once
+    assert len(once) <= longest

@@ -1,0 +1,135 @@
+"""The job `sales_range_fetch`: a request becomes the days, and whatever ends the run badly ends the job over days."""
+
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+import pytest
+from dagster import DagsterRunStatus as S
+
+from automation_pipeline import bootstrap
+from automation_pipeline.core.errors import TransientError
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.defs.fiches.range import sales_range_fetch, sweep_range_fetches
+from automation_pipeline.defs.requests.terminated import terminated_runs
+from automation_pipeline.fiches.domain.fetch_job import FetchJob, JobStatus
+from automation_pipeline.orchestration.doors import run_request
+from automation_pipeline.orchestration.endings import TERMINATED, UNFINISHED, end_work_of
+from automation_pipeline.orchestration.requests import REQUEST_TAG
+from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.run_requests import mark_taken, offer_waiting
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, Ranges
+
+
+@pytest.fixture
+def ranges(database: Database, monkeypatch: pytest.MonkeyPatch) -> Ranges:
+    """The services of the process are those of the test; the clock shows the present, as Dagster's does."""
+    ranges = Ranges(database, StandingClock(datetime.now(UTC)))
+    services = bootstrap.Services(Settings(), ranges.clock)
+    services.__dict__.update(database=database, crm=ranges.crm, sales_list_slots=ranges.slots)
+    monkeypatch.setattr(bootstrap, "services", lambda: services)
+    return ranges
+
+
+def launch(ranges: Ranges, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
+    """What the one request that waits becomes."""
+    with ranges.database.transaction() as session:
+        [wish] = offer_waiting(session, limit=9)
+    asked = run_request(wish)
+    return sales_range_fetch.execute_in_process(
+        run_config=dict(asked.run_config or {}),
+        tags=dict(asked.tags or {}),
+        resources={"services": ServicesResource()},
+        instance=instance,
+        raise_on_error=False,
+    )
+
+
+def test_a_request_brings_the_days(ranges: Ranges) -> None:
+    ranges.sell(*DAYS)
+    job = ranges.job(webhook=HOOK)
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = launch(ranges, instance)
+    assert result.success
+    assert (ranges.stored(job).status, ranges.stored(job).total_fiches) == (JobStatus.COMPLETE, 14)
+    assert [request.state for request in ranges.requests] == ["taken"]
+    [told] = [event.step_output_data.metadata for event in result.all_events if event.is_successful_output]
+    assert (told["days"].value, told["fetched_days"].value, told["status"].value) == (7, 7, "complete")
+    assert [each.event for each in ranges.deliveries] == ["progress", "complete"]
+
+
+def test_a_final_list_is_asked_for_again_only_by_refresh(ranges: Ranges) -> None:
+    ranges.know(*DAYS)
+    job = ranges.job(refresh=True)
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert launch(ranges, instance).success
+    assert sorted(ranges.crm.asked) == [day.isoformat() for day in DAYS]
+    assert ranges.stored(job).status is JobStatus.COMPLETE
+
+
+def test_a_run_that_breaks_ends_the_job(ranges: Ranges, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_args: object, **_ground: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("automation_pipeline.defs.fiches.range.fetch_range", broken)
+    job = ranges.job(webhook=HOOK)
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert not launch(ranges, instance).success
+    ended = ranges.stored(job)
+    assert (ended.status, ended.error, ended.remaining) == (JobStatus.FAILED, "ZeroDivisionError: a bug", DAYS)
+    assert [each.event for each in ranges.deliveries] == ["failed"]
+
+
+def begun(ranges: Ranges, instance: dg.DagsterInstance, job: FetchJob, **fields: object) -> dg.DagsterRun:
+    config = {"ops": {"fetch_days": {"config": {"job_id": job.id, "refresh": False}}}}
+    given = {"status": S.STARTED, "tags": {REQUEST_TAG: job.id}, **fields}
+    run = instance.add_run(dg.DagsterRun("sales_range_fetch", run_id=f"r-{job.id}", run_config=config, **given))  # type: ignore[arg-type]
+    with ranges.database.transaction() as session:
+        mark_taken(session, job.id, run.run_id)
+    return run
+
+
+def test_a_run_that_somebody_terminates_ends_the_job(ranges: Ranges) -> None:
+    job = ranges.job()
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = begun(ranges, instance, job)
+        instance.report_run_canceled(run)
+        ended = instance.get_run_by_id(run.run_id)
+        assert ended
+        [event] = [one.dagster_event for one in instance.all_logs(run.run_id) if one.dagster_event]
+        with dg.build_run_status_sensor_context(
+            "terminated_runs", event, instance, ended, resources={"services": ServicesResource()}
+        ) as context:
+            terminated_runs(context)
+    assert (ranges.stored(job).status, ranges.stored(job).error) == (JobStatus.FAILED, TERMINATED)
+
+
+def test_what_a_failed_run_leaves_is_ended_once(ranges: Ranges) -> None:
+    job = ranges.job(webhook=HOOK)
+    ranges.crm.fail_once(DAYS[0].isoformat(), TransientError("no"))
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = begun(ranges, instance, job)
+    for _ in range(2):
+        end_work_of(run, "Its process died", bootstrap.services())
+    assert (ranges.stored(job).status, ranges.stored(job).error) == (JobStatus.FAILED, "Its process died")
+    assert len(ranges.deliveries) == 1
+    assert [request.state for request in ranges.requests] == ["refused"]
+
+
+@pytest.mark.parametrize(
+    ("status", "minutes", "ended"),
+    [(S.STARTED, 60, False), (S.CANCELED, 5, False), (S.CANCELED, 60, True), (S.SUCCESS, 60, True)],
+)
+def test_a_job_that_nobody_works_on_any_more_is_swept(
+    ranges: Ranges, status: dg.DagsterRunStatus, minutes: int, ended: bool
+) -> None:
+    job = ranges.job()
+    with dg.DagsterInstance.ephemeral() as instance:
+        begun(ranges, instance, job, status=status)
+        ranges.clock.pass_time(timedelta(minutes=minutes))
+        with dg.build_sensor_context(instance=instance, resources={"services": ServicesResource()}) as context:
+            said = sweep_range_fetches(context)
+    assert isinstance(said, dg.SkipReason)
+    assert said.skip_message == (f"Ended {job.id}." if ended else "No job over days is abandoned.")
+    assert ranges.stored(job).error == (UNFINISHED if ended else None)

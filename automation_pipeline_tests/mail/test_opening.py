@@ -1,0 +1,21 @@
+"""Whether there is mail at all is a matter of two settings."""
+
+import pytest
+
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.mail.opening import open_mail
+from automation_pipeline.mail.smtp import SmtpMail
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_there"),
+    [
+        ({}, False),
+        ({"smtp_host": "mail.test"}, False),
+        ({"smtp_from": "us@host.test"}, False),
+        ({"smtp_host": "mail.test", "smtp_from": "us@host.test"}, True),
+        ({"smtp_host": "mail.test", "smtp_user": "us@host.test", "smtp_pass": "hush"}, True),
+    ],
+)
+def test_mail_needs_a_server_and_a_sender(settings: dict[str, str], is_there: bool) -> None:
+    assert isinstance(open_mail(Settings.model_validate(settings)), SmtpMail) is is_there

@@ -1,0 +1,24 @@
+"""The adapter as the tests set it up: against the simulated Pusher, with little patience."""
+
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from automation_pipeline.realtime.pusher_channels import PusherChannels
+from automation_pipeline.realtime.wire import PusherApp
+from automation_pipeline_tests.outside import PUSHER_APP_ID, PUSHER_KEY, PUSHER_SECRET
+
+
+def channels(url: str, *, secret: str = PUSHER_SECRET, app_id: str = PUSHER_APP_ID, **how: Any) -> PusherChannels:
+    parts = urlsplit(url)
+    app = PusherApp(
+        app_id=app_id,
+        key=PUSHER_KEY,
+        secret=secret,
+        cluster="eu",
+        host=parts.hostname,
+        port=parts.port,
+        encrypted=False,
+        seconds=how.pop("seconds", 5.0),
+    )
+    return PusherChannels(app, now=lambda: datetime.now(UTC), **how)

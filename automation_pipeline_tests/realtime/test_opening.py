@@ -1,0 +1,59 @@
+"""Realtime is there with all four settings, absent with none, and with some of them events wait for the others."""
+
+import asyncio
+
+import pytest
+from pydantic import SecretStr
+
+from automation_pipeline.automation.ports import Published
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.core.settings import Settings
+from automation_pipeline_tests.outside import PUSHER_APP_ID, PUSHER_KEY, PUSHER_SECRET
+from automation_pipeline_tests.storage.processes import event
+
+ALL = {
+    "pusher_app_id": PUSHER_APP_ID,
+    "pusher_key": PUSHER_KEY,
+    "pusher_secret": SecretStr(PUSHER_SECRET),
+    "pusher_cluster": "eu",
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*ALL, "pusher_base_url", "next_public_pusher_key"):
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+def services(**settings: object) -> Services:
+    return Services(Settings().model_copy(update=settings))
+
+
+def test_without_any_there_is_no_realtime() -> None:
+    assert services().realtime is None
+    assert services().post_office.publisher is None
+
+
+def test_with_all_of_them_it_is_what_the_relay_publishes_with(simulated: str) -> None:
+    ours = services(**ALL, pusher_base_url=simulated)
+    assert ours.realtime is not None
+    assert ours.post_office.publisher is ours.realtime
+    asyncio.run(ours.realtime.check())
+    assert asyncio.run(ours.realtime.publish([event("a")])) == Published(1)
+
+
+@pytest.mark.parametrize("missing", ALL)
+def test_with_some_of_them_it_says_which_are_missing_and_events_wait(missing: str) -> None:
+    ours = services(**{**ALL, missing: None})
+    with pytest.raises(PermanentError, match=f": {missing.upper()} not set"):
+        _ = ours.realtime
+    publisher = ours.post_office.publisher
+    assert publisher is not None
+    waiting = asyncio.run(publisher.publish([event("a")]))
+    assert (waiting.out, type(waiting.stopped)) == (0, TransientError)
+
+
+def test_an_address_with_a_path_is_not_pushers() -> None:
+    with pytest.raises(PermanentError, match="PUSHER_BASE_URL"):
+        _ = services(**ALL, pusher_base_url="https://pusher.example.test/apps").realtime

@@ -1,0 +1,129 @@
+"""The simulated Pusher: signed calls within the limits are taken as a whole, all others are refused with a reason."""
+
+import hashlib
+import hmac
+import json
+import time
+from typing import Any
+
+import httpx
+import pytest
+
+from automation_pipeline_tests.outside import NO_CERTIFICATES, PUSHER_APP_ID, PUSHER_KEY, PUSHER_SECRET, fault
+from automation_pipeline_tests.outside import shown_to_browsers as shown
+
+EVENTS, BATCH = f"/apps/{PUSHER_APP_ID}/events", f"/apps/{PUSHER_APP_ID}/batch_events"
+
+
+def an_event(**fields: Any) -> dict[str, Any]:
+    return {"name": "audit.started", "channel": "private-fiche-1", "data": "{}", **fields}
+
+
+def signed(method: str, path: str, body: bytes, secret: str = PUSHER_SECRET, **changed: str) -> dict[str, str]:
+    """As the protocol document says it, by hand."""
+    query = {
+        "auth_key": PUSHER_KEY,
+        "auth_timestamp": str(int(time.time())),
+        "auth_version": "1.0",
+        "body_md5": hashlib.md5(body, usedforsecurity=False).hexdigest(),
+    } | {name: value for name, value in changed.items() if name != "auth_signature"}
+    told = "\n".join([method, path, "&".join(f"{name}={query[name]}" for name in sorted(query))])
+    signature = hmac.new(secret.encode(), told.encode(), hashlib.sha256).hexdigest()
+    return {**query, "auth_signature": changed.get("auth_signature", signature)}
+
+
+def post(url: str, path: str, posted: object, **how: str) -> httpx.Response:
+    body = json.dumps(posted).encode()
+    return httpx.post(f"{url}{path}", params=signed("POST", path, body, **how), content=body, verify=NO_CERTIFICATES)
+
+
+def test_events_are_listed_in_the_order_in_which_they_were_published(simulated: str) -> None:
+    assert post(simulated, EVENTS, {**an_event(data="1"), "channels": ["a", "b"]}).json() == {}
+    assert post(simulated, BATCH, {"batch": [an_event(data="2"), an_event(data="3", name="x")]}).status_code == 200
+    assert [(event["number"], event["channels"], event["data"]) for event in shown(simulated)] == [
+        (1, ["a", "b"], "1"),
+        (2, ["private-fiche-1"], "2"),
+        (3, ["private-fiche-1"], "3"),
+    ]
+    assert [event["data"] for event in shown(simulated, channel="b")] == ["1"]
+    assert [event["data"] for event in shown(simulated, name="x", after="1")] == ["3"]
+    assert httpx.delete(f"{simulated}/_sim/pusher", verify=NO_CERTIFICATES).json() == {"published": 0}
+    assert shown(simulated) == []
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"secret": "another secret"},
+        {"auth_key": "another key"},
+        {"auth_version": "2.0"},
+        {"auth_timestamp": "1"},
+        {"auth_timestamp": "soon"},
+        {"auth_signature": ""},
+        {"auth_signature": "é"},
+        {"body_md5": "0" * 32},
+    ],
+)
+def test_a_call_that_is_not_signed_by_the_application_is_refused(simulated: str, how: dict[str, str]) -> None:
+    answer = post(simulated, EVENTS, an_event(), **how)
+    assert (answer.status_code, shown(simulated)) == (401, [])
+    assert PUSHER_SECRET not in answer.text
+
+
+def test_a_signature_is_of_one_path_one_method_and_one_body(simulated: str) -> None:
+    body = json.dumps(an_event()).encode()
+    query = signed("POST", EVENTS, body)
+    statuses = [
+        httpx.post(f"{simulated}{BATCH}", params=query, content=body, verify=NO_CERTIFICATES).status_code,
+        httpx.post(f"{simulated}{EVENTS}", params=query, content=body + b" ", verify=NO_CERTIFICATES).status_code,
+        httpx.post(f"{simulated}{EVENTS}", params={**query, "info": "x"}, content=body, verify=NO_CERTIFICATES),
+        httpx.post(f"{simulated}/apps/1/events", params=query, content=body, verify=NO_CERTIFICATES).status_code,
+        httpx.post(f"{simulated}{EVENTS}", params=query, content=body, verify=NO_CERTIFICATES).status_code,
+    ]
+    assert [getattr(status, "status_code", status) for status in statuses] == [401, 401, 401, 404, 200]
+
+
+@pytest.mark.parametrize(
+    ("path", "posted", "status"),
+    [
+        (EVENTS, an_event(data="x" * 10_241), 413),
+        (EVENTS, an_event(data="é" * 5_121), 413),
+        (EVENTS, an_event(data={"a": 1}), 400),
+        (EVENTS, an_event(name=""), 400),
+        (EVENTS, an_event(name="n" * 201), 400),
+        (EVENTS, an_event(channel="private fiche"), 400),
+        (EVENTS, an_event(channels=["a"] * 101), 400),
+        (EVENTS, an_event(channels=[]), 400),
+        (EVENTS, [], 400),
+        (BATCH, {"batch": [an_event()] * 11}, 400),
+        (BATCH, {"batch": [an_event(), an_event(data="x" * 10_241)]}, 413),
+        (BATCH, {"batch": [an_event(), 5]}, 400),
+        (BATCH, {}, 400),
+    ],
+)
+def test_what_goes_beyond_the_limits_is_refused_as_a_whole(
+    simulated: str, path: str, posted: object, status: int
+) -> None:
+    answer = post(simulated, path, posted)
+    assert (answer.status_code, shown(simulated)) == (status, [])
+    assert set(answer.json()) == {"error"}
+
+
+def test_the_limits_themselves_are_within(simulated: str) -> None:
+    assert post(simulated, EVENTS, an_event(data="x" * 10_240, channels=["a"] * 100)).status_code == 200
+    assert post(simulated, BATCH, {"batch": [an_event()] * 10}).status_code == 200
+
+
+def test_the_channels_are_told_to_who_signs(simulated: str) -> None:
+    path = f"/apps/{PUSHER_APP_ID}/channels"
+    answer = httpx.get(f"{simulated}{path}", params=signed("GET", path, b""), verify=NO_CERTIFICATES)
+    assert answer.json() == {"channels": {}}
+    assert httpx.get(f"{simulated}{path}", verify=NO_CERTIFICATES).status_code == 401
+
+
+def test_faults_strike_by_channel_and_publish_nothing(simulated: str) -> None:
+    fault(simulated, {"route": "pusher.event", "item": "private-fiche-2", "status": 503, "retry_after": 3})
+    answers = [post(simulated, EVENTS, an_event(channel=f"private-fiche-{number}")) for number in (1, 2)]
+    assert [answer.status_code for answer in answers] == [200, 503]
+    assert answers[1].headers["retry-after"] == "3"
+    assert len(shown(simulated)) == 1

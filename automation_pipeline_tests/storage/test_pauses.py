@@ -1,0 +1,64 @@
+"""Pauses that all keep: each longer than the last, up to a cap, and short again after a success."""
+
+from datetime import timedelta
+
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.leases import LeaseRow
+from automation_pipeline.storage.pauses import end_pause, is_paused, pause
+from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.storage.processes import pause_once
+
+
+def begin(database: Database, at_least: float = 0.0) -> None:
+    with database.transaction() as session:
+        pause(session, "pusher", first_seconds=2, cap_seconds=30, at_least=at_least)
+
+
+def seconds(database: Database) -> float | None:
+    with database.reading() as session:
+        row = session.get(LeaseRow, "pause:pusher")
+        return None if row is None else round((row.expires_at - row.acquired_at).total_seconds(), 1)
+
+
+def end_early(database: Database) -> None:
+    with database.transaction() as session:
+        row = session.get_one(LeaseRow, "pause:pusher")
+        row.acquired_at, row.expires_at = (at - timedelta(hours=1) for at in (row.acquired_at, row.expires_at))
+
+
+def paused(database: Database) -> bool:
+    with database.reading() as session:
+        return is_paused(session, "pusher")
+
+
+def test_each_is_twice_the_last_up_to_the_cap(database: Database) -> None:
+    lengths = []
+    for _ in range(6):
+        begin(database)
+        assert paused(database)
+        lengths.append(seconds(database))
+        end_early(database)
+        assert not paused(database)
+    assert lengths == [2, 4, 8, 16, 30, 30]
+
+
+def test_a_longer_one_may_be_asked_for_within_the_cap(database: Database) -> None:
+    begin(database, at_least=20)
+    assert seconds(database) == 20
+    end_early(database)
+    begin(database, at_least=500)
+    assert seconds(database) == 30
+
+
+def test_after_a_success_they_are_short_again(database: Database) -> None:
+    begin(database)
+    end_early(database)
+    with database.transaction() as session:
+        end_pause(session, "pusher")
+    begin(database)
+    assert seconds(database) == 2
+
+
+def test_several_that_notice_one_failure_begin_one_pause(database_url: str, database: Database) -> None:
+    at_once(pause_once, *((database_url,) for _ in range(CREW)))
+    assert seconds(database) == 2

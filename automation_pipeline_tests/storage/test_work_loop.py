@@ -1,0 +1,52 @@
+"""One loop for all async work of a process: in the caller's context, and nothing is left running in it."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from automation_pipeline.core.correlation import correlated, correlation_id
+from automation_pipeline.core.meter import Meter
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.measures import all_measures
+from automation_pipeline.storage.metering import Metering
+from automation_pipeline.storage.work_loop import WorkLoop
+
+pytestmark = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+
+
+async def current() -> str | None:
+    return correlation_id()
+
+
+def test_each_call_works_under_the_id_of_its_caller(database: Database) -> None:
+    loop = WorkLoop(Metering(Meter(), lambda: database))
+    assert loop.run(current()) is None
+    for name in ("one", "two"):
+        with correlated(name):
+            assert loop.run(current()) == name
+    assert loop.run(current()) is None
+
+
+def test_interrupted_work_leaves_nothing_running_and_its_counts_are_kept(database: Database) -> None:
+    meter, ended = Meter(), []
+    loop = WorkLoop(Metering(meter, lambda: database))
+
+    async def beside() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+        ended.append("beside")
+
+    async def work() -> None:
+        task = asyncio.ensure_future(beside())
+        await asyncio.sleep(0)
+        meter.count("a_total")
+        assert not task.done()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(work())
+    assert ended == ["beside"]
+    assert loop.run(current()) is None, "and the loop goes on working"
+    with database.reading() as session:
+        assert [each.name for each in all_measures(session)] == ["a_total"]

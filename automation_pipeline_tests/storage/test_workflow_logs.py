@@ -1,0 +1,20 @@
+"""Notes of workflows: kept with what they are about, and masked."""
+
+from sqlalchemy import select
+
+from automation_pipeline.core.notes import Note
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.workflow_logs import WorkflowLogRow, write_notes
+
+
+def test_what_is_told_with_a_note_is_masked(database: Database) -> None:
+    data = {"headers": {"Authorization": "Bearer hush"}, "to": ["anna@host.test"], "tokens": 7}
+    with database.transaction() as session:
+        write_notes(
+            session, Note("audit", "fiche", "1", "9", "Told", data=data), Note("audit", "fiche", "2", "9", "No")
+        )
+    with database.reading() as session:
+        rows = session.scalars(select(WorkflowLogRow).order_by(WorkflowLogRow.id)).all()
+    assert [(row.entity_id, row.message) for row in rows] == [("1", "Told"), ("2", "No")]
+    assert rows[0].data == {"headers": {"Authorization": "[masked]"}, "to": ["[masked]"], "tokens": 7}
+    assert rows[1].data == {}

@@ -1,0 +1,36 @@
+"""Bodies that ask for transcripts."""
+
+import pytest
+
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.transcription.domain.run import Priority
+from automation_pipeline.transcription.domain.wishes import priority_of, read_batch
+
+
+@pytest.mark.parametrize("given", [None, "", "urgent", "HIGH", 3, ["high"], {}])
+def test_anything_that_is_no_priority_is_the_normal_one(given: object) -> None:
+    assert priority_of(given) is Priority.NORMAL
+    assert read_batch({"fiche_ids": ["1"], "priority": given}).priority is Priority.NORMAL
+
+
+def test_each_fiche_is_named_once_and_the_priority_kept() -> None:
+    wish = read_batch({"fiche_ids": ["2", "1", "2"], "priority": "high"})
+    assert (wish.fiche_ids, wish.priority) == (("2", "1"), Priority.HIGH)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({}, "fiche_ids"),
+        ({"fiche_ids": "1"}, "fiche_ids"),
+        ({"fiche_ids": []}, "fiche_ids"),
+        ({"fiche_ids": ["1", 2]}, "fiche_ids.1"),
+        ({"fiche_ids": ["1x"]}, "fiche_ids.0"),
+        ({"fiche_ids": ["1"] * 10_001}, "fiche_ids"),
+        ({"fiche_ids": ["1"], "wait": True}, "wait"),
+    ],
+)
+def test_what_is_wrong_is_named(given: dict[str, object], field: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"^Invalid request - fiche_ids array required$") as refused:
+        read_batch(given)
+    assert field in [name for name, _ in refused.value.fields]

@@ -1,0 +1,28 @@
+"""Services over a migrated database, with a clock that stands."""
+
+from collections.abc import Callable
+
+import pytest
+
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.conftest import StandingClock
+
+MakeServices = Callable[..., Services]
+
+
+@pytest.fixture
+def serving(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch) -> MakeServices:
+    """Services whose settings are those given, whatever the environment says."""
+    for name in Settings.model_fields:
+        monkeypatch.delenv(name.upper(), raising=False)
+
+    def serve(**variables: object) -> Services:
+        url = database.url.render_as_string(hide_password=False)
+        services = Services(Settings(**{"DATABASE_URL": url, **variables}), clock)  # type: ignore[arg-type]
+        if "DATABASE_URL" not in variables:
+            services.__dict__["database"] = database
+        return services
+
+    return serve

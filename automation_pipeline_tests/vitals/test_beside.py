@@ -1,0 +1,63 @@
+"""Checks beside each other: each tells its own, none waits for another, and what hangs is told as such."""
+
+import threading
+import time
+
+import pytest
+
+from automation_pipeline.core.errors import InvalidInputError, PermanentError, TransientError
+from automation_pipeline.vitals.beside import NOT_CONFIGURED, Check, findings_of
+from automation_pipeline.vitals.finding import Finding, State
+
+
+def answering(outcome: str | Exception | None) -> Check:
+    def look() -> str | None:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    return Check(look)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "finding"),
+    [
+        ("it answers", Finding("it", State.OK, "it answers", required=True)),
+        (None, Finding("it", State.NOT_SET, NOT_CONFIGURED, required=False)),
+        (TransientError("It is away."), Finding("it", State.FAILED, "It is away.", required=True)),
+        (PermanentError("Two\nlines"), Finding("it", State.FAILED, "Two lines", required=True)),
+        (InvalidInputError("Bad", (("a", "is b"),)), Finding("it", State.FAILED, "Bad: a: is b", required=True)),
+        (KeyError("s3cret"), Finding("it", State.FAILED, "could not be looked at (KeyError)", required=True)),
+    ],
+)
+def test_each_outcome_is_a_finding(outcome: str | Exception | None, finding: Finding) -> None:
+    assert findings_of({"it": answering(outcome)}) == (finding,)
+
+
+@pytest.mark.parametrize(
+    ("state", "required", "is_trouble"),
+    [(State.FAILED, True, True), (State.FAILED, False, False), (State.OK, True, False), (State.NOT_SET, False, False)],
+)
+def test_only_what_is_required_and_fails_is_trouble(state: State, required: bool, is_trouble: bool) -> None:
+    assert Finding("it", state, "", required).is_trouble is is_trouble
+
+
+def test_they_run_beside_each_other_and_are_told_in_their_order() -> None:
+    meeting = threading.Barrier(3)
+
+    def meet() -> str:
+        meeting.wait(timeout=30)
+        return "met"
+
+    found = findings_of({name: Check(meet, seconds=60) for name in ("one", "two", "three")})
+    assert [(one.name, one.detail) for one in found] == [("one", "met"), ("two", "met"), ("three", "met")]
+
+
+def test_one_that_hangs_fails_and_the_others_are_told() -> None:
+    forever = threading.Event()
+    begun = time.monotonic()
+    hanging = Check(lambda: str(forever.wait(600)), seconds=0.05)
+    found = findings_of({"slow": hanging, "quick": Check(lambda: "here")})
+    forever.set()
+    assert found[0] == Finding("slow", State.FAILED, "did not answer within 0.05 s", required=True)
+    assert (found[1].detail, time.monotonic() - begun < 60) == ("here", True)

@@ -1,0 +1,74 @@
+"""What is looked at beyond what `cli/test_doctor.py` shows: Pusher, the daemon, who may call."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from automation_pipeline.access.stages.create_token import create_token
+from automation_pipeline.access.stages.revoke_token import revoke_token
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.pulses import DAEMON, beat_pulse
+from automation_pipeline.vitals import checks
+from automation_pipeline.vitals.finding import Finding
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.outside import PUSHER_APP_ID, PUSHER_KEY, PUSHER_SECRET
+from automation_pipeline_tests.vitals.conftest import MakeServices
+
+SECRET = "a-secret-that-is-long-enough-for-hs256"
+PUSHER = {"PUSHER_APP_ID": PUSHER_APP_ID, "PUSHER_KEY": PUSHER_KEY, "PUSHER_CLUSTER": "eu"}
+
+
+@pytest.fixture(autouse=True)
+def _definitions_are_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_dagster", lambda _: "definitions load")
+
+
+def found(services: Services) -> Mapping[str, Finding]:
+    return {one.name: one for one in checks.examine(services)}
+
+
+@pytest.mark.parametrize(
+    ("variables", "state", "says"),
+    [
+        ({}, "not set", "optional, not configured"),
+        ({"PUSHER_SECRET": PUSHER_SECRET}, "ok", "answers and knows our application"),
+        ({"PUSHER_SECRET": "wr0ng"}, "failed", ""),
+        ({"PUSHER_SECRET": PUSHER_SECRET, "PUSHER_KEY": ""}, "failed", "PUSHER_KEY not set"),
+        ({"PUSHER_SECRET": "wr0ng", "PUSHER_DRY_RUN": True}, "ok", "written to the log instead"),
+    ],
+)
+def test_pusher_is_asked_whether_it_knows_us(
+    serving: MakeServices, simulated: str, variables: Mapping[str, object], state: str, says: str
+) -> None:
+    given = {**PUSHER, "PUSHER_BASE_URL": simulated, **variables} if variables else {}
+    pusher = found(serving(**{name: value for name, value in given.items() if value != ""}))["pusher"]
+    assert (pusher.state, says in pusher.detail, "wr0ng" in pusher.detail) == (state, True, False)
+    assert pusher.required is bool(variables)
+
+
+def test_who_may_call_is_told_in_numbers(serving: MakeServices, database: Database, clock: StandingClock) -> None:
+    assert found(serving())["access"].state == "not set"
+    wish = {"name": "robot", "permissions": ["automation"], "scope": "ALL"}
+    kept, gone = (create_token(wish, database=database, clock=clock) for _ in range(2))
+    revoke_token(gone.token.id, database=database, clock=clock)
+    access = found(serving(API_AUTH_TOKENS="one-token-of-sixteen,another-token-of-sixteen", JWT_ACCESS_SECRET=SECRET))[
+        "access"
+    ]
+    assert access.detail == "2 token(s) in the environment, 1 stored; users' tokens are accepted"
+    assert found(serving())["access"].detail.endswith("1 stored; users' tokens are not accepted")
+    assert kept.secret not in access.detail
+
+
+def test_a_daemon_that_ticks_is_well(serving: MakeServices, database: Database) -> None:
+    silent = found(serving())["daemon"]
+    assert (silent.state, silent.is_trouble) == ("failed", False)
+    with database.transaction() as session:
+        beat_pulse(session, DAEMON)
+    assert found(serving())["daemon"].state == "ok"
+
+
+def test_the_database_tells_which_revision_it_is_at(serving: MakeServices, database: Database) -> None:
+    told = found(serving())["database"]
+    assert told.state == "ok"
+    assert told.detail.startswith(f"{database.dialect} at 0")

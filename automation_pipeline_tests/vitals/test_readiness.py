@@ -1,0 +1,52 @@
+"""Ready is: the database, Redis if it is configured, and a daemon that has ticked within a minute."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import update
+
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.instants import database_time
+from automation_pipeline.storage.pulses import DAEMON, PulseRow, beat_pulse
+from automation_pipeline.vitals.readiness import readiness
+from automation_pipeline_tests.vitals.conftest import MakeServices
+
+
+def beat(database: Database, seconds_ago: float) -> None:
+    with database.transaction() as session:
+        beat_pulse(session, DAEMON)
+        session.execute(update(PulseRow).values(beat_at=database_time(session) - timedelta(seconds=seconds_ago)))
+
+
+@pytest.mark.parametrize(
+    ("seconds_ago", "state", "says"),
+    [
+        (0, "ok", " s ago"),
+        (30, "ok", " s ago"),
+        (600, "failed", "ticked 10 min ago: nothing begins by itself until it runs again"),
+        (3 * 86_400, "failed", "ticked 3 days ago"),
+    ],
+)
+def test_the_daemon_must_have_ticked_within_a_minute(
+    serving: MakeServices, database: Database, seconds_ago: float, state: str, says: str
+) -> None:
+    beat(database, seconds_ago)
+    storage, redis, daemon = readiness(serving())
+    assert (storage.state, redis.state, daemon.state) == ("ok", "not set", state)
+    assert says in daemon.detail
+    assert any(one.is_trouble for one in (storage, redis, daemon)) is (state == "failed")
+
+
+def test_a_daemon_that_never_ticked_is_not_ready(serving: MakeServices) -> None:
+    assert readiness(serving())[2].detail.startswith("has never ticked")
+
+
+def test_a_database_that_is_away_is_told_without_its_password(serving: MakeServices) -> None:
+    found = readiness(serving(DATABASE_URL="postgresql://anna:s3cret@127.0.0.1:9/work"))
+    assert [one.state for one in found] == ["failed", "not set", "failed"]
+    assert "s3cret" not in str(found)
+
+
+def test_a_redis_that_is_configured_and_away_is_trouble(serving: MakeServices) -> None:
+    redis = readiness(serving(REDIS_URL="redis://:s3cret@127.0.0.1:9/0"))[1]
+    assert (redis.state, redis.is_trouble, "s3cret" in redis.detail) == ("failed", True, False)
