@@ -1,5 +1,5 @@
 # What people do here. Every target makes the virtual environment first, from requirements.lock alone.
-.PHONY: setup demo dev test check lock docs clean
+.PHONY: setup demo dev test check bench lock docs clean
 .DEFAULT_GOAL := help
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -13,6 +13,7 @@ help:
 	@echo "make dev     Dagster's UI and daemon, the HTTP API and the simulator, one Ctrl-C ends all"
 	@echo "make check   format, lint, types, import contracts, fast tests, definitions load"
 	@echo "make test    every test, on a PostgreSQL and a Redis that it starts by itself"
+	@echo "make bench   ratios of a whole run and of the API to the physical limit"
 	@echo "make lock    compile requirements.lock anew from pyproject.toml"
 	@echo "make docs    write the generated pages under docs/ anew"
 
@@ -46,6 +47,10 @@ check: setup
 
 test: setup
 	@pytest -q -n 2
+
+bench: setup
+	@python benchmarks/whole_run.py --fiches 200
+	@python benchmarks/read_api.py
 
 lock: $(READY)
 	@uv pip compile pyproject.toml --group dev --universal --no-strip-extras --python-version 3.11 \

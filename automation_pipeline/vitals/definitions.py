@@ -7,7 +7,7 @@ import time
 
 from automation_pipeline.core.errors import PermanentError
 
-SECONDS = 60.0
+SECONDS = 45.0
 GOOD_FOR_SECONDS = 60.0
 _COMMAND = [sys.executable, "-m", "dagster", "definitions", "validate", "-m", "automation_pipeline.definitions"]
 
