@@ -58,6 +58,7 @@ lock: $(READY)
 
 docs: setup
 	@python -m automation_pipeline.core.settings_page > docs/configuration.md
+	@python -m automation_pipeline.api.page > docs/endpoints.md
 
 clean:
 	rm -rf .venv .automation

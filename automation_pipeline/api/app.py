@@ -1,6 +1,7 @@
 """The application: every router behind the same surroundings, errors and document."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -13,7 +14,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from automation_pipeline.api.documented import document
 from automation_pipeline.api.envelope import COMMON
-from automation_pipeline.api.errors import on_bug, on_http_error, on_invalid_request, on_known_error
+from automation_pipeline.api.errors import on_http_error, on_invalid_request, on_known_error
 from automation_pipeline.api.middleware import REQUEST_ID, Surroundings
 from automation_pipeline.api.routes import (
     audit_configs,
@@ -76,7 +77,6 @@ def create_app(services: Services) -> FastAPI:
     app.add_exception_handler(AutomationError, on_known_error)
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(HTTPException, on_http_error)
-    app.add_exception_handler(Exception, on_bug)
     app.add_middleware(
         Surroundings, most_bytes=settings.api_max_body_megabytes * MEGABYTE, seconds=settings.api_timeout_seconds
     )
@@ -95,7 +95,7 @@ def create_app(services: Services) -> FastAPI:
 
 def _operation_id(route: APIRoute) -> str:
     """What a generated client calls the operation: `schedules_create`."""
-    return f"{route.tags[0]}_{route.name}".replace("-", "_").strip("_")
+    return re.sub(r"[^a-z0-9]+", "_", f"{route.tags[0]}_{route.name}".lower()).strip("_")
 
 
 def _documented(app: FastAPI) -> dict[str, object]:

@@ -102,8 +102,3 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         answered.headers["Allow"] = ", ".join(allowed_methods(request.url.path))
     return answered
-
-
-async def on_bug(_request: Request, error: Exception) -> Response:
-    log(__name__).error("A request failed by a bug", exc_info=error)
-    return refusal(500, "INTERNAL_ERROR", BUG)

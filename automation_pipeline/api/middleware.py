@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from automation_pipeline.api.errors import TooBigError, answer_for, refusal
+from automation_pipeline.api.errors import BUG, TooBigError, answer_for, refusal
 from automation_pipeline.core.correlation import correlated, usable_id
 from automation_pipeline.core.logs import log
 
@@ -50,6 +50,9 @@ class _Exchange:
             await self._instead(answer_for(error))
         except TimeoutError:
             await self._instead(refusal(504, "TIMEOUT", "The answer took too long"))
+        except Exception as error:  # noqa: BLE001  a bug: whoever asked gets a sentence, the log the rest
+            log(__name__).error("A request failed by a bug", exc_info=error)
+            await self._instead(refusal(500, "INTERNAL_ERROR", BUG))
         finally:
             milliseconds = round((time.monotonic() - begun) * 1000, 1)
             about = {"method": self._scope["method"], "path": self._scope["path"], "status": self._status}

@@ -1,12 +1,12 @@
 """Whether what a path names is within somebody's reach. Hidden and missing are the same answer, after the same work."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from automation_pipeline.api.rules import Entity
 from automation_pipeline.audits.store.standings import fiche_of_audit
 from automation_pipeline.automation.store.visibility import is_run_visible, is_schedule_visible
-from automation_pipeline.core.access import Reach
+from automation_pipeline.core.access import Action, Caller, Permission, Reach
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.fiches.store.jobs import is_job_visible
@@ -23,6 +23,12 @@ def check_in_reach(entity: Entity, named: str, reach: Reach, database: Database)
     with database.reading() as session:
         if not _LOOKS[entity](session, reach, named):
             raise NotFoundError(missing(entity, named))
+
+
+def audible(session: Session, caller: Caller, fiche_ids: Iterable[str]) -> set[str]:
+    """Those of the fiches whose recordings the caller may read, whatever else of them."""
+    reach = caller.reach(Permission.RECORDINGS, Action.READ)
+    return set() if reach is None else visible_fiches(session, reach, fiche_ids)
 
 
 def missing(entity: Entity, named: str) -> str:

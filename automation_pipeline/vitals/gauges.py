@@ -24,7 +24,9 @@ _WORDS = {
     "provider_calls_total": "Calls of providers by the status that they answered",
     "limiter_waits_total": "Calls that waited for a place under a provider's cap",
     "limiter_wait_seconds_total": "How long calls waited for a place under a provider's cap",
-    "stage_seconds_total": "How long the stages of runs took",
+    "provider_call_seconds_total": "How long calls of providers took",
+    "phase_seconds_total": "How long runs were in each phase",
+    "phases_total": "Phases that runs have been through",
 }
 
 

@@ -57,6 +57,7 @@ def test_a_bug_is_one_sentence_outside(client: TestClient, monkeypatch: pytest.M
     answered = client.get(LIST)
     assert (answered.status_code, answered.json()["error"]) == (500, BUG)
     assert "ZeroDivision" not in answered.text
+    assert answered.json()["requestId"] == answered.headers["x-request-id"]
 
 
 def test_a_database_without_tables_is_said_in_a_sentence(services: Services, api: FastAPI) -> None:
@@ -81,6 +82,7 @@ def test_every_operation_has_a_name_of_its_own(api: FastAPI) -> None:
     named = [one["operationId"] for methods in api.openapi()["paths"].values() for one in methods.values()]
     assert "schedules_create" in named
     assert len(set(named)) == len(named)
+    assert all(name.isidentifier() for name in named)
 
 
 def _refs(node: object) -> set[str]:

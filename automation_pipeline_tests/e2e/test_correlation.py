@@ -44,4 +44,4 @@ def test_every_call_of_a_provider_is_told_and_counted_under_the_id_of_its_run(
         measures = {(each.name, each.labels): each.value for each in all_measures(session)}
     assert measures["provider_calls_total", 'provider="crm",status="200"'] == 2
     assert measures["provider_call_seconds_total", 'provider="crm"'] > 0
-    assert measures["phase_seconds_count", 'phase="fetching"'] == 1
+    assert measures["phases_total", 'phase="fetching"'] == 1

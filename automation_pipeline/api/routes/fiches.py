@@ -24,7 +24,7 @@ from automation_pipeline.api.schemas.fiches import (
     Found,
     RecordingList,
 )
-from automation_pipeline.api.scopes import check_in_reach
+from automation_pipeline.api.scopes import audible, check_in_reach
 from automation_pipeline.audits.store.fiche_audits import fiche_status, fiche_statuses, fiches_with_audits
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Action, Caller, Permission, Reach
@@ -61,7 +61,8 @@ async def search(
     day, source, slots = read_day(request.query_params.get("date"), NO_DATE), services.crm, services.sales_list_slots
     with asking_outside():
         sold = await search_day(day, reach, database=services.database, source=source, slots=slots)
-    fiches = [sales_document(fiche, with_audio=_hears(caller)) for fiche in sold]
+    heard = await run_in_threadpool(_audible, caller, [fiche.fiche_id for fiche in sold], services)
+    fiches = [sales_document(fiche, with_audio=fiche.fiche_id in heard) for fiche in sold]
     if include_status:
         statuses = await run_in_threadpool(_statuses, [fiche.fiche_id for fiche in sold], reach, services)
         fiches = [{**fiche, "status": statuses[str(fiche["id"])]} for fiche in fiches]
@@ -113,7 +114,8 @@ async def show(
         document = await read_fiche(fiche_id, refresh=refresh, database=database, source=source, clock=clock)
     if not include_mail_devis:
         document = without_mail_devis(document)
-    return JSONResponse(document if _hears(caller) else without_recordings_audio(document))
+    heard = await run_in_threadpool(_audible, caller, [fiche_id], services)
+    return JSONResponse(document if heard else without_recordings_audio(document))
 
 
 @router.get(f"{OF_FICHE}/cache", response_model=Answer[CacheRow], responses=refusals(404))
@@ -144,8 +146,9 @@ def _statuses(fiche_ids: list[str], reach: Reach, services: Services) -> dict[st
     return {fiche_id: {name: told[name] for name in told if name != "ficheId"} for fiche_id, told in found.items()}
 
 
-def _hears(caller: Caller) -> bool:
-    return caller.reach(Permission.RECORDINGS, Action.READ) is not None
+def _audible(caller: Caller, fiche_ids: list[str], services: Services) -> set[str]:
+    with services.database.reading() as session:
+        return audible(session, caller, fiche_ids)
 
 
 def _check_writes(fiche_id: str, caller: Caller, services: Services) -> None:

@@ -35,7 +35,7 @@ def measure_phases(session: Session, run_id: int) -> None:
     for length in time_by_phase(session, run_id):
         labels = f'phase="{length.phase}"'
         measures += [
-            Measure("phase_seconds_sum", labels, length.seconds),
-            Measure("phase_seconds_count", labels, 1),
+            Measure("phase_seconds_total", labels, length.seconds),
+            Measure("phases_total", labels, 1),
         ]
     add_measures(session, measures)

@@ -144,11 +144,16 @@ def test_what_the_crm_does_not_know_is_not_found_unless_it_was_known(client: Tes
     assert get(client, "/api/fiches/1")["information"]["groupe"] == "NORD"
 
 
-def test_audio_is_for_who_may_hear_it(login: Login, crm: FakeFicheSource) -> None:
-    deaf = login(READS, groupes=["NORD"])
+DEAF = [READS, {"fiches.read": "ALL", "recordings.read": "SELF"}]
+
+
+@pytest.mark.parametrize("grants", DEAF, ids=["without the permission", "out of its reach"])
+def test_audio_is_for_who_may_hear_it(login: Login, crm: FakeFicheSource, grants: dict[str, str]) -> None:
+    deaf = login(grants, groupes=["NORD"], crm_user="9999")
     shown = get(deaf, "/api/fiches/1")
     assert "records.example.test" not in str(shown)
     FicheDetails.model_validate(shown)
+    assert "records.example.test" not in str(get(deaf, "/api/fiches/1/mirror"))
     hears = login({**READS, "recordings.read": "GROUP"}, groupes=["NORD"])
     assert get(hears, "/api/fiches/1")["recordings"][0]["recording_url"] == URL
 

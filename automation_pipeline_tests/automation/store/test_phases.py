@@ -71,6 +71,6 @@ def test_the_end_of_a_run_is_measured_once(database: Database, clock: StandingCl
         measures = {(each.name, each.labels): each.value for each in all_measures(session)}
         lengths = {each.phase: each.seconds for each in time_by_phase(session, ticket.run_id)}
     for phase, seconds in {"selection": 60, "fetching": 30, "finalizing": 0}.items():
-        assert measures["phase_seconds_count", f'phase="{phase}"'] == 1
-        assert seconds <= measures["phase_seconds_sum", f'phase="{phase}"'] + 0.01 < seconds + 20
+        assert measures["phases_total", f'phase="{phase}"'] == 1
+        assert seconds <= measures["phase_seconds_total", f'phase="{phase}"'] + 0.01 < seconds + 20
         assert seconds <= lengths[Phase(phase)] + 0.01 < seconds + 20
