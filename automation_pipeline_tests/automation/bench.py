@@ -1,6 +1,5 @@
 """Whole runs of automations in one call: the providers in memory, the database real, Dagster away."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,6 +35,7 @@ from automation_pipeline_tests.factories import a_schedule, an_opening, selected
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
 from automation_pipeline_tests.transcription.bench import KNOBS, NoLimit, heard
+from automation_pipeline_tests.waiting import run
 
 FETCHING = FetchKnobs(budget_seconds=30, most_recordings=0)
 WORK = WorkKnobs(transcription_seconds=30, audit_seconds=30, longest_pause_seconds=0.2, audits_at_once=3)
@@ -114,14 +114,14 @@ class Bench(AuditBench):
 
     def fetch(self, ticket: RunTicket) -> Counter[str]:
         ground = {"database": self.database, "source": self.crm, "clock": self.clock, "knobs": self.fetching}
-        fetched = [asyncio.run(fetch_batch(ticket, batch, **ground)) for batch in self.batches(ticket)]  # type: ignore[arg-type]
+        fetched = [run(fetch_batch(ticket, batch, **ground)) for batch in self.batches(ticket)]  # type: ignore[arg-type]
         return sum(fetched, Counter())
 
     def settle(self, ticket: RunTicket) -> list[int]:
         return settle_fetch(ticket, database=self.database, clock=self.clock)
 
     def carry_out_work(self, ticket: RunTicket) -> Counter[str]:
-        worked = [asyncio.run(work_batch(ticket, batch, shop=self.shop)) for batch in self.settle(ticket)]
+        worked = [run(work_batch(ticket, batch, shop=self.shop)) for batch in self.settle(ticket)]
         return sum(worked, Counter())
 
     def finalise(self, ticket: RunTicket) -> Run:

@@ -7,13 +7,13 @@ from datetime import date, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 
 from automation_pipeline.audits.domain.audit import Standing
 from automation_pipeline.audits.domain.audit import Wish as AuditWish
 from automation_pipeline.automation.stages.reconcile_stale_runs import reconcile_stale_runs
 from automation_pipeline.automation.store.schedules import get_schedule
-from automation_pipeline.automation.tables import RunRow
+from automation_pipeline.automation.tables import FicheResultRow, RunRow
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import ConflictError, NotFoundError, PermanentError, TransientError
 from automation_pipeline.core.failover import FailoverRateLimiter
@@ -26,6 +26,7 @@ from automation_pipeline_tests.fakes.crm import summary
 from automation_pipeline_tests.fakes.post import FakeMailSender, FakePublisher, FakeWebhookSender
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
 from automation_pipeline_tests.transcription.bench import NoLimit, heard
+from automation_pipeline_tests.waiting import come_true, leap
 
 TODAY, YESTERDAY = date(2026, 5, 4), date(2026, 5, 3)
 LAST_DAY = {"mode": "date_range", "dateRange": "last_24h"}
@@ -38,13 +39,18 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock)
 
 
+STALL_SECONDS = 10.0
+
+
 async def never(_asked: object) -> Any:
+    """Silent until the time that a stage has is over."""
+    leap(STALL_SECONDS)
     await asyncio.Event().wait()
 
 
-def counted(bench: Bench, table: type) -> int:
+def counted(bench: Bench, table: type, *which: ColumnElement[bool]) -> int:
     with bench.database.reading() as session:
-        return session.scalar(select(func.count()).select_from(table)) or 0
+        return session.scalar(select(func.count()).select_from(table).where(*which)) or 0
 
 
 def test_1_schedule_missing_or_inactive_leaves_no_run(bench: Bench) -> None:
@@ -118,7 +124,7 @@ def test_5_transcriptions_that_stall_fail_their_fiches_and_no_others(bench: Benc
     bench.sell("done")
     bench.offer("stuck")
     bench.automatic()
-    bench.work = replace(bench.work, transcription_seconds=0.3)
+    bench.work = replace(bench.work, transcription_seconds=STALL_SECONDS)
     bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=never)
     run = bench.run("done", "stuck")
     assert (run.status, run.transcriptions_run) == ("partial", 1)
@@ -137,11 +143,14 @@ def test_6_audits_that_stall_are_recorded_fiche_by_fiche(
     bench.sell("1")
     bench.sell("2")
     bench.automatic()
-    bench.work = replace(bench.work, audit_seconds=1.5)
+    bench.work = replace(bench.work, audit_seconds=STALL_SECONDS)
     audit = bench.shop.audit
 
     async def stalls(wish: AuditWish) -> Standing:
-        return await (never(wish) if wish.fiche_id in stuck else audit(wish))
+        if wish.fiche_id not in stuck:
+            return await audit(wish)
+        await come_true(lambda: counted(bench, FicheResultRow, FicheResultRow.status != "pending") == 2 - len(stuck))
+        return await never(wish)
 
     monkeypatch.setattr(Bench, "shop", replace(bench.shop, audit=stalls))
     run = bench.run("1", "2")

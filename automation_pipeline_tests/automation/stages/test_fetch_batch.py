@@ -2,8 +2,7 @@
 nothing."""
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -16,9 +15,10 @@ from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.fiches.domain.fiche import FicheDetails
 from automation_pipeline.fiches.tables import FicheCache
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.automation.bench import Bench, Outcome
+from automation_pipeline_tests.automation.bench import FETCHING, Bench, Outcome
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource
+from automation_pipeline_tests.waiting import come_true, leap
 
 BUSY = TransientError("The CRM answered 503.")
 
@@ -117,18 +117,23 @@ def test_what_failed_is_asked_for_again_as_often_as_the_schedule_says(
 
 
 class SilentFor(FakeFicheSource):
-    """Never answers for one fiche."""
+    """Never answers for one fiche: the time is over when the others are home."""
+
+    def __init__(self, others_are_home: Callable[[], bool]) -> None:
+        super().__init__()
+        self.others_are_home = others_are_home
 
     async def details(self, fiche_id: str) -> FicheDetails:
         if fiche_id == "silent":
+            await come_true(self.others_are_home)
+            leap(FETCHING.budget_seconds)
             await asyncio.Event().wait()
         return await super().details(fiche_id)
 
 
 def test_what_has_not_come_when_the_time_is_over_has_failed(bench: Bench) -> None:
-    bench.crm = SilentFor()
+    bench.crm = SilentFor(lambda: bench.rows(ticket)[0].stage == "fetched")
     bench.offer("1", "silent")
-    bench.fetching = replace(bench.fetching, budget_seconds=0.8)
     ticket = opened(bench, "1", "silent")
     assert bench.fetch(ticket) == {"fetched": 1, "failed": 1}
     assert bench.outcomes(ticket) == {

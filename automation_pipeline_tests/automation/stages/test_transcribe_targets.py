@@ -22,6 +22,7 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
 from automation_pipeline_tests.transcription.bench import heard
+from automation_pipeline_tests.waiting import leap, run
 
 MUTE = PermanentError("No speech in this audio")
 Transcribe = Callable[[Sequence[Wish]], Awaitable[object]]
@@ -39,7 +40,7 @@ def gate(
     came: list[str] = []
     tries = bench.tries(ticket)
     left = transcribe_targets(ticket, fiche_ids, tries=tries, shop=shop or bench.shop, ready=came.extend)
-    return asyncio.run(left), came
+    return run(left), came
 
 
 class Deaf:
@@ -123,13 +124,13 @@ def test_a_retry_asks_only_for_the_recordings_that_failed(
 
 def test_the_time_ends_the_wait_and_leaves_the_rest(bench: Bench) -> None:
     bench.offer("1", "2")
-    bench.work = replace(bench.work, transcription_seconds=0.8)
     ticket, deaf = bench.until_work("1", "2", retryFailed=True, maxRetries=5), Deaf()
     transcribe = bench.shop.transcribe
 
     async def never_done(wishes: Sequence[Wish]) -> object:
         await deaf(wishes)
         await transcribe([wish for wish in wishes if wish.fiche_id == "1"])
+        leap(bench.work.transcription_seconds)
         return await asyncio.Event().wait()
 
     assert gate(bench, ticket, "1", "2", shop=replace(bench.shop, transcribe=never_done)) == ({"2": None}, ["1"])

@@ -22,6 +22,7 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
 from automation_pipeline_tests.transcription.bench import heard
+from automation_pipeline_tests.waiting import come_true, leap, run
 
 SILENT = Outcome("failed", "transcription_incomplete", "Transcription incomplete (timeout/stall)")
 UNAUDITED = Outcome("failed", "audit_incomplete", "Audit incomplete (timeout/stall)")
@@ -136,12 +137,12 @@ def test_what_could_not_be_transcribed_is_not_audited_and_stops_nobody(bench: Be
 
 def test_when_the_time_for_transcripts_is_over_the_rest_has_failed_in_the_stable_words(bench: Bench) -> None:
     async def never(_wishes: Sequence[Wish]) -> object:
+        leap(bench.work.transcription_seconds)
         return await asyncio.Event().wait()
 
     bench.offer("1", "2")
-    bench.work = replace(bench.work, transcription_seconds=0.1)
     ticket = bench.until_work("1", "2")
-    asyncio.run(work_batch(ticket, 0, shop=replace(bench.shop, transcribe=never)))
+    run(work_batch(ticket, 0, shop=replace(bench.shop, transcribe=never)))
     assert bench.outcomes(ticket) == {"1": SILENT, "2": SILENT}
 
 
@@ -149,14 +150,17 @@ def test_when_the_time_for_audits_is_over_the_rest_has_failed_and_what_is_done_s
     bench.sell("1")
     bench.sell("2")
     bench.automatic()
-    bench.work = replace(bench.work, audit_seconds=1.5)
     ticket = bench.until_work("1", "2")
     audit = bench.shop.audit
 
     async def second_never_ends(wish: AuditWish) -> Standing:
-        return await (audit(wish) if wish.fiche_id == "1" else asyncio.Event().wait())  # type: ignore[return-value]
+        if wish.fiche_id == "1":
+            return await audit(wish)
+        await come_true(lambda: bench.statuses(ticket)[0] == "successful")
+        leap(bench.work.audit_seconds)
+        return await asyncio.Event().wait()  # type: ignore[return-value]
 
-    asyncio.run(work_batch(ticket, 0, shop=replace(bench.shop, audit=second_never_ends)))
+    run(work_batch(ticket, 0, shop=replace(bench.shop, audit=second_never_ends)))
     assert bench.outcomes(ticket) == {"1": Outcome("successful"), "2": UNAUDITED}
 
 
@@ -236,12 +240,13 @@ def test_transcripts_and_audits_that_are_there_count_when_the_time_for_audits_is
         nonlocal asked
         asked += 1
         if asked > 1:
+            leap(10)
             await asyncio.Event().wait()
 
     bench.model = FakeLanguageModel(meanwhile=second_never_ends)
-    bench.work = replace(bench.work, audit_seconds=0.5)
+    bench.work = replace(bench.work, audit_seconds=10)
     bench.carry_out_work(ticket)
     assert bench.outcomes(ticket) == {"1": UNAUDITED}
     assert [(row.transcribed, row.audits) for row in bench.rows(ticket)] == [(True, 1)]
-    run = bench.finalise(ticket)
-    assert (run.transcriptions_run, run.audits_run) == (1, 1)
+    ended = bench.finalise(ticket)
+    assert (ended.transcriptions_run, ended.audits_run) == (1, 1)
