@@ -2,19 +2,15 @@
 
 import logging
 import shutil
-import uuid
 from collections.abc import Generator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import psycopg
 import pytest
-from psycopg import sql
-from sqlalchemy import make_url
 
 from automation_pipeline import migrations
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests import outside, services
+from automation_pipeline_tests import outside, postgres, services
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -79,36 +75,9 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres_server: str) -> Generator[str]:
-    with new_postgres_database(postgres_server) as url:
-        database = Database(url)
-        migrations.upgrade(database)
-        database.dispose()
-        yield url
-
-
-def new_postgres_database(server: str, template: str = "template1") -> "_NewDatabase":
-    return _NewDatabase(server, template)
-
-
-class _NewDatabase:
-    """A database of its own, dropped at the end."""
-
-    def __init__(self, server: str, template: str) -> None:
-        self._server, self._template = server, template
-        self._name = f"test_{uuid.uuid4().hex}"
-
-    def __enter__(self) -> str:
-        self._run("CREATE DATABASE {} TEMPLATE {}", self._name, self._template)
-        url = make_url(self._server).set(drivername="postgresql", database=self._name)
-        return url.render_as_string(hide_password=False)
-
-    def __exit__(self, *_error: object) -> None:
-        self._run("DROP DATABASE {} WITH (FORCE)", self._name)
-
-    def _run(self, statement: str, *names: str) -> None:
-        with psycopg.connect(self._server, autocommit=True) as connection:
-            connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+def postgres_room(postgres_server: str) -> Iterator[postgres.Room]:
+    with postgres.room(postgres_server) as room:
+        yield room
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -122,10 +91,7 @@ def database_url(database_kind: str, request: pytest.FixtureRequest, tmp_path: P
         copy = shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "test.db")
         yield f"sqlite:///{copy}"
         return
-    server = request.getfixturevalue("postgres_server")
-    template = make_url(request.getfixturevalue("postgres_template")).database
-    with new_postgres_database(server, template or "template1") as url:
-        yield url
+    yield request.getfixturevalue("postgres_room").tidy()
 
 
 @pytest.fixture

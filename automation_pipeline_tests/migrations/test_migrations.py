@@ -13,7 +13,7 @@ from automation_pipeline import migrations
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.migrations.tables import METADATA
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.conftest import new_postgres_database
+from automation_pipeline_tests.postgres import new_database
 from automation_pipeline_tests.processes import CREW, at_once
 from automation_pipeline_tests.storage.processes import upgrade
 
@@ -25,7 +25,7 @@ def empty_url(database_kind: str, request: pytest.FixtureRequest, tmp_path: Path
     if database_kind == "sqlite":
         yield f"sqlite:///{tmp_path}/empty.db"
         return
-    with new_postgres_database(request.getfixturevalue("postgres_server")) as url:
+    with new_database(request.getfixturevalue("postgres_server")) as url:
         yield url
 
 
