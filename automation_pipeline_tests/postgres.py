@@ -24,7 +24,7 @@ WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type 
 """
 # What was in use is as new afterwards, on disk and to the planner; a sequence may have moved without its table.
 _FORGET = """
-DO $$ DECLARE named regclass; used boolean; all_used text; BEGIN
+DO $$ DECLARE named regclass; all_used text; BEGIN
     FOR named IN SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
                     AND relname <> 'alembic_version' AND pg_relation_size(oid) > 0 LOOP
         all_used := concat_ws(', ', all_used, named::text);

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 Result = TypeVar("Result")
@@ -42,9 +43,12 @@ class _LeapingLoop(asyncio.SelectorEventLoop):
         return super().time() + self.leapt
 
 
-def run(work: Coroutine[object, object, Result]) -> Result:
-    """`asyncio.run`, within which time can `leap`."""
+def run(work: Coroutine[object, object, Result], *, threads: int | None = None) -> Result:
+    """`asyncio.run`, within which time can `leap`. With one thread, who comes back from it knows that whoever went
+    there before has come back too, and sleeps by now if that is what it does next."""
     with asyncio.Runner(loop_factory=_LeapingLoop) as runner:
+        if threads:
+            runner.get_loop().set_default_executor(ThreadPoolExecutor(threads))
         return runner.run(work)
 
 

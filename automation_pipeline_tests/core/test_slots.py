@@ -14,6 +14,10 @@ from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.slots import Slots
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.leases import DatabaseLeases
+from automation_pipeline_tests.waiting import come_true, leap, run
+
+# More is left of a lease than BEATEN only when a heartbeat has just extended it.
+TTL, BEATEN = 60.0, 45.0
 
 
 @pytest.fixture
@@ -40,12 +44,17 @@ def test_no_more_are_inside_than_there_are_places_and_everybody_gets_in(leases: 
     crowd = Crowd()
     slots = Slots(leases, "crm", 3, "me", poll_seconds=0.01)
 
-    async def visit() -> None:
-        async with slots.hold_one():
-            with crowd.enter():
-                await asyncio.sleep(0.02)
-
     async def all_visits() -> None:
+        full = asyncio.Event()
+
+        async def visit() -> None:
+            async with slots.hold_one():
+                with crowd.enter():
+                    if crowd.inside == 3:
+                        full.set()
+                    await full.wait()
+                    await asyncio.sleep(0)
+
         await asyncio.gather(*(visit() for _ in range(12)))
 
     asyncio.run(all_visits())
@@ -53,15 +62,26 @@ def test_no_more_are_inside_than_there_are_places_and_everybody_gets_in(leases: 
 
 
 def test_a_place_is_kept_for_longer_than_its_lease_lasts(leases: Leases) -> None:
-    slots = Slots(leases, "crm", 1, "me", ttl_seconds=2.0)
-
     async def hold_on() -> Lease | None:
-        async with slots.hold_one():
-            await asyncio.sleep(2.8)
+        async with Slots(leases, "crm", 1, "me", ttl_seconds=TTL).hold_one() as lease:
+            for _ in range(6):  # quarters of its lease
+                await lapse(leases, lease)
+                leap(TTL / 4)
+                await come_true(lambda: seconds_left(leases) > BEATEN)
             return leases.acquire("crm:0", "somebody else", 1)
 
-    assert asyncio.run(hold_on()) is None
+    assert run(hold_on(), threads=1) is None
     assert leases.holder("crm:0") is None
+
+
+async def lapse(leases: Leases, lease: Lease) -> None:
+    """For the database too a part of the lease's time has passed."""
+    assert await asyncio.to_thread(leases.extend, lease, BEATEN - 5)
+
+
+def seconds_left(leases: Leases) -> float:
+    holder = leases.holder("crm:0")
+    return holder.seconds_left if holder else 0.0
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
@@ -90,7 +110,7 @@ class SpoiltLeases:
     """The leases, of which a method can be made to fail or to answer something else; counts what is asked."""
 
     def __init__(self, leases: Leases) -> None:
-        self._leases = leases
+        self.leases = leases
         self.asked = Counter[str]()
         self.troubles: dict[str, list[Exception | bool]] = {}
 
@@ -103,18 +123,18 @@ class SpoiltLeases:
 
     def acquire(self, key: str, owner: str, ttl_seconds: float) -> Lease | None:
         self._trouble("acquire")
-        return self._leases.acquire(key, owner, ttl_seconds)
+        return self.leases.acquire(key, owner, ttl_seconds)
 
     def extend(self, lease: Lease, ttl_seconds: float) -> bool:
         told = self._trouble("extend")
-        return self._leases.extend(lease, ttl_seconds) if told is None else told
+        return self.leases.extend(lease, ttl_seconds) if told is None else told
 
     def release(self, lease: Lease) -> bool:
         self._trouble("release")
-        return self._leases.release(lease)
+        return self.leases.release(lease)
 
     def holder(self, key: str) -> Holder | None:
-        return self._leases.holder(key)
+        return self.leases.holder(key)
 
 
 @pytest.fixture
@@ -147,24 +167,31 @@ def test_who_waits_behind_its_own_process_asks_nobody(spoilt: SpoiltLeases) -> N
 def test_who_waits_for_another_process_asks_less_and_less_often(spoilt: SpoiltLeases) -> None:
     spoilt.acquire("crm:0", "another process", 60)
 
-    async def wait_in_vain() -> None:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(work(Slots(spoilt, "crm", 1, "me", poll_seconds=0.01), 0), 0.8)
+    async def wait_in_vain() -> float:
+        begun = asyncio.get_running_loop().time()
+        waiting = asyncio.create_task(work(Slots(spoilt, "crm", 1, "me", poll_seconds=0.01), 0))
+        await come_true(lambda: spoilt.asked["acquire"] >= 8)
+        waiting.cancel()
+        return asyncio.get_running_loop().time() - begun
 
-    asyncio.run(wait_in_vain())
-    assert 3 <= spoilt.asked["acquire"] <= 12
+    shortest = 0.01 * 0.5  # with all the luck there is
+    assert asyncio.run(wait_in_vain()) >= shortest * (1 + 2 + 4 + 8 + 16 + 32)
 
 
 def test_a_heartbeat_that_failed_is_tried_again_before_the_lease_ends(spoilt: SpoiltLeases) -> None:
     spoilt.troubles["extend"] = [AWAY, AWAY]
 
     async def hold_on() -> Lease | None:
-        async with Slots(spoilt, "crm", 1, "me", ttl_seconds=1).hold_one():
-            await asyncio.sleep(1.5)
+        async with Slots(spoilt, "crm", 1, "me", ttl_seconds=TTL).hold_one() as lease:
+            for beats in (1, 2):
+                await come_true(lambda beats=beats: spoilt.asked["extend"] == beats)
+                await lapse(spoilt.leases, lease)
+                leap(TTL / 4)
+            await come_true(lambda: seconds_left(spoilt) > BEATEN)
             return spoilt.acquire("crm:0", "somebody else", 1)
 
-    assert asyncio.run(hold_on()) is None
-    assert spoilt.asked["extend"] > 3
+    assert run(hold_on(), threads=1) is None
+    assert spoilt.asked["extend"] == 3
 
 
 @pytest.mark.parametrize("troubles", [[False], [AWAY] * 100, [LookupError("a bug")]], ids=["lost", "away", "bug"])
@@ -173,7 +200,7 @@ def test_who_loses_the_place_is_cancelled_and_told(spoilt: SpoiltLeases, trouble
     finished: list[str] = []
 
     async def outlive() -> None:
-        finished.append(await work(Slots(spoilt, "crm", 1, "me", ttl_seconds=0.4), 5))
+        finished.append(await work(Slots(spoilt, "crm", 1, "me", ttl_seconds=0.4), 60))
 
     with pytest.raises(TransientError, match=r"^The place crm:0 was lost: its lease ended\.$") as caught:
         asyncio.run(outlive())

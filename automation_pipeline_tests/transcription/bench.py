@@ -5,24 +5,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.fiches.domain.fiche import Recording
 from automation_pipeline.fiches.tables import RecordingRow
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.instants import database_now, database_time
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.transcription.domain.attempts import Knobs
-from automation_pipeline.transcription.domain.run import Priority, Standing
+from automation_pipeline.transcription.domain.run import Priority, Standing, TaskState
 from automation_pipeline.transcription.domain.transcript import Transcript
 from automation_pipeline.transcription.ports import Provider
 from automation_pipeline.transcription.stages.begin_transcription import Wish, begin_transcription
 from automation_pipeline.transcription.stages.transcribe_waiting import transcribe_waiting
 from automation_pipeline.transcription.store.runs import standings
+from automation_pipeline.transcription.tables import TranscriptionTaskRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText, transcript
+from automation_pipeline_tests.waiting import come_true, leap, run
 
 KNOBS = Knobs(
     per_minute=60_000,
@@ -70,8 +73,33 @@ class Bench:
         return asyncio.run(begin_transcription(wish, database=self.database, source=self.crm, clock=self.clock))
 
     def work(self, *run_ids: str, owner: str = "me") -> None:
+        asyncio.run(self.working(*run_ids, owner=owner))
+
+    def work_for_long(self, *run_ids: str) -> None:
+        """In there a call may last for `longer_than_its_lease`."""
+        run(self.working(*run_ids), threads=1)
+
+    async def working(self, *run_ids: str, owner: str = "me") -> None:
         provider = Provider(self.speech, self.limiter, self.knobs)
-        asyncio.run(transcribe_waiting(run_ids, database=self.database, provider=provider, owner=owner))
+        await transcribe_waiting(run_ids, database=self.database, provider=provider, owner=owner)
+
+    async def longer_than_its_lease(self) -> None:
+        """Six heartbeats go by, a quarter of a lease apart, and each time the databases' clock has nearly caught up."""
+        for _ in range(6):
+            await asyncio.to_thread(self._lapse)
+            leap(self.knobs.lease_seconds / 4)
+            await come_true(lambda: self._seconds_left() > 0.75 * self.knobs.lease_seconds)
+
+    def _lapse(self) -> None:
+        held = update(TranscriptionTaskRow).where(TranscriptionTaskRow.state == TaskState.WORKING)
+        with self.database.transaction() as session:
+            session.execute(held.values(leased_until=database_now(0.65 * self.knobs.lease_seconds)))
+
+    def _seconds_left(self) -> float:
+        """Of the claim that ends first."""
+        held = select(TranscriptionTaskRow.leased_until).where(TranscriptionTaskRow.state == TaskState.WORKING)
+        with self.database.reading() as session:
+            return (min(session.scalars(held)) - database_time(session)).total_seconds()
 
     def standing(self, run_id: str) -> Standing:
         with self.database.reading() as session:

@@ -1,7 +1,5 @@
 """The seed's eleven reasons for which a transcription can look stuck, each with what the operator sees now."""
 
-import asyncio
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -23,7 +21,7 @@ from automation_pipeline.transcription.store.tasks import claim_next, put_back
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
-from automation_pipeline_tests.transcription.bench import KNOBS, Bench, NoLimit, call, heard
+from automation_pipeline_tests.transcription.bench import Bench, NoLimit, call, heard
 
 
 @pytest.fixture
@@ -79,7 +77,7 @@ def test_3_without_realtime_the_status_tells_all_that_the_events_do(bench: Bench
 
 def test_4_a_provider_that_throttles_is_shown_with_the_next_attempt(bench: Bench) -> None:
     bench.sell("7", call("a"))
-    bench.speech.fail_once(call("a").url, TransientError("status=429 slow down", retry_after_seconds=0.8))
+    bench.speech.fail_once(call("a").url, TransientError("status=429 slow down", retry_after_seconds=0.3))
     bench.begin("7", "r1")
     seen: list[dict[str, Any]] = []
 
@@ -163,14 +161,12 @@ def _carry_out(bench: Bench, requested: Requested) -> None:
 
 
 def test_9_a_fiche_that_takes_longer_than_its_lease_keeps_it(bench: Bench) -> None:
-    bench.knobs = replace(KNOBS, lease_seconds=2.0)
-
     async def slow(_url: str) -> None:
-        await asyncio.sleep(1.4)
+        await bench.longer_than_its_lease()
 
     bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=slow, at_once=2)
     bench.sell("7", *(call(f"c{number}") for number in range(4)))
-    bench.work(bench.begin("7", "r1").run_id)
+    bench.work_for_long(bench.begin("7", "r1").run_id)
     assert {task["token"] for task in status(bench)["run"]["tasks"]} == {1}, "nobody took a claim over"
     assert len(bench.speech.asked) == 4
 

@@ -1,7 +1,6 @@
 """What a claim is worth: while it lasts, after it has passed on, and for whom one works."""
 
 import asyncio
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -134,12 +133,11 @@ def test_the_sweep_tells_of_each_recording_and_ends_what_cannot_add_up(bench: Be
 
 
 def test_a_long_call_for_somebody_else_keeps_its_claim_after_ones_own_runs_are_over(bench: Bench) -> None:
-    bench.knobs = replace(KNOBS, lease_seconds=2.0)
     stolen: list[object] = []
 
     async def take_long(url: str) -> None:
         if url == call("2a").url:
-            await asyncio.sleep(2.8)
+            await bench.longer_than_its_lease()
             with bench.database.transaction() as session:
                 stolen.append(claim_next(session, "thief", lease_seconds=1, per_fiche=10))
 
@@ -147,5 +145,5 @@ def test_a_long_call_for_somebody_else_keeps_its_claim_after_ones_own_runs_are_o
     for fiche_id in ("2", "1"):
         bench.sell(fiche_id, call(f"{fiche_id}a"))
         bench.begin(fiche_id, f"r{fiche_id}")
-    bench.work("r1")
+    bench.work_for_long("r1")
     assert stolen == [None]

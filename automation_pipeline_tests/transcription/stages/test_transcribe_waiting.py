@@ -1,6 +1,5 @@
 """Working through what waits: urgency, caps, retries, claims that pass on, one end a run."""
 
-import asyncio
 import threading
 from dataclasses import replace
 
@@ -111,7 +110,7 @@ def test_a_recording_is_given_up_and_its_fiche_ends_all_the_same(error: Exceptio
 
 def test_a_wait_that_the_provider_asks_for_is_kept(bench: Bench) -> None:
     bench.sell("7", call("a"))
-    bench.speech.fail_once(call("a").url, TransientError("429", retry_after_seconds=1.2))
+    bench.speech.fail_once(call("a").url, TransientError("429", retry_after_seconds=0.6))
     bench.begin("7", "r1")
     asked: list[float] = []
 
@@ -121,7 +120,7 @@ def test_a_wait_that_the_provider_asks_for_is_kept(bench: Bench) -> None:
 
     bench.speech._meanwhile = note
     bench.work("r1")
-    assert asked[1] - asked[0] >= 1.2
+    assert asked[1] - asked[0] >= 0.6
 
 
 def _seconds(bench: Bench) -> str:
@@ -155,18 +154,17 @@ def test_a_claim_of_the_dead_passes_on_with_a_higher_token_and_is_worth_nothing_
 
 
 def test_a_long_recording_does_not_lose_its_claim(bench: Bench) -> None:
-    bench.knobs = replace(KNOBS, lease_seconds=2.0)
     bench.sell("7", call("a"))
     bench.begin("7", "r1")
     stolen: list[object] = []
 
     async def take_long(_url: str) -> None:
-        await asyncio.sleep(2.8)
+        await bench.longer_than_its_lease()
         with bench.database.transaction() as session:
             stolen.append(claim_next(session, "thief", lease_seconds=1, per_fiche=10))
 
     bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=take_long)
-    bench.work("r1")
+    bench.work_for_long("r1")
     assert stolen == [None]
     assert bench.standing("r1").new == 1
 
