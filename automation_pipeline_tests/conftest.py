@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from automation_pipeline import migrations
+from automation_pipeline.automation.stages import transcribe_targets
 from automation_pipeline.storage.database import Database
+from automation_pipeline.transcription.stages import transcribe_waiting
 from automation_pipeline_tests import outside, postgres, services
 
 
@@ -51,6 +53,15 @@ class StandingClock:
 @pytest.fixture
 def clock() -> StandingClock:
     return StandingClock(datetime(2026, 5, 4, 10, 0, tzinfo=UTC))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def impatience() -> Iterator[None]:
+    """Whoever waits for a recording or a fiche looks for it more often: what is looked for comes at once here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transcribe_waiting, "LOOK_AGAIN_SECONDS", 0.02)
+        patch.setattr(transcribe_targets, "FIRST_PAUSE_SECONDS", 0.02)
+        yield
 
 
 @pytest.fixture(scope="session")
