@@ -7,10 +7,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from automation_pipeline import bootstrap
 from automation_pipeline.cli import main
@@ -24,6 +26,9 @@ DAILY: dict[str, Any] = {
     "timezone": "Europe/Paris",
     "ficheSelection": {"mode": "manual", "ficheIds": ["1900417"]},
 }
+
+# A process builds its commands once; a test process runs a hundred of them.
+build_once = cache(typer.main.get_command)
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,7 @@ def open_terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
     room: Path = request.getfixturevalue("tmp_path")
     shutil.copy(request.getfixturevalue("sqlite_template"), room / "automation.db")
     monkeypatch.chdir(room)
+    monkeypatch.setattr(typer.main, "get_command", build_once)
     for name in [*(field.upper() for field in Settings.model_fields), "FICHE_API_URL"]:
         monkeypatch.delenv(name, raising=False)
     terminal = Terminal(monkeypatch, request.getfixturevalue("capsys"), room)

@@ -211,5 +211,5 @@ def test_an_output_that_cannot_be_written_is_one_sentence(
     terminal: Terminal, words: str, output: str, sentence: str
 ) -> None:
     terminal.create(description="long " * 5_000)
-    gone = "sleep 0.2; " if not sentence else ""
+    gone = "wait $!; " if not sentence else ""
     assert shell(terminal, f"{{ {gone}automation {words}; }} {output}") == (1, sentence)
