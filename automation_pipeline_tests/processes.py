@@ -12,7 +12,7 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 CREW = 4
-_MARK_SECONDS = 60
+_MARK_SECONDS = 120
 _ROOT = str(Path(__file__).parents[1])
 _mark: Barrier | None = None
 

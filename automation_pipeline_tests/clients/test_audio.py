@@ -35,8 +35,9 @@ from automation_pipeline_tests.clients.studio import (
     trickle,
 )
 from automation_pipeline_tests.fakes.speech import at_will
+from automation_pipeline_tests.waiting import come_true
 
-HASTE = AudioLimits(max_megabytes=1, connect_seconds=5, read_seconds=5, total_seconds=5)
+HASTE = AudioLimits(max_megabytes=1, connect_seconds=60, read_seconds=60, total_seconds=60)
 OTHER = "/rec/other.mp3"
 PROGRAM = """
 import asyncio, re, sys
@@ -174,7 +175,7 @@ def test_the_wait_that_the_host_asks_for_is_kept(studio: Studio, status: int, he
     [
         (silent, AudioLimits(read_seconds=0.1), "its host did not answer in time."),
         # Every read is quick, the whole is not.
-        (trickle, AudioLimits(read_seconds=5, total_seconds=0.3), "it was not complete after 0.3 s."),
+        (trickle, AudioLimits(read_seconds=60, total_seconds=0.3), "it was not complete after 0.3 s."),
     ],
 )
 def test_a_slow_host_is_given_up_in_time_and_is_transient(
@@ -183,7 +184,7 @@ def test_a_slow_host_is_given_up_in_time_and_is_transient(
     studio.pages[AUDIO] = page
     began = perf_counter()
     met = studio.error(audio_limits=limits)
-    assert perf_counter() - began < 4
+    assert perf_counter() - began < 20
     assert (type(met), str(met)) == (AudioUnavailableError, f"Audio download failed: {says}")
 
 
@@ -297,18 +298,16 @@ def test_no_file_is_left_behind(studio: Studio, scratch: Path, page: Page) -> No
 def test_no_file_is_left_behind_when_it_is_cancelled(studio: Studio, scratch: Path, slow: str) -> None:
     studio.pages[slow] = trickle
 
-    async def cancelled() -> bool:
+    async def cancelled() -> None:
         speech = studio.client()
         task = asyncio.create_task(speech.transcribe(studio.audio_url, turn=at_will))
-        await asyncio.sleep(0.2)
-        was_open = bool(left_in(scratch))
+        await come_true(lambda: bool(left_in(scratch)) and bool(slow == AUDIO or studio.uploads))
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
         await speech.aclose()
-        return was_open
 
-    assert asyncio.run(cancelled())
+    asyncio.run(cancelled())
     assert left_in(scratch) == []
 
 

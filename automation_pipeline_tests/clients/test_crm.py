@@ -18,6 +18,7 @@ from automation_pipeline.clients.crm import (
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline_tests.clients.gateway import FICHE, GOOD, SOLD, Crm, answering, saying
 from automation_pipeline_tests.outside import TOKEN, calls, fault
+from automation_pipeline_tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -152,7 +153,7 @@ def test_a_call_that_hangs_is_given_up_in_time_and_is_transient(simulated: str) 
     met = gateway.error()
     assert isinstance(met, CrmUnavailableError)
     assert "did not answer in time" in str(met)
-    assert calls(gateway.url, FICHE) == 3
+    wait_until(lambda: calls(gateway.url, FICHE) == 3)
 
 
 def test_nobody_listening_is_transient() -> None:

@@ -312,7 +312,7 @@ def test_a_call_that_does_not_come_to_an_end_is_given_up_in_time(trickles: bool)
 
     began = perf_counter()
     met = error(answer, timeout_seconds=0.1)
-    assert perf_counter() - began < 4
+    assert perf_counter() - began < 20
     assert (type(met), str(met)) == (ModelUnavailableError, f"{FAILED}: the provider did not answer in time.")
     assert body.closed is trickles
 

@@ -124,12 +124,12 @@ def test_no_proxy_of_the_environment_looks_the_name_up(
 
 def test_silence_is_for_now_and_its_text_holds_no_secret_of_the_address(hook: Receiver) -> None:
     def never(_exchange: BaseHTTPRequestHandler) -> None:
-        pause(1.0)
+        pause(30.0)
 
     def trickles(exchange: BaseHTTPRequestHandler) -> None:
         exchange.send_response(200)
         exchange.end_headers()
-        for _ in range(100):
+        for _ in range(1000):
             exchange.wfile.write(b".")
             pause(0.02)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from automation_pipeline.core.pool import work_through
-from automation_pipeline_tests.waiting import pause
+from automation_pipeline_tests.waiting import wait_until
 
 OFTEN = 0.01
 
@@ -89,7 +89,7 @@ def test_no_worker_waits_for_the_slowest() -> None:
             others_done.set()
         return item
 
-    asyncio.run(asyncio.wait_for(work_through(range(31), work, lambda _: None, width=3), timeout=10))
+    asyncio.run(asyncio.wait_for(work_through(range(31), work, lambda _: None, width=3), timeout=60))
     assert done[-1] == 0
 
 
@@ -111,7 +111,7 @@ def test_results_are_written_while_the_work_goes_on() -> None:
 
         await work_through(range(2), work, write, width=1, flush_every_seconds=OFTEN)
 
-    asyncio.run(asyncio.wait_for(both(), timeout=10))
+    asyncio.run(asyncio.wait_for(both(), timeout=60))
     assert written == [0, 1]
 
 
@@ -126,7 +126,8 @@ def test_a_slow_writer_does_not_stop_the_work() -> None:
 
     def write(_results: Sequence[int]) -> None:
         before = len(done)
-        pause(0.05)
+        if before < 50:
+            wait_until(lambda: len(done) > before)
         seen_while_writing.append(len(done) - before)
 
     asyncio.run(work_through(range(100), work, write, width=2, flush_every_seconds=OFTEN))

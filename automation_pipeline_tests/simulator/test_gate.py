@@ -10,6 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+from automation_pipeline_tests.waiting import wait_until
+
 FICHE, OTHER = "953000003", "953000004"
 TOKEN = {"Authorization": "Bearer sim-token"}
 
@@ -70,16 +72,15 @@ def test_a_hanging_call_ends_when_the_client_gives_up(simulator: httpx.Client) -
     fault(simulator, {"route": "crm.details", "hang": True})
     with pytest.raises(httpx.ReadTimeout):
         simulator.get(f"/api/fiches/by-id/{FICHE}", timeout=0.1)
-    while ledger(simulator)["in_flight"]:
-        pass
-    assert ledger(simulator)["statuses"] == {"none": 1}
+    wait_until(lambda: ledger(simulator)["statuses"] == {"none": 1})
+    assert ledger(simulator)["in_flight"] == 0
 
 
 def test_a_dropped_call_gets_no_answer(simulator: httpx.Client) -> None:
     fault(simulator, {"route": "crm.details", "drop": True})
     with pytest.raises(httpx.RemoteProtocolError):
         details(simulator)
-    assert ledger(simulator)["statuses"] == {"none": 1}
+    wait_until(lambda: ledger(simulator)["statuses"] == {"none": 1})
 
 
 def test_a_truncated_body_is_a_good_answer_cut_in_the_middle(simulator: httpx.Client) -> None:
@@ -148,10 +149,10 @@ def test_padded_audio_is_the_recording_and_then_zeros_of_the_declared_length(sim
 def test_a_trickling_answer_is_whole_after_its_time_and_never_pauses_for_long(simulator: httpx.Client) -> None:
     address = audio_url(simulator)
     whole = simulator.get(address).content
-    fault(simulator, {"route": "audio", "trickle_seconds": 0.5})
-    answer = simulator.get(address, timeout=0.4)  # of silence, so this does not strike
+    fault(simulator, {"route": "audio", "trickle_seconds": 1.5})
+    answer = simulator.get(address, timeout=1.4)  # of silence, so this does not strike
     assert answer.content == whole
-    assert answer.elapsed.total_seconds() > 0.49
+    assert answer.elapsed.total_seconds() > 1.49
     assert simulator.get("/health").status_code == 200
 
 
@@ -160,8 +161,7 @@ def test_a_trickle_stops_when_the_client_gives_up_and_when_the_faults_are_cleare
     fault(simulator, {"route": "audio", "trickle_seconds": 3600})
     with simulator.stream("GET", address):
         assert ledger(simulator, "audio")["in_flight"] == 1
-    while ledger(simulator, "audio")["in_flight"]:
-        pass
+    wait_until(lambda: not ledger(simulator, "audio")["in_flight"])
     with simulator.stream("GET", address) as answer:
         simulator.delete("/_sim/faults")
         with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
@@ -170,12 +170,11 @@ def test_a_trickle_stops_when_the_client_gives_up_and_when_the_faults_are_cleare
 
 def test_a_stalled_answer_begins_well_and_then_says_nothing_more(simulator: httpx.Client) -> None:
     fault(simulator, {"route": "crm.details", "body": "stalled"})
-    with simulator.stream("GET", f"/api/fiches/by-id/{FICHE}", timeout=0.2) as answer:
+    with simulator.stream("GET", f"/api/fiches/by-id/{FICHE}", timeout=1.0) as answer:
         assert answer.status_code == 200
         with pytest.raises(httpx.ReadTimeout):
             answer.read()
-    while ledger(simulator)["in_flight"]:
-        pass
+    wait_until(lambda: not ledger(simulator)["in_flight"])
 
 
 def test_a_sales_list_is_faulted_by_its_day_or_its_range(simulator: httpx.Client) -> None:

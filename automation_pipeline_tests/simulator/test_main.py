@@ -25,7 +25,7 @@ def test_it_says_where_it_listens_and_stops_cleanly_even_with_a_call_hanging(sto
             while not httpx.get(f"{url}/_sim/calls").json()["routes"]["crm.health"]["in_flight"]:
                 pass
             process.send_signal(stop)
-            rest, complaints = process.communicate(timeout=10)
+            rest, complaints = process.communicate(timeout=60)
     assert (process.returncode, rest, complaints) == (0, "", "")
 
 
@@ -44,7 +44,7 @@ def test_it_says_where_it_listens_and_stops_cleanly_even_with_a_call_hanging(sto
     ],
 )
 def test_a_wrong_flag_is_named_and_ends_with_2(flags: list[str], complaint: str) -> None:
-    ended = subprocess.run([*COMMAND, *flags], capture_output=True, text=True, check=False, timeout=30)
+    ended = subprocess.run([*COMMAND, *flags], capture_output=True, text=True, check=False, timeout=60)
     assert ended.returncode == 2
     assert ended.stderr.splitlines()[-1].endswith(complaint)
 
@@ -52,6 +52,6 @@ def test_a_wrong_flag_is_named_and_ends_with_2(flags: list[str], complaint: str)
 def test_a_busy_port_is_one_sentence_and_ends_with_1() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ended = subprocess.run([*COMMAND, "--port", str(port)], capture_output=True, text=True, check=False, timeout=30)
+        ended = subprocess.run([*COMMAND, "--port", str(port)], capture_output=True, text=True, check=False, timeout=60)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == f"The simulator cannot listen on 127.0.0.1:{port}: Address already in use.\n"

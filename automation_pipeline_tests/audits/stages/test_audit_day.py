@@ -131,7 +131,7 @@ def test_as_many_audits_as_allowed_are_made_at_once(bench: Bench, width: int) ->
     together = asyncio.Barrier(width)
 
     async def until_all_are_there(_: Question) -> None:
-        await asyncio.wait_for(together.wait(), timeout=20)
+        await asyncio.wait_for(together.wait(), timeout=60)
 
     bench.model = FakeLanguageModel(meanwhile=until_all_are_there)
     bench.configure(steps=1, runAutomatically=True)

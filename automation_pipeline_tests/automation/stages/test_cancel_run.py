@@ -138,7 +138,7 @@ def test_cancelled_and_finished_at_once_it_has_one_verdict(
     start = Barrier(2)
 
     def try_to(act: Callable[[], object]) -> object:
-        start.wait(timeout=30)
+        start.wait(timeout=60)
         try:
             return act()
         except AutomationError as error:
@@ -148,8 +148,8 @@ def test_cancelled_and_finished_at_once_it_has_one_verdict(
         cancelling = pool.submit(try_to, lambda: cancel_run(ticket.run_id, database=database, clock=clock))
         pool.submit(
             try_to, lambda: finalise_run(ticket.run_id, database=database, clock=clock, attempt=ticket.attempt)
-        ).result(timeout=30)
-        answer = cancelling.result(timeout=30)
+        ).result(timeout=60)
+        answer = cancelling.result(timeout=60)
     with database.reading() as session:
         run = get_run(session, ticket.run_id)
         assert get_schedule(session, run.schedule_id).total_runs == 1
