@@ -13,6 +13,7 @@ from automation_pipeline.storage.instants import database_epoch, database_now
 from automation_pipeline.storage.leases import LeaseRow
 from automation_pipeline.storage.rate_limits import RateLimitRow
 
+A_TICK = timedelta(milliseconds=5)  # SQLite's clock counts in milliseconds
 PARIS_IN_SUMMER = timezone(timedelta(hours=2))
 
 
@@ -36,24 +37,27 @@ def is_past(database: Database, seconds: float = 0.0) -> bool:
 
 @pytest.mark.parametrize("seconds", [0.0, 30, 0.25, -60.0, 86_400.5, -0.001])
 def test_the_databases_now_is_now_plus_the_seconds_given(database: Database, seconds: float) -> None:
+    before = datetime.now(UTC)
     now = asked(database, seconds)
     assert now.utcoffset() == timedelta(0)
-    assert abs(now - datetime.now(UTC) - timedelta(seconds=seconds)) < timedelta(seconds=1)
+    assert before - A_TICK <= now - timedelta(seconds=seconds) <= datetime.now(UTC) + A_TICK
 
 
 def test_the_seconds_may_be_a_column(database: Database) -> None:
+    before = datetime.now(UTC)
     with database.transaction() as session:
         session.add(RateLimitRow(key="k", paid_until=90.0))
         session.flush()
         later = session.scalar(select(database_now(RateLimitRow.paid_until)))
     assert later is not None
-    assert abs(later - datetime.now(UTC) - timedelta(seconds=90)) < timedelta(seconds=1)
+    assert before - A_TICK <= later - timedelta(seconds=90) <= datetime.now(UTC) + A_TICK
 
 
 def test_the_databases_epoch_is_unix_time(database: Database) -> None:
+    before = time.time()
     with database.reading() as session:
-        epoch = session.scalar(select(database_epoch()))
-    assert epoch == pytest.approx(time.time(), abs=1.0)
+        epoch = session.scalar(select(database_epoch())) or 0.0
+    assert before - A_TICK.total_seconds() <= epoch <= time.time() + A_TICK.total_seconds()
 
 
 def test_the_clock_moves_within_a_transaction(database: Database) -> None:
@@ -64,7 +68,7 @@ def test_the_clock_moves_within_a_transaction(database: Database) -> None:
 
 @pytest.mark.parametrize("zone", [UTC, PARIS_IN_SUMMER, timezone(timedelta(hours=-11))])
 def test_a_stored_instant_compares_with_the_databases_now(database: Database, zone: timezone) -> None:
-    for seconds, microsecond in product((-5, 5), (0, 1, 999_999)):
+    for seconds, microsecond in product((-20, 20), (0, 1, 999_999)):
         at = datetime.now(zone).replace(microsecond=microsecond) + timedelta(seconds=seconds)
         keep(database, at)
         assert is_past(database) == (seconds < 0), at
