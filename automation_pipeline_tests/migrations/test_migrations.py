@@ -15,7 +15,7 @@ from automation_pipeline.migrations.tables import METADATA
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.postgres import new_database
 from automation_pipeline_tests.processes import CREW, at_once
-from automation_pipeline_tests.storage.processes import upgrade
+from automation_pipeline_tests.storage.processes import look_in, upgrade
 
 REVISIONS = migrations.revisions()
 
@@ -92,10 +92,10 @@ def test_two_processes_upgrading_an_empty_database_at_once_both_succeed(
     assert differences(empty) == []
 
 
-def test_processes_upgrading_one_new_sqlite_file_at_once_all_get_in(tmp_path: Path) -> None:
+def test_processes_opening_one_new_sqlite_file_at_once_all_get_in(tmp_path: Path) -> None:
     """The first of them switches the file to its write-ahead log, for which SQLite itself does not wait."""
-    for number in range(30):
-        at_once(upgrade, *[(f"sqlite:///{tmp_path}/{number}.db",)] * CREW)
+    for number in range(60):
+        at_once(look_in, *[(f"sqlite:///{tmp_path}/{number}.db",)] * CREW)
 
 
 def test_foreign_keys_are_enforced_also_after_an_upgrade(empty: Database) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from automation_pipeline import migrations
 from automation_pipeline.storage.bulk import upsert
@@ -111,6 +111,11 @@ def upsert_rounds(url: str, numbers: Sequence[int], owner: str, rounds: int) -> 
             with database.transaction() as session:
                 rows = lease_rows(numbers, owner, token)
                 upsert(session, LeaseRow, rows, key=("key",), fields=("owner", "token"))
+
+
+def look_in(url: str) -> None:
+    with opened(url) as database, database.transaction() as session:
+        session.execute(text("CREATE TABLE IF NOT EXISTS opened (by_whom INTEGER)"))
 
 
 def upgrade(url: str) -> None:
