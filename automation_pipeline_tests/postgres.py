@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import psycopg
 from psycopg import sql
@@ -13,7 +13,7 @@ from automation_pipeline.storage.database import Database
 
 # Any statement that creates, alters or drops a table leaves a new version of these rows.
 _SHAPE = """
-SELECT count(*), max(xmin::text::bigint) FROM (
+SELECT count(*), max(xmin::text::bigint), (SELECT string_agg(version_num, ' ') FROM alembic_version) FROM (
     SELECT xmin FROM pg_class UNION ALL SELECT xmin FROM pg_attribute UNION ALL SELECT xmin FROM pg_constraint
     UNION ALL SELECT xmin FROM pg_index UNION ALL SELECT xmin FROM pg_trigger UNION ALL SELECT xmin FROM pg_proc
 ) AS catalogue
@@ -89,13 +89,13 @@ class Room:
         self._own.close()
 
     def _is_tidied(self) -> bool:
-        """False where a test has changed the tables themselves."""
+        """False where a test has changed the tables themselves, or what the migrations know of them."""
         if self._shape is None:
             return False
-        with psycopg.connect(self._url, autocommit=True) as connection:
+        with suppress(psycopg.Error), psycopg.connect(self._url, autocommit=True) as connection:
             connection.execute(_SEND_AWAY)
-            if connection.execute(_SHAPE).fetchone() != self._shape:
-                return False
-            connection.execute(_FORGET)
-            self._shape = connection.execute(_SHAPE).fetchone()
-        return True
+            if connection.execute(_SHAPE).fetchone() == self._shape:
+                connection.execute(_FORGET)
+                self._shape = connection.execute(_SHAPE).fetchone()
+                return True
+        return False
