@@ -37,8 +37,8 @@ from automation_pipeline_tests.fakes.speech import FakeSpeechToText
 from automation_pipeline_tests.transcription.bench import KNOBS, NoLimit, heard
 from automation_pipeline_tests.waiting import run
 
-FETCHING = FetchKnobs(budget_seconds=30, most_recordings=0)
-WORK = WorkKnobs(transcription_seconds=30, audit_seconds=30, longest_pause_seconds=0.2, audits_at_once=3)
+FETCHING = FetchKnobs(budget_seconds=120, most_recordings=0)
+WORK = WorkKnobs(transcription_seconds=120, audit_seconds=120, longest_pause_seconds=0.2, audits_at_once=3)
 ROOT = "dagster-1"
 
 

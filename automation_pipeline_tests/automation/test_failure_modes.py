@@ -39,7 +39,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock)
 
 
-STALL_SECONDS = 10.0
+STALL_SECONDS = 25.0
 
 
 async def never(_asked: object) -> Any:

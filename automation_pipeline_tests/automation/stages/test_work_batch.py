@@ -240,11 +240,11 @@ def test_transcripts_and_audits_that_are_there_count_when_the_time_for_audits_is
         nonlocal asked
         asked += 1
         if asked > 1:
-            leap(10)
+            leap(25)
             await asyncio.Event().wait()
 
     bench.model = FakeLanguageModel(meanwhile=second_never_ends)
-    bench.work = replace(bench.work, audit_seconds=10)
+    bench.work = replace(bench.work, audit_seconds=25)
     bench.carry_out_work(ticket)
     assert bench.outcomes(ticket) == {"1": UNAUDITED}
     assert [(row.transcribed, row.audits) for row in bench.rows(ticket)] == [(True, 1)]
