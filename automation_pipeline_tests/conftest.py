@@ -19,6 +19,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "/e2e/" in item.nodeid:
             item.add_marker("e2e")
+            item.add_marker(pytest.mark.timeout(600))
         chosen = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         asked = set(getattr(item, "fixturenames", ())) & {"postgres_server", "redis_url"}
         if asked or chosen.get("database_kind") == "postgres":

@@ -12,10 +12,14 @@ from pathlib import Path
 import httpx
 import psutil
 
+from automation_pipeline.automation.store.runs import get_run
+from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
+# For whatever a whole process does: it has Dagster to load first, and may be one of many.
+PATIENCE = 240.0
 
 
 class System:
@@ -65,9 +69,18 @@ class System:
     def show_run(self, run_id: str) -> dict:
         return self.automation("runs", "show", run_id)
 
-    def wait_for_end(self, run_id: str, seconds: float = 90) -> dict:
-        wait_until(lambda: self.show_run(run_id)["completedAt"] is not None, seconds)
+    def wait_for_end(self, run_id: str, seconds: float = PATIENCE) -> dict:
+        wait_until(lambda: self.has_ended(run_id), seconds)
         return self.show_run(run_id)
+
+    def has_ended(self, run_id: str) -> bool:
+        """Asked of the database: to ask the command line again and again would keep a processor busy."""
+        database = Database(self.environment["DATABASE_URL"])
+        try:
+            with database.reading() as session:
+                return get_run(session, int(run_id)).completed_at is not None
+        finally:
+            database.dispose()
 
     def calls_per_fiche(self) -> Mapping[str, int]:
         ledger = httpx.get(f"{self.crm_url}/_sim/calls").json()
@@ -97,7 +110,7 @@ def kill_tree(pid: int) -> None:
     family = [*parent.children(recursive=True), parent]
     for member in family:
         kill(member.pid)
-    psutil.wait_procs(family, timeout=10)
+    psutil.wait_procs(family, timeout=60)
 
 
 def kill(pid: int) -> None:

@@ -21,7 +21,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.transcription.domain.chunks import chunks_of
 from automation_pipeline.transcription.domain.transcript import Transcript, Word
 from automation_pipeline.transcription.store.transcripts import save_transcript
-from automation_pipeline_tests.e2e.system import REPOSITORY, System, kill
+from automation_pipeline_tests.e2e.system import PATIENCE, REPOSITORY, System, kill
 from automation_pipeline_tests.outside import LLM_KEY, TOKEN, fault, forget, model_totals, simulator
 from automation_pipeline_tests.waiting import wait_until
 
@@ -52,7 +52,7 @@ def system(tmp_path: Path, database_url: str, provider: str) -> System:
         LLM_BACKOFF_BASE_SECONDS="0.05",
         LLM_MAX_ATTEMPTS="8",
         AUDIT_RUN_CONCURRENCY=str(AT_ONCE),
-        AUDIT_LEASE_SECONDS="2",
+        AUDIT_LEASE_SECONDS="8",
     )
 
 
@@ -114,7 +114,7 @@ def test_many_audits_end_through_faults_and_a_kill_and_no_judged_step_is_asked_a
 
     trouble(provider)
     first = auditor(system, config_id, fiches)
-    wait_until(lambda: len(judged(database, fiche_of)) > len(wanted) // 3, seconds=120)
+    wait_until(lambda: len(judged(database, fiche_of)) > len(wanted) // 3, PATIENCE)
     kill(first.pid)
     first.wait()
     before = judged(database, fiche_of)

@@ -18,7 +18,7 @@ from automation_pipeline.automation.tables import HeartbeatRow
 from automation_pipeline.fiches.tables import FicheCache, RecordingRow
 from automation_pipeline.simulator import Kind, World
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.e2e.system import REPOSITORY, System, kill
+from automation_pipeline_tests.e2e.system import PATIENCE, REPOSITORY, System, kill
 from automation_pipeline_tests.e2e.test_survival import run_worker
 from automation_pipeline_tests.outside import LLM_KEY, simulator
 from automation_pipeline_tests.waiting import pause, wait_until
@@ -51,7 +51,7 @@ def system(tmp_path: Path, database: Database, database_url: str, outside_world:
         AUDIT_LEASE_SECONDS="2",
         LLM_RATE_LIMIT_PER_MINUTE="1000000",
         AUTOMATION_HEARTBEAT_SECONDS="0.5",
-        AUTOMATION_LOST_AFTER_SECONDS="4",
+        AUTOMATION_LOST_AFTER_SECONDS="8",
     )
 
 
@@ -97,7 +97,7 @@ def strike(database: Database, chance: random.Random) -> None:
         kill(victim.pid)
 
 
-@pytest.mark.timeout(max(240, 60 * KILLS))
+@pytest.mark.timeout(max(600, 60 * KILLS))
 @pytest.mark.parametrize(("executor", "database_kind"), CASES, indirect=["database_kind"])
 def test_a_run_ends_by_itself_however_often_it_is_killed(
     executor: str, system: System, database: Database, outside_world: str
@@ -115,11 +115,11 @@ def test_a_run_ends_by_itself_however_often_it_is_killed(
             run_id = system.run_now(schedule_id)
             kills = min(A_RUN, KILLS - first)
             for _ in range(kills):
-                wait_until(lambda run_id=run_id: has_ended(system, run_id) or process_at_work(database) is not None, 60)
+                wait_until(lambda run_id=run_id: bool(process_at_work(database)) or system.has_ended(run_id), PATIENCE)
                 at_the_kill = finished(database) - before
                 asked_before = asked(outside_world)
                 strike(database, chance)
-            run = system.wait_for_end(run_id, seconds=120)
+            run = system.wait_for_end(run_id)
             assert [fiche["ficheId"] for fiche in run["fiches"]] == IDS
             assert (
                 run["selectedFiches"]
@@ -131,7 +131,3 @@ def test_a_run_ends_by_itself_however_often_it_is_killed(
             assert repeated == set()
     with database.reading() as session:
         assert session.scalar(select(func.count()).select_from(AuditRow).where(AuditRow.status == "running")) == 0
-
-
-def has_ended(system: System, run_id: str) -> bool:
-    return system.show_run(run_id)["completedAt"] is not None

@@ -12,7 +12,7 @@ import httpx
 import psutil
 import pytest
 
-from automation_pipeline_tests.e2e.system import BIN, REPOSITORY, kill_tree
+from automation_pipeline_tests.e2e.system import BIN, PATIENCE, REPOSITORY, kill_tree
 from automation_pipeline_tests.services import free_port
 from automation_pipeline_tests.waiting import wait_until
 
@@ -67,7 +67,7 @@ def test_one_terminal_runs_everything_and_one_ctrl_c_ends_it(
         return {sensor["name"]: sensor["sensorState"]["status"] for sensor in results}
 
     # All of them, each running: their names are in test_definitions.py.
-    wait_until(lambda: len(sensors()) > 5 and set(sensors().values()) == {"RUNNING"}, 180)
+    wait_until(lambda: len(sensors()) > 5 and set(sensors().values()) == {"RUNNING"}, PATIENCE)
 
     assert process.stdout is not None
     told = next(
@@ -78,11 +78,11 @@ def test_one_terminal_runs_everything_and_one_ctrl_c_ends_it(
     assert (listed.returncode, listed.stderr, "schedules" in listed.stdout) == (0, "", True)
     assert httpx.get(f"{told[1]}/health").status_code == 200
     # Dagster's daemon beats while it relays.
-    wait_until(lambda: httpx.get(f"{told[1]}/health/ready").status_code == 200, 120)
+    wait_until(lambda: httpx.get(f"{told[1]}/health/ready").status_code == 200, PATIENCE)
 
     family = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE) == 0
     gone, alive = psutil.wait_procs(family, timeout=60)
     assert alive == []
     assert gone

@@ -13,7 +13,7 @@ from sqlalchemy import or_, select
 from automation_pipeline.automation.tables import FicheResultRow, HeartbeatRow
 from automation_pipeline.simulator import Kind, World
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.e2e.system import System, kill, kill_tree
+from automation_pipeline_tests.e2e.system import PATIENCE, System, kill, kill_tree
 from automation_pipeline_tests.outside import simulator
 from automation_pipeline_tests.waiting import wait_until
 
@@ -30,7 +30,6 @@ def slow_system(tmp_path: Path, database: Database, database_url: str, slow_simu
         slow_simulator,
         FICHE_FETCH_CONCURRENCY=str(CONCURRENCY),
         AUTOMATION_HEARTBEAT_SECONDS="0.5",
-        AUTOMATION_LOST_AFTER_SECONDS="4",
     )
 
 
@@ -80,7 +79,7 @@ def test_a_killed_run_worker_is_retried_and_the_ledger_is_finished(
     slow_system.environment["AUTOMATION_EXECUTOR"] = executor
     with slow_system.daemon():
         run_id = slow_system.run_now(slow_system.create_schedule(IDS))
-        wait_until(lambda: len(fetched_fiches(database)) >= 20, 60)
+        wait_until(lambda: len(fetched_fiches(database)) >= 20, PATIENCE)
         kill(run_worker(working_process(database)).pid)
         ended = fetched_fiches(database)
         run = slow_system.wait_for_end(run_id)
@@ -93,7 +92,7 @@ def test_a_killed_step_process_is_tried_again_within_the_run(slow_system: System
     slow_system.environment["AUTOMATION_EXECUTOR"] = "multiprocess"
     with slow_system.daemon():
         run_id = slow_system.run_now(slow_system.create_schedule(IDS))
-        wait_until(lambda: len(fetched_fiches(database)) >= 20, 60)
+        wait_until(lambda: len(fetched_fiches(database)) >= 20, PATIENCE)
         kill(working_process(database).pid)
         ended = fetched_fiches(database)
         run = slow_system.wait_for_end(run_id)
@@ -103,9 +102,10 @@ def test_a_killed_step_process_is_tried_again_within_the_run(slow_system: System
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 def test_a_lost_host_is_noticed_by_its_silence(slow_system: System, database: Database) -> None:
+    slow_system.environment["AUTOMATION_LOST_AFTER_SECONDS"] = "8"
     with slow_system.daemon() as daemon:
         run_id = slow_system.run_now(slow_system.create_schedule(IDS))
-        wait_until(lambda: len(fetched_fiches(database)) >= 20, 60)
+        wait_until(lambda: len(fetched_fiches(database)) >= 20, PATIENCE)
         worker = run_worker(working_process(database))
         kill_tree(daemon.pid)
         kill_tree(worker.pid)
@@ -142,7 +142,7 @@ with DagsterInstance.get() as instance:
 def test_a_run_that_is_terminated_in_dagster_stops_and_is_closed(slow_system: System, database: Database) -> None:
     with slow_system.daemon():
         run_id = slow_system.run_now(slow_system.create_schedule(IDS))
-        wait_until(lambda: len(fetched_fiches(database)) >= 20, 60)
+        wait_until(lambda: len(fetched_fiches(database)) >= 20, PATIENCE)
         # What is left takes longer than the termination.
         httpx.post(f"{slow_system.crm_url}/_sim/latency", json={"seconds": 3}).raise_for_status()
         terminated = slow_system.run(sys.executable, "-c", TERMINATE, slow_system.show_run(run_id)["dagsterRunId"])

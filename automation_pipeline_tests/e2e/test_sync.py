@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from automation_pipeline.fiches.tables import FicheCache, RecordingRow
 from automation_pipeline.simulator import Kind, World
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.e2e.system import System
+from automation_pipeline_tests.e2e.system import PATIENCE, System
 from automation_pipeline_tests.outside import fault, simulator
 
 FIRST, DAYS, A_DAY = date(2026, 1, 5), 30, 200
@@ -35,11 +35,10 @@ def sales_list_calls(url: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-@pytest.mark.timeout(400)
 def test_a_month_ends_with_every_fiche_in_its_right_state_despite_the_faults(
     tmp_path: Path, database: Database, database_url: str, busy_simulator: str
 ) -> None:
-    system = System(tmp_path, database_url, busy_simulator, FICHE_FETCH_CONCURRENCY="50", FICHE_API_TIMEOUT_SECONDS="1")
+    system = System(tmp_path, database_url, busy_simulator, FICHE_FETCH_CONCURRENCY="50", FICHE_API_TIMEOUT_SECONDS="2")
     fault(
         busy_simulator,
         {"route": "crm.details", "status": 500, "probability": 0.05},
@@ -76,7 +75,7 @@ def test_two_at_once_end_in_the_same_state_as_one(
     both = [
         subprocess.Popen(command, env=system.environment, cwd=tmp_path, stdout=subprocess.DEVNULL) for _ in range(2)
     ]
-    assert [process.wait(120) for process in both] == [0, 0]
+    assert [process.wait(PATIENCE) for process in both] == [0, 0]
 
     expected = {fiche.id: fiche for fiche in WORLD.day(FIRST)}
     with database.reading() as session:
@@ -95,6 +94,6 @@ def test_all_processes_together_ask_for_three_sales_lists_at_a_time(
     crowd = [
         subprocess.Popen(command, env=system.environment, cwd=tmp_path, stdout=subprocess.DEVNULL) for _ in range(3)
     ]
-    assert [process.wait(120) for process in crowd] == [0, 0, 0]
+    assert [process.wait(PATIENCE) for process in crowd] == [0, 0, 0]
     lists = sales_list_calls(busy_simulator)
     assert (lists["calls"], lists["in_flight_max"]) == (30, 3)

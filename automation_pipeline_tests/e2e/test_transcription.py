@@ -18,7 +18,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 from automation_pipeline_tests import services
-from automation_pipeline_tests.e2e.system import System, kill
+from automation_pipeline_tests.e2e.system import PATIENCE, System, kill
 from automation_pipeline_tests.e2e.test_survival import run_worker
 from automation_pipeline_tests.outside import fault, simulator
 from automation_pipeline_tests.waiting import wait_until
@@ -43,7 +43,7 @@ def system(tmp_path: Path, database_url: str, provider: str) -> System:
         ELEVENLABS_BASE_URL=provider,
         ELEVENLABS_API_KEY="sim-speech-key",
         TRANSCRIPTION_ELEVENLABS_RATE_LIMIT_PER_MINUTE="6000",
-        TRANSCRIPTION_LEASE_SECONDS="5",
+        TRANSCRIPTION_LEASE_SECONDS="10",
     )
 
 
@@ -75,11 +75,12 @@ def test_four_processes_together_keep_to_the_cap_and_use_all_of_it(
         fiches.append(SOLD[len(fiches)])
     recordings = sum(len(fiche.recordings) for fiche in fiches)
     system.environment["TRANSCRIPTION_ELEVENLABS_RATE_LIMIT_PER_MINUTE"] = str(cap)
-    httpx.post(f"{provider}/_sim/speech", json={"per_minute": cap}).raise_for_status()
+    # A call that leaves in time may arrive late: on a busy machine by more than the hundredth that is kept to spare.
+    httpx.post(f"{provider}/_sim/speech", json={"per_minute": cap + cap // 20}).raise_for_status()
 
     began = time.monotonic()
     crew = [transcriber(system, fiches[worker::4]) for worker in range(4)]
-    assert [process.wait(170) for process in crew] == [0, 0, 0, 0]
+    assert [process.wait(PATIENCE) for process in crew] == [0, 0, 0, 0]
     took = time.monotonic() - began
 
     ledger = heard(provider, times=True)
@@ -98,12 +99,12 @@ def test_a_killed_worker_is_replaced_without_a_human_and_nothing_finished_is_sen
     fault(provider, {"route": "speech.transcribe", "latency_seconds": 0.3})
     with system.daemon():
         [asked] = system.automation("transcribe", MANY.id)["transcriptions"]
-        wait_until(lambda: transcribed(database) >= 4, 60)
+        wait_until(lambda: transcribed(database) >= 4, PATIENCE)
         kill(run_worker(_worker(database)).pid)
         with database.reading() as session:
             done = set(session.scalars(select(RecordingRow.call_id).where(RecordingRow.has_transcription)))
-        wait_until(lambda: transcribed(database) == len(MANY.recordings), 90)
-        wait_until(lambda: _status(database, asked["run_id"]) == "completed", 30)
+        wait_until(lambda: transcribed(database) == len(MANY.recordings), PATIENCE)
+        wait_until(lambda: _status(database, asked["run_id"]) == "completed", PATIENCE)
     calls = heard(provider)["items"]
     assert {call_id for call_id in done if calls[call_id] != 1} == set()
     with database.reading() as session:
@@ -131,8 +132,8 @@ def test_a_redis_that_goes_away_in_the_middle_is_noticed_by_nobody_but_the_log(
     with services.redis_server() as redis_url:
         system.environment["REDIS_URL"] = redis_url
         process = transcriber(system, [MANY])
-        wait_until(lambda: transcribed(database) >= 3, 60)
-    assert process.wait(90) == 0
+        wait_until(lambda: transcribed(database) >= 3, PATIENCE)
+    assert process.wait(PATIENCE) == 0
     assert transcribed(database) == len(MANY.recordings)
     assert set(heard(provider)["items"].values()) == {1}
     with database.reading() as session:
