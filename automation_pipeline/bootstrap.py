@@ -150,7 +150,7 @@ class Services:
         """None where Pusher is not configured. PermanentError: it is, but not wholly."""
         from automation_pipeline.realtime.opening import open_realtime  # noqa: PLC0415  only where it is asked for
 
-        return open_realtime(self.settings, self.clock.now)
+        return open_realtime(self.settings, self.clock.now, self.meter)
 
     @cached_property
     def post_office(self) -> PostOffice:

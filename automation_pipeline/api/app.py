@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 
+from anyio import to_thread
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -38,6 +39,8 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import AutomationError
 
 MEGABYTE = 1_000_000
+# Each may hold a connection to the database.
+THREADS = 20
 ROUTERS: tuple[APIRouter, ...] = (
     schedules.router,
     runs.router,
@@ -67,6 +70,7 @@ def create_app(services: Services) -> FastAPI:
         responses=COMMON,
         docs_url="/docs",
         redoc_url=None,
+        redirect_slashes=False,
         generate_unique_id_function=_operation_id,
         lifespan=_life,
     )
@@ -108,5 +112,6 @@ def _documented(app: FastAPI) -> dict[str, object]:
 @asynccontextmanager
 async def _life(app: FastAPI) -> AsyncGenerator[None]:
     services: Services = app.state.services
+    to_thread.current_default_thread_limiter().total_tokens = THREADS
     async with services.metering.beside():
         yield

@@ -1,10 +1,12 @@
 """What endpoints ask for: the services, the caller, how far the caller reaches, and the JSON body."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Annotated, cast
 
 from fastapi import Depends, Path, Query
+from pydantic import BeforeValidator
 from starlette.requests import Request
 
 from automation_pipeline.api.errors import InvalidJsonError
@@ -14,15 +16,16 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import LARGEST_ID
 
 
-def _services(request: Request) -> Services:
+# Async, because what is not waits for a thread: `/health` answers also when none is free.
+async def _services(request: Request) -> Services:
     return cast("Services", request.app.state.services)
 
 
-def _caller(request: Request) -> Caller:
+async def _caller(request: Request) -> Caller:
     return cast("Caller", request.state.caller)
 
 
-def _reach(request: Request) -> Reach:
+async def _reach(request: Request) -> Reach:
     return cast("Reach", request.state.reach)
 
 
@@ -48,8 +51,18 @@ TheReach = Annotated[Reach, Depends(_reach)]
 TheBody = Annotated[Mapping[str, object], Depends(_body)]
 OptionalBody = Annotated[Mapping[str, object], Depends(_optional_body)]
 
-# Ids in paths. Anything else is a 400 that says so.
-IdInPath = Annotated[int, Path(ge=1, le=LARGEST_ID, examples=["12"])]
+# Ids in paths are written one way: scopes are checked by the same words. Anything else is a 400 that says so.
+ID = re.compile(r"[1-9][0-9]{0,18}")
+NO_ID = "must be a whole number from 1, in digits alone"
+
+
+def _written_out(given: object) -> object:
+    if isinstance(given, str) and not ID.fullmatch(given):
+        raise ValueError(NO_ID)
+    return given
+
+
+IdInPath = Annotated[int, BeforeValidator(_written_out), Path(ge=1, le=LARGEST_ID, examples=["12"])]
 FicheInPath = Annotated[
     str, Path(pattern=r"^[0-9]{1,32}$", examples=["1900417"], description="The fiche's id in the CRM.")
 ]

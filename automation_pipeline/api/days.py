@@ -3,6 +3,10 @@ here."""
 
 from typing import Any
 
+from automation_pipeline.fiches.domain.times import FIRST_YEAR, LAST_YEAR
+
+_SCHEMA = {"type": "string", "format": "date", "pattern": "^(19|20|21)[0-9]{2}-[0-9]{2}-[0-9]{2}$"}
+
 
 def day_parameters(**described: str) -> dict[str, Any]:  # Any: JSON
     """For `openapi_extra`: these parameters of the query must be there, each a day."""
@@ -12,8 +16,8 @@ def day_parameters(**described: str) -> dict[str, Any]:  # Any: JSON
                 "name": name,
                 "in": "query",
                 "required": True,
-                "description": description,
-                "schema": {"type": "string", "format": "date"},
+                "description": f"{description} From {FIRST_YEAR} to {LAST_YEAR}.",
+                "schema": _SCHEMA,
                 "example": "2026-02-03",
             }
             for name, description in described.items()

@@ -13,6 +13,8 @@ SCHEMES = {
     "token": {"type": "http", "scheme": "bearer", "description": "A machine token, or a user's access token."},
     "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "A machine token."},
 }
+# For `openapi_extra` of endpoints that read an empty parameter as one that is not given.
+EMPTY_IS_NOT_GIVEN = {"x-empty-parameters": "not given"}
 _NOT_OURS = {"HTTPValidationError", "ValidationError"}
 
 Node = dict[str, Any]
@@ -47,6 +49,9 @@ def document(app: FastAPI) -> Node:
         operation["security"] = [] if rule.public else [{name: []} for name in SCHEMES]
         if rule.permission is not None:
             operation["x-permission"] = f"{rule.permission}.{rule.action}"
+        if EMPTY_IS_NOT_GIVEN.items() <= operation.items():
+            for parameter in operation["parameters"]:
+                parameter["allowEmptyValue"] = True
         for content in operation.get("requestBody", {}).get("content", {}).values():
             schemas.update(content["schema"].pop("$defs", {}))
     components["securitySchemes"] = SCHEMES

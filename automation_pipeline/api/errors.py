@@ -23,7 +23,7 @@ from automation_pipeline.core.errors import (
 )
 from automation_pipeline.core.json_model import plain_faults
 from automation_pipeline.core.logs import log
-from automation_pipeline.storage.database import DatabaseNotReadyError, DatabaseUnreachableError
+from automation_pipeline.storage.database import DatabaseBusyError, DatabaseNotReadyError, DatabaseUnreachableError
 
 BUG = "Something went wrong on our side; the log has the request's id"
 
@@ -55,6 +55,7 @@ VERDICTS: Sequence[tuple[type[AutomationError], int, str]] = (
     (OutdatedError, 412, "PRECONDITION_FAILED"),
     (ConflictError, 409, "CONFLICT"),
     (DatabaseUnreachableError, 503, "DATABASE_ERROR"),
+    (DatabaseBusyError, 503, "DATABASE_ERROR"),
     (DatabaseNotReadyError, 503, "DATABASE_ERROR"),
     (OutsideError, 502, "EXTERNAL_API_ERROR"),
     (TransientError, 503, "SERVICE_UNAVAILABLE"),
@@ -78,7 +79,7 @@ def answer_for(error: AutomationError) -> Response:
     if status >= 500:
         log(__name__).error("A request could not be answered", error=str(error), status=status)
     fields = error.fields if isinstance(error, InvalidInputError) else ()
-    return refusal(status, code, str(error), fields)
+    return refusal(status, code, error.outside or str(error), fields)
 
 
 async def on_known_error(_request: Request, error: Exception) -> Response:

@@ -1,6 +1,7 @@
 """The door of every route: credentials, permission, then scope, before anything of the request is looked at."""
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from fastapi.routing import APIRoute
@@ -32,7 +33,8 @@ class GuardedRoute(APIRoute):
                 raise HTTPException(405)
             rule = rules[request.method]
             if not rule.public:
-                await run_in_threadpool(_admit, request, rule)
+                request.state.admit = partial(_admit, request, rule)
+                await run_in_threadpool(request.state.admit)
             return await handler(request)
 
         return guarded

@@ -9,9 +9,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from automation_pipeline.api.errors import BUG, TooBigError, answer_for, refusal
 from automation_pipeline.core.correlation import correlated, usable_id
+from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.logs import log
 
 REQUEST_ID = "X-Request-Id"
+# As it is logged: whoever asks chooses it.
+LONGEST_PATH = 300
 
 
 class Surroundings:
@@ -45,8 +48,10 @@ class _Exchange:
                 length = headers.get("content-length", "")
                 if length.isdigit() and int(length) > most_bytes:
                     raise TooBigError(_too_big(most_bytes))
+                if "\0" in self._scope["path"] or b"%00" in self._scope["query_string"]:
+                    raise InvalidInputError("Invalid request", (("address", "must not hold the character NUL"),))
                 await app(self._scope, _limited(self._receive, most_bytes), self._answer)
-        except TooBigError as error:
+        except (TooBigError, InvalidInputError) as error:
             await self._instead(answer_for(error))
         except TimeoutError:
             await self._instead(refusal(504, "TIMEOUT", "The answer took too long"))
@@ -55,7 +60,11 @@ class _Exchange:
             await self._instead(refusal(500, "INTERNAL_ERROR", BUG))
         finally:
             milliseconds = round((time.monotonic() - begun) * 1000, 1)
-            about = {"method": self._scope["method"], "path": self._scope["path"], "status": self._status}
+            about = {
+                "method": self._scope["method"],
+                "path": self._scope["path"][:LONGEST_PATH],
+                "status": self._status,
+            }
             log(__name__).info("Request answered", **about, milliseconds=milliseconds)
 
     async def _answer(self, message: Message) -> None:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Caller
 from automation_pipeline.core.errors import ConflictError
-from automation_pipeline.storage.idempotency import claim_key, keep_answer
+from automation_pipeline.storage.idempotency import Answered, claim_key, keep_answer
 
 IdempotencyKey = Annotated[
     str | None,
@@ -43,11 +43,13 @@ class Once:
             before = claim_key(session, self.caller, self.key, self.fingerprint)
             if before is None:
                 made = work()
-                keep_answer(session, self.caller, self.key, made.status_code, bytes(made.body).decode())
+                text, etag = bytes(made.body).decode(), made.headers.get("ETag")
+                kept = Answered(self.fingerprint, made.status_code, text, etag)
+                keep_answer(session, self.caller, self.key, kept)
                 return made
         if before.fingerprint != self.fingerprint:
             raise ConflictError("The Idempotency-Key was used for another request before")
-        replayed = {"Idempotent-Replay": "true"}
+        replayed = {"Idempotent-Replay": "true", **({"ETag": before.etag} if before.etag else {})}
         return Response(before.answer, before.status, headers=replayed, media_type="application/json")
 
 

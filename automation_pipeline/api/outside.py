@@ -4,9 +4,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from automation_pipeline.core.errors import AutomationError, InvalidInputError, NotFoundError, OutsideError
-from automation_pipeline.storage.database import DatabaseNotReadyError, DatabaseUnreachableError
+from automation_pipeline.storage.database import DatabaseBusyError, DatabaseNotReadyError, DatabaseUnreachableError
 
-_OURS = (NotFoundError, InvalidInputError, DatabaseUnreachableError, DatabaseNotReadyError)
+_OURS = (NotFoundError, InvalidInputError, DatabaseUnreachableError, DatabaseBusyError, DatabaseNotReadyError)
 
 
 @contextmanager

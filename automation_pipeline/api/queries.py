@@ -6,12 +6,12 @@ from pydantic import BaseModel
 
 
 def asked_with(model: type[BaseModel]) -> dict[str, Any]:  # Any: a piece of the document
-    """For `openapi_extra`: the fields of the model are parameters of the query."""
+    """For `openapi_extra`: the fields of the model are parameters of the query. Empty ones are not given."""
     schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
     required: list[str] = schema.get("required", [])
     return {
         "parameters": [
-            {"name": name, "in": "query", "required": name in required, "schema": field}
+            {"name": name, "in": "query", "required": name in required, "schema": field, "allowEmptyValue": True}
             for name, field in schema["properties"].items()
         ]
     }

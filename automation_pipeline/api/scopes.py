@@ -1,25 +1,23 @@
 """Whether what a path names is within somebody's reach. Hidden and missing are the same answer, after the same work."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 
+from automation_pipeline.api.context import ID, NO_ID
 from automation_pipeline.api.rules import Entity
-from automation_pipeline.audits.store.standings import fiche_of_audit
+from automation_pipeline.audits.store.visibility import is_audit_visible
 from automation_pipeline.automation.store.visibility import is_run_visible, is_schedule_visible
 from automation_pipeline.core.access import Action, Caller, Permission, Reach
-from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.fiches.store.jobs import is_job_visible
 from automation_pipeline.fiches.store.visibility import visible_fiches
 from automation_pipeline.storage.database import Database, Session
 
-_ID = re.compile(r"[0-9]{1,19}")
-
 
 def check_in_reach(entity: Entity, named: str, reach: Reach, database: Database) -> None:
-    """NotFoundError. What is no id at all is left to the endpoint, which says what an id is."""
-    if entity is not Entity.JOB and not (_ID.fullmatch(named) and int(named) <= LARGEST_ID):
-        return
+    """NotFoundError for what is hidden or missing; InvalidInputError for what is no id at all."""
+    if entity in _NUMBERED and not (ID.fullmatch(named) and int(named) <= LARGEST_ID):
+        raise InvalidInputError("Invalid request", ((entity, NO_ID),))
     with database.reading() as session:
         if not _LOOKS[entity](session, reach, named):
             raise NotFoundError(missing(entity, named))
@@ -42,8 +40,7 @@ def _fiche(session: Session, reach: Reach, named: str) -> bool:
 
 
 def _audit(session: Session, reach: Reach, named: str) -> bool:
-    fiche_id = fiche_of_audit(session, int(named))
-    return fiche_id is not None and bool(visible_fiches(session, reach, [fiche_id]))
+    return is_audit_visible(session, reach, int(named))
 
 
 def _schedule(session: Session, reach: Reach, named: str) -> bool:
@@ -54,6 +51,7 @@ def _run(session: Session, reach: Reach, named: str) -> bool:
     return is_run_visible(session, reach, int(named))
 
 
+_NUMBERED = {Entity.AUDIT, Entity.SCHEDULE, Entity.RUN}
 _LOOKS: Mapping[Entity, Callable[[Session, Reach, str], bool]] = {
     Entity.FICHE: _fiche,
     Entity.AUDIT: _audit,

@@ -11,15 +11,17 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
-from automation_pipeline.api.app import create_app
+from automation_pipeline.api.app import THREADS, create_app
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.storage.engines import Pace
 
 BACKLOG = 2048
 
 
 def serve(services: Services, *, host: str, port: int) -> None:
     """Until SIGTERM or SIGINT. Port 0 takes a free one; the printed line says which."""
+    services.database.serve(Pace(THREADS, services.settings.api_timeout_seconds))
     app = create_app(services)
     config = uvicorn.Config(
         app,

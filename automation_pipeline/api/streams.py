@@ -2,14 +2,16 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Header
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
+from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.events import Event
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.outbox_reading import Bookmark
@@ -17,6 +19,8 @@ from automation_pipeline.storage.outbox_reading import Bookmark
 LOOK_SECONDS = 0.5
 # Proxies close what is silent for long.
 BREATH_SECONDS = 15.0
+# How long somebody whose token was revoked, or whose reach has shrunk, still listens.
+ADMITTED_SECONDS = 10.0
 AT_ONCE = 200
 AGAIN_MILLISECONDS = 2000
 
@@ -28,11 +32,12 @@ LastEventId = Annotated[
 
 @dataclass(frozen=True)
 class Source:
-    """`after` gives what follows an event, oldest first. `is_over` says that nothing will follow any more; `shows`,
-    which of the events the caller may hear."""
+    """`after` gives what follows an event, oldest first. `is_over`: nothing will follow. `admit` fails once the caller
+    may listen no more. `shows` says which of the events the caller may hear."""
 
     after: Callable[[Session, Bookmark, int], Sequence[Heard]]
     is_over: Callable[[Session], bool]
+    admit: Callable[[], None]
     shows: Callable[[Event], bool] = lambda _event: True
 
 
@@ -48,8 +53,10 @@ async def stream(source: Source, database: Database, after: Bookmark, stopping: 
 
 async def _tell(source: Source, database: Database, after: Bookmark, stopping: asyncio.Event) -> AsyncGenerator[str]:
     yield f"retry: {AGAIN_MILLISECONDS}\n\n"
-    silent = 0.0
+    breath, admission = _Every(BREATH_SECONDS), _Every(ADMITTED_SECONDS)
     while not stopping.is_set():
+        if admission.is_due() and not await run_in_threadpool(_is_admitted, source):
+            return
         found, over = await run_in_threadpool(_look, source, database, after)
         for bookmark, event in found:
             after = bookmark
@@ -57,13 +64,32 @@ async def _tell(source: Source, database: Database, after: Bookmark, stopping: a
                 yield _written(bookmark, event)
         if over and len(found) < AT_ONCE:
             return
-        if len(found) == AT_ONCE:
-            continue
-        silent = 0.0 if found else silent + LOOK_SECONDS
-        if silent >= BREATH_SECONDS:
-            silent = 0.0
+        if breath.is_due():
             yield ": still here\n\n"
-        await _pause(stopping)
+        if len(found) < AT_ONCE:
+            await _pause(stopping)
+
+
+@dataclass
+class _Every:
+    seconds: float
+    since: float = field(default_factory=time.monotonic)
+
+    def is_due(self) -> bool:
+        """Once in so many seconds."""
+        now = time.monotonic()
+        if now - self.since < self.seconds:
+            return False
+        self.since = now
+        return True
+
+
+def _is_admitted(source: Source) -> bool:
+    try:
+        source.admit()
+    except AutomationError:
+        return False
+    return True
 
 
 def _look(source: Source, database: Database, after: Bookmark) -> tuple[Sequence[Heard], bool]:
@@ -74,7 +100,7 @@ def _look(source: Source, database: Database, after: Bookmark) -> tuple[Sequence
 
 
 def _written(bookmark: Bookmark, event: Event) -> str:
-    return f"id: {bookmark}\nevent: {event.name}\ndata: {json.dumps(dict(event.payload), ensure_ascii=False)}\n\n"
+    return f"id: {bookmark}\nevent: {event.name}\ndata: {json.dumps(dict(event.payload))}\n\n"
 
 
 async def _pause(stopping: asyncio.Event) -> None:

@@ -1,12 +1,14 @@
 """Users' access tokens: JSON web tokens signed with one secret (HS256), and what their claims grant."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import cast
+from typing import Annotated
 
 import jwt
+from pydantic import ConfigDict, Field, StrictBool, StrictInt, StringConstraints
 
-from automation_pipeline.core.access import Caller, Grant, Permission, Scope, united
+from automation_pipeline.core.access import Action, Caller, Grant, Permission, Scope, united
+from automation_pipeline.core.json_model import JsonModel
 
 
 @dataclass(frozen=True)
@@ -18,54 +20,72 @@ class Issuing:
     audience: str
 
 
+class _Claims(JsonModel):
+    """Strict in what it reads: what is wrongly written may mean anything. Others may read claims of their own."""
+
+    model_config = ConfigDict(alias_generator=None, extra="ignore")
+
+
+Text = Annotated[str, StringConstraints(strict=True)]
+Name = Annotated[Text, Field(pattern=r"\S")]
+
+
+class GrantClaim(_Claims):
+    key: Text
+    read: StrictBool | None = None
+    write: StrictBool | None = None
+    scope: Text | None = None
+    read_scope: Text | None = None
+    write_scope: Text | None = None
+
+
+class UserClaims(_Claims):
+    sub: Name
+    email: Text | None = None
+    crm_user_id: StrictInt | Name | None = None
+    groupes: tuple[Text, ...] | None = None
+    roles: tuple[Text, ...] | None = None
+    permission_grants: tuple[GrantClaim, ...] | None = None
+
+
 def caller_of(token: str, issuing: Issuing) -> Caller | None:
     """None when anything about the token is wrong; nobody outside learns what."""
     try:
-        claims = cast(
-            "Mapping[str, object]",
-            jwt.decode(
-                token,
-                issuing.secret,
-                algorithms=["HS256"],
-                issuer=issuing.issuer,
-                audience=issuing.audience,
-                options={"require": ["sub", "exp", "iss", "aud"]},
-            ),
+        claims = jwt.decode(
+            token,
+            issuing.secret,
+            algorithms=["HS256"],
+            issuer=issuing.issuer,
+            audience=issuing.audience,
+            options={"require": ["sub", "exp", "iss", "aud"]},
         )
+        return _caller(UserClaims.model_validate(claims))
     except (jwt.InvalidTokenError, ValueError):
         return None
-    return _caller(claims)
 
 
-def _caller(claims: Mapping[str, object]) -> Caller:
-    crm_user = claims.get("crm_user_id")
+def _caller(claims: UserClaims) -> Caller:
     return Caller(
-        id=f"user:{claims['sub']}",
-        name=str(claims.get("email") or claims["sub"]),
-        grants=united(_grants(_list(claims.get("permission_grants")))),
-        groupes=frozenset(str(groupe) for groupe in _list(claims.get("groupes"))),
-        crm_user_id=None if crm_user is None else str(crm_user),
-        roles=tuple(str(role) for role in _list(claims.get("roles"))),
+        id=f"user:{claims.sub}",
+        name=claims.email or claims.sub,
+        grants=united(_grants(claims.permission_grants or ())),
+        groupes=frozenset(claims.groupes or ()),
+        crm_user_id=None if claims.crm_user_id is None else str(claims.crm_user_id),
+        roles=claims.roles or (),
     )
 
 
-def _grants(given: Sequence[object]) -> Iterator[tuple[Permission, Grant]]:
+def _grants(given: Iterable[GrantClaim]) -> Iterator[tuple[Permission, Grant]]:
     """A permission that we do not know grants nothing here."""
-    for entry in given:
-        if not isinstance(entry, Mapping):
-            continue
-        grant = cast("Mapping[str, object]", entry)
-        if grant.get("key") in set(Permission):
-            yield Permission(str(grant["key"])), Grant(_scope(grant, "read"), _scope(grant, "write"))
+    for claim in given:
+        if claim.key in set(Permission):
+            yield Permission(claim.key), Grant(_scope(claim, Action.READ), _scope(claim, Action.WRITE))
 
 
-def _scope(grant: Mapping[str, object], action: str) -> Scope | None:
-    """What is granted without a word on how far reaches least far."""
-    if grant.get(action) is not True:
+def _scope(claim: GrantClaim, action: Action) -> Scope | None:
+    """What is granted without a word on how far, or with one that we do not know, reaches least far."""
+    is_granted, own = (claim.read, claim.read_scope) if action is Action.READ else (claim.write, claim.write_scope)
+    if not is_granted:
         return None
-    name = grant.get(f"{action}_scope") or grant.get("scope")
-    return Scope[name] if isinstance(name, str) and name in Scope.__members__ else Scope.SELF
-
-
-def _list(value: object) -> Sequence[object]:
-    return cast("Sequence[object]", value) if isinstance(value, list) else ()
+    name = own or claim.scope
+    return Scope[name] if name is not None and name in Scope.__members__ else Scope.SELF

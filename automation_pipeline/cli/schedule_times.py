@@ -1,12 +1,12 @@
 """`automation schedules next|skip-next|occurrences`: when a schedule is due, and what became of it."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from typing import Annotated
 
 import typer
 
-from automation_pipeline.automation.domain.occurrences import occurrences_after
+from automation_pipeline.automation.domain.occurrences import beginning, occurrences_after
 from automation_pipeline.automation.domain.schedule import ScheduleType
 from automation_pipeline.cli.desk.chosen import desk
 from automation_pipeline.cli.output import AsJson, print_json, screen
@@ -19,8 +19,6 @@ from automation_pipeline.cli.schedule_page import (
     wall,
 )
 from automation_pipeline.core.errors import InvalidInputError
-
-FIRST_YEAR, LAST_YEAR = 1970, 2999
 
 
 def skip_next_(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
@@ -79,6 +77,7 @@ def _instant(text: str) -> datetime:
         instant = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidInputError(f"--after is not an ISO instant such as 2026-03-29T01:00:00Z: {text}") from None
-    if not FIRST_YEAR <= instant.year <= LAST_YEAR:
-        raise InvalidInputError(f"--after must lie between the years {FIRST_YEAR} and {LAST_YEAR}: {text}")
-    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+    try:
+        return beginning(instant)
+    except ValueError as error:
+        raise InvalidInputError(f"--after {error}: {text}") from None

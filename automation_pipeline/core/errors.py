@@ -2,7 +2,10 @@
 
 
 class AutomationError(Exception):
-    """A failure we understand. Its text is one plain sentence that an operator can act on."""
+    """A failure we understand. Its text is one plain sentence that an operator can act on; `outside`, where there is
+    one, is what strangers are told instead."""
+
+    outside: str | None = None
 
 
 class TransientError(AutomationError):

@@ -54,15 +54,24 @@ def _texts(given: object) -> Iterator[str]:
 LARGEST_ID = 2**63 - 1
 
 Id = Annotated[int, Field(le=LARGEST_ID), PlainSerializer(str, return_type=str, when_used="json")]
+# Ids are texts in what we answer, and may be numbers in what is sent.
+ID_DIGITS = "[1-9][0-9]{0,18}"
+ID_SCHEMA = {
+    "anyOf": [
+        {"type": "integer", "minimum": 1, "maximum": LARGEST_ID},
+        {"type": "string", "pattern": f"^{ID_DIGITS}$"},
+    ],
+    "examples": ["11"],
+}
 Instant = Annotated[datetime, PlainSerializer(iso, return_type=str, when_used="json")]
 
 Model = TypeVar("Model", bound=JsonModel)
 
 
 def parse(model: type[Model], given: Mapping[str, object], complaint: str) -> Model:
-    """The value, or InvalidInputError that names every field at fault."""
+    """The value, or InvalidInputError that names every field at fault. A field has one name outside, its alias."""
     try:
-        return model.model_validate(given)
+        return model.model_validate(given, by_alias=True, by_name=False)
     except ValidationError as error:
         raise InvalidInputError(complaint, field_errors(error)) from None
 

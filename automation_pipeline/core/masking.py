@@ -1,45 +1,38 @@
 """What may be written down: secrets and personal data are masked, counters are not, and nothing is endless. What a key
-says about its value is in `sensitive_keys`."""
+says about its value is in `sensitive_keys`, what is found inside a text in `sensitive_texts`."""
 
-import re
 from collections.abc import Iterable, Mapping, Set
 from datetime import date, datetime
 from enum import Enum
+from functools import lru_cache
 from itertools import islice
 from math import isfinite
 from typing import cast
 
 from automation_pipeline.core.sensitive_keys import is_counter, is_sensitive
+from automation_pipeline.core.sensitive_texts import MASK, hide
 
-MASK = "[masked]"
 CUT = "[cut]"
 DEEPEST = 6
 LONGEST = 2000
+LONGEST_KEY = 200
 MOST_ITEMS = 50
 MOST_KEYS = 200
 CUT_KEYS = "_cut_keys"
-# A text that is longer is cut before it is looked through.
-_LONGEST_READ = 50_000
+# Of one document, all its values together.
+MOST_VALUES = 2000
+MOST_TEXT = 64_000
+# So much more than is kept is looked through, so that what stands at the end is recognised; what is at the very end
+# of that may be half of something.
+_BEYOND = 500
+_HALF = 64
 _MOST_BITS = 256
-
-_HEADER = re.compile(
-    r"(?i)(?<![\w-])((?:proxy-)?authorization|(?:set-)?cookie)([\"']?\s*[:=]\s*+[\"']?+)(?!\[masked\])[^\r\n\"']+"
-)
-_BEARER = re.compile(r"(?i)((?:\bbearer\s+)+)[^\s\"',;\[\]]+")
-_USER = re.compile(r"(?i)\b([a-z][a-z0-9+.-]{1,30}://)(?!\[masked\]@)[^\s/?#\"'<>]*@")
-_QUERY = re.compile(r"(?i)\b((?:https?|wss?)://[^\s?#\"'<>]*\?)(?!\[masked\])[^\s#\"'<>]+")
-_LABEL = re.compile(r"(?<![\w-])([A-Za-z][\w-]{0,100})\\?[\"']?\s{0,3}[:=]\s{0,3}\\?")
-_LABELLED = re.compile(r"\"[^\"\r\n]+\"?|'[^'\r\n]+'?|[^\s\"'&,;<>(){}\[\]]+")
-_EMAIL = re.compile(r"(?<![\w.+%-])[\w.+%-]+@[\w-]+(?:\.[\w-]+)+")
-_PHONE = re.compile(
-    r"(?<![\w+.-])(?:0[1-9]([ .-]?)\d{2}(?:\1\d{2}){3}|(?:\+|00)[1-9](?:[ ./()-]{0,2}\d){6,14})(?![\w-]|\.\d)"
-)
-_NAMES_OF_QUERIES = frozenset({"key", "sig"})
+_MOST_COUNTS = 20
 
 
 def masked(value: object) -> object:
     """As JSON can hold it. Masking what is masked changes nothing, and there is no value that it fails on."""
-    return _value(value, 0, frozenset())
+    return _Walk().value(value, 0)
 
 
 def masked_document(document: Mapping[str, object]) -> dict[str, object]:
@@ -50,27 +43,87 @@ def masked_document(document: Mapping[str, object]) -> dict[str, object]:
 def masked_text(text: str, longest: int = LONGEST) -> str:
     for _ in range(8):  # cutting may uncover something, as a number that is no longer part of a word
         seen = text
-        text = _cut(_hide(text[:_LONGEST_READ]), longest)
+        text = hide(seen[: longest + _BEYOND])
+        if len(seen) > longest + _BEYOND and not text.rstrip("\"'").endswith(MASK):
+            text = _cut(text, max(len(text) - _HALF, 1))
+        text = _cut(text, longest)
         if text == seen:
             break
     return text
 
 
-def _value(value: object, depth: int, above: Set[int]) -> object:
-    try:
-        return _known(value, depth, above)
-    except Exception:  # noqa: BLE001  whatever a stranger's object does when it is looked at, the line is written
-        return f"[{type(value).__name__}]"
+class _Walk:
+    """Through one value and all that is in it, until so many values or so much text have been seen."""
+
+    def __init__(self) -> None:
+        self._values = MOST_VALUES
+        self._text = MOST_TEXT
+        self._above: set[int] = set()
+
+    def value(self, value: object, depth: int) -> object:
+        if self._values <= 0 or self._text <= 0:
+            return CUT
+        self._values -= 1
+        try:
+            return self._known(value, depth)
+        except Exception:  # noqa: BLE001  whatever a stranger's object does when it is looked at, the line is written
+            return f"[{type(value).__name__}]"
+
+    def _known(self, value: object, depth: int) -> object:
+        if type(value) is str:
+            return self._masked(value)
+        if isinstance(value, Enum):
+            return self._known(cast("object", value.value), depth)
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, (int, float)):
+            return _number(value)
+        if isinstance(value, (dict, list, tuple, Mapping, Set)):
+            return self._container(cast("Mapping[object, object] | Iterable[object]", value), depth)
+        return self._masked(_text(value))
+
+    def _masked(self, text: str, longest: int = LONGEST) -> str:
+        found = masked_text(text, longest)
+        self._text -= max(min(len(text), longest + _BEYOND), len(found))
+        return found
+
+    def _container(self, value: Mapping[object, object] | Iterable[object], depth: int) -> object:
+        here = id(value)
+        if depth >= DEEPEST or here in self._above:
+            return CUT
+        self._above.add(here)
+        try:
+            if isinstance(value, Mapping):
+                return self._document(cast("Mapping[object, object]", value), depth)
+            items = list(islice(value, MOST_ITEMS + 1))
+            kept = items if len(items) <= MOST_ITEMS else [*items[: MOST_ITEMS - 1], CUT]
+            return [self.value(item, depth + 1) for item in kept]
+        finally:
+            self._above.discard(here)
+
+    def _document(self, document: Mapping[object, object], depth: int) -> dict[str, object]:
+        entries = list(islice(document.items(), MOST_KEYS + 1))
+        if len(entries) > MOST_KEYS:
+            entries = [*entries[: MOST_KEYS - 1], (CUT_KEYS, len(document) - MOST_KEYS + 1)]
+        found: dict[str, object] = {}
+        for key, value in entries:
+            name = self._name(key, depth)
+            hidden = _is_hidden(name, value)
+            self._values -= hidden
+            found[name] = MASK if hidden else self.value(value, depth + 1)
+        return found
+
+    def _name(self, key: object, depth: int) -> str:
+        if type(key) is str and len(key) <= LONGEST_KEY:
+            name = _masked_name(key)
+            self._text -= max(len(key), len(name))
+            return name
+        return self._masked(key if type(key) is str else str(self.value(key, depth)), LONGEST_KEY)
 
 
-def _known(value: object, depth: int, above: Set[int]) -> object:
-    if isinstance(value, Enum):
-        return _known(cast("object", value.value), depth, above)
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, Mapping | list | tuple | Set):
-        return _container(cast("Mapping[object, object] | Iterable[object]", value), depth, above)
-    return _number(value) if isinstance(value, int | float) else masked_text(_text(value))
+@lru_cache(maxsize=4096)
+def _masked_name(key: str) -> str:
+    return masked_text(key, LONGEST_KEY)
 
 
 def _number(value: float) -> object:
@@ -87,76 +140,28 @@ def _text(value: object) -> str:
     return f"[{type(value).__name__}]" if callable(value) or isinstance(value, bytes | bytearray) else str(value)
 
 
-def _container(value: Mapping[object, object] | Iterable[object], depth: int, above: Set[int]) -> object:
-    if depth >= DEEPEST or id(value) in above:
-        return CUT
-    above = above | {id(value)}
-    if isinstance(value, Mapping):
-        return _document(cast("Mapping[object, object]", value), depth, above)
-    items = list(islice(value, MOST_ITEMS + 1))
-    kept = items if len(items) <= MOST_ITEMS else [*items[: MOST_ITEMS - 1], CUT]
-    return [_value(item, depth + 1, above) for item in kept]
-
-
-def _document(
-    document: Mapping[object, object] | Mapping[str, object], depth: int, above: Set[int]
-) -> dict[str, object]:
-    entries = list(islice(document.items(), MOST_KEYS + 1))
-    if len(entries) > MOST_KEYS:
-        entries = [*entries[: MOST_KEYS - 1], (CUT_KEYS, len(document) - MOST_KEYS + 1)]
-    return dict(_entry(key, value, depth, above) for key, value in entries)
-
-
-def _entry(key: object, value: object, depth: int, above: Set[int]) -> tuple[str, object]:
-    name = str(_value(key, depth, above))
-    return name, MASK if _is_hidden(name, value) else _value(value, depth + 1, above)
-
-
 def _is_hidden(name: str, value: object) -> bool:
-    """What is empty, or only yes or no, is nobody's secret; a number under a counter's name is a count."""
-    if value is None or isinstance(value, bool) or value == "" or not is_sensitive(name):
+    """What is empty, cut, or only yes or no, is nobody's secret; a number under a counter's name is a count."""
+    if value is None or isinstance(value, bool) or value in ("", CUT) or not is_sensitive(name):
         return False
     return not (is_counter(name) and _counts(value))
 
 
-def _counts(value: object) -> bool:
-    """A number, or a document of numbers."""
+def _counts(value: object, depth: int = 0) -> bool:
+    """A number, or a small document of numbers."""
     if isinstance(value, Mapping):
-        entries = cast("Mapping[object, object]", value).items()
-        return all(_counts(each) and (is_counter(str(key)) or not is_sensitive(str(key))) for key, each in entries)
+        entries = cast("Mapping[object, object]", value)
+        return (
+            depth < 2
+            and len(entries) <= _MOST_COUNTS
+            and all(
+                _counts(each, depth + 1) and (is_counter(str(key)) or not is_sensitive(str(key)))
+                for key, each in entries.items()
+            )
+        )
     if isinstance(value, int | float):
         return isinstance(_number(value), int | float)
     return value is None or value == CUT
-
-
-def _hide(text: str) -> str:
-    text = _BEARER.sub(rf"\1{MASK}", text)
-    text = _HEADER.sub(rf"\1\2{MASK}", text)
-    text = _QUERY.sub(rf"\1{MASK}", text)
-    text = _USER.sub(rf"\1{MASK}@", text)
-    text = _hide_labelled(text)
-    text = _EMAIL.sub(MASK, text)
-    return _PHONE.sub(MASK, text)
-
-
-def _hide_labelled(text: str) -> str:
-    """Values after their names, as in `password=...` and `"api_key": "..."`."""
-    pieces: list[str] = []
-    done = 0
-    for label in _LABEL.finditer(text):
-        value = _LABELLED.match(text, label.end())
-        if label.start() >= done and value and _is_hidden_after(label, value[0]):
-            quote = value[0][0] if value[0][0] in "\"'" else ""
-            pieces += [text[done : label.end()], quote, MASK, quote]
-            done = value.end()
-    return "".join([*pieces, text[done:]])
-
-
-def _is_hidden_after(label: re.Match[str], value: str) -> bool:
-    name = label[1]
-    if name.lower() in _NAMES_OF_QUERIES:
-        return label.string[max(label.start() - 1, 0)] in "?&"
-    return is_sensitive(name) and not (is_counter(name) and value.replace(".", "").isdecimal())
 
 
 def _cut(text: str, longest: int) -> str:

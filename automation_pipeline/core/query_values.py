@@ -12,6 +12,9 @@ from automation_pipeline.core.wall_clock import FIRST_PASS, instant_of
 
 Entry = TypeVar("Entry")
 
+# Columns of numbers are so wide on PostgreSQL.
+LARGEST_COUNT = 2**31 - 1
+
 _DIGITS = re.compile(r"[0-9]{1,32}")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 # Instants are shown to the millisecond: the one that is shown means all of them.
@@ -92,7 +95,7 @@ def _digits(given: str) -> str:
 
 ListOf = Annotated[tuple[Entry, ...], BeforeValidator(split)]
 RowId = Annotated[int, Field(ge=1, le=LARGEST_ID)]
-Count = Annotated[int, Field(ge=0, le=LARGEST_ID)]
+Count = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
 SearchText = Annotated[str, StringConstraints(strip_whitespace=True, max_length=200)]
 Day = Annotated[date, PlainValidator(read_day), WithJsonSchema(_DAY_SCHEMA)]
 Moment = Annotated[datetime | date, PlainValidator(read_moment), WithJsonSchema(_MOMENT_SCHEMA)]

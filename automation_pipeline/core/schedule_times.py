@@ -1,6 +1,7 @@
 """The instants at which a cron fires in a zone. Clock changes are in wall_clock.py, windows in execution_window.py."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from heapq import merge
 from zoneinfo import ZoneInfo
@@ -10,7 +11,12 @@ from automation_pipeline.core.wall_clock import FIRST_PASS, SECOND_PASS, instant
 
 
 def occurrences(cron: Cron, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
-    """The instants (UTC) strictly after `after`, strictly increasing, without end."""
+    """The instants (UTC) strictly after `after`, strictly increasing, until the calendar ends."""
+    with suppress(OverflowError):
+        yield from _after(cron, zone, after)
+
+
+def _after(cron: Cron, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
     wall = wall_time(after, zone)
     # Asked in the first pass of an overlap, the second pass goes over wall times that already lie behind.
     start = wall - max(overlap(wall, zone), timedelta(0))

@@ -7,16 +7,18 @@ _WORD = re.compile(r"[A-Z]+(?![a-zà-ÿ])|[A-Z]?[a-zà-ÿ]+|[A-Z]+|\d+")
 
 _SECRET = frozenset(
     {
-        "authorization", "bearer", "cookie", "cookies", "credential", "credentials", "csrf", "jwt", "pass",
+        "authorization", "bearer", "cookie", "cookies", "credential", "credentials", "csrf", "jwt", "mdp", "pass",
         "passphrase", "passwd", "password", "passwords", "pwd", "secret", "secrets", "signature", "token", "tokens",
     }
 )  # fmt: skip
-_SECRET_KEYS = ("accesskey", "apikey", "encryptionkey", "privatekey", "signingkey")
+_SECRET_KEYS = (
+    "accesskey", "apikey", "authkey", "encryptionkey", "motdepasse", "privatekey", "sessionid", "signingkey",
+)  # fmt: skip
 _PERSONAL = frozenset(
     {
-        "adresse", "adresses", "birthdate", "courriel", "courriels", "email", "emails", "firstname", "fullname", "gsm",
-        "iban", "lastname", "naissance", "phone", "phones", "prenom", "prenoms", "prénom", "prénoms", "surname", "tel",
-        "telephone", "telephones", "téléphone", "téléphones", "username",
+        "adresse", "adresses", "birthdate", "carte", "cartes", "courriel", "courriels", "email", "emails", "firstname",
+        "fullname", "gsm", "iban", "lastname", "naissance", "nir", "phone", "phones", "prenom", "prenoms", "prénom",
+        "prénoms", "rib", "secu", "surname", "tel", "telephone", "telephones", "téléphone", "téléphones", "username",
     }
 )  # fmt: skip
 # By themselves these are somebody's; with another word they are something's, as the name of an agency.

@@ -33,7 +33,7 @@ def job_metadata(job: FetchJob) -> dict[str, dg.MetadataValue]:
         "days": job.total_days,
         "fetched_days": len(job.fetched),
         "failed_days": len(job.failed),
-        "fiches": job.total_fiches,
+        **({} if job.total_fiches is None else {"fiches": job.total_fiches}),
     }
     return {
         "job": dg.MetadataValue.text(job.id),

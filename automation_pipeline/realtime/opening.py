@@ -7,10 +7,11 @@ from urllib.parse import urlsplit
 from automation_pipeline.automation.ports import EventPublisher, Published, Realtime
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.events import Event
+from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.settings import Settings
 
 
-def open_realtime(settings: Settings, now: Callable[[], datetime]) -> Realtime | None:
+def open_realtime(settings: Settings, now: Callable[[], datetime], meter: Meter) -> Realtime | None:
     """None where none of Pusher's four settings is there. PermanentError names those that are missing of them."""
     secret = settings.pusher_secret
     app_id, key, cluster = settings.pusher_app_id, settings.pusher_key, settings.pusher_cluster
@@ -33,6 +34,7 @@ def open_realtime(settings: Settings, now: Callable[[], datetime]) -> Realtime |
             host=host,
             port=port,
             encrypted=encrypted,
+            meter=meter,
         ),
         now=now,
         private=settings.pusher_use_private_channels,

@@ -2,6 +2,7 @@
 
 import logging
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
@@ -36,6 +37,7 @@ class PusherChannels:
         except ValueError:
             raise PermanentError("PUSHER_APP_ID must be a number") from None
         self._seconds = app.seconds
+        self._meter = app.meter
         self._now = now
         self._private = private
         self._most_bytes = most_bytes
@@ -106,9 +108,17 @@ class PusherChannels:
 
     async def _ask(self, call: Callable[[], Answer]) -> AutomationError | None:
         """The error is a value; none is chained, as the library's hold the signed address."""
+        began, status = time.perf_counter(), "cancelled"
         try:
-            return verdict(await in_thread(call, 3 * self._seconds), self._now)
+            answer = await in_thread(call, 3 * self._seconds)
+            status = str(answer.status)
+            return verdict(answer, self._now)
         except TimeoutError:
+            status = "TimeoutError"
             return PusherAwayError(f"Pusher did not answer within {3 * self._seconds:g} s")
         except OSError as error:
-            return PusherAwayError(f"Pusher could not be reached ({type(error).__name__})")
+            status = type(error).__name__
+            return PusherAwayError(f"Pusher could not be reached ({status})")
+        finally:
+            self._meter.count("provider_calls_total", provider="pusher", status=status)
+            self._meter.count("provider_call_seconds_total", time.perf_counter() - began, provider="pusher")

@@ -22,10 +22,14 @@ class EventRefusedError(PermanentError):
     """Pusher does not take this event, and would not take it again."""
 
 
+# Refusals that are about the moment, not about the event.
+_PASSING = frozenset({408, 425, 429})
 _SET_UP = {
     401: "Pusher refused our key or signature (401): check PUSHER_KEY, PUSHER_SECRET and this machine's clock",
+    402: "Pusher takes nothing from this account (402): see what its plan allows",
     403: "Pusher takes nothing from this application (403): it is switched off, or over its quota",
     404: "Pusher does not know the application (404): check PUSHER_APP_ID and PUSHER_CLUSTER",
+    407: "A proxy before Pusher refused us (407): check HTTPS_PROXY",
 }
 
 
@@ -33,10 +37,10 @@ def verdict(answer: Answer, now: Callable[[], datetime]) -> AutomationError | No
     """None: it was taken."""
     if answer.status in {200, 202}:
         return None
-    if answer.status in {400, 413}:
-        said = " ".join("".join(filter(str.isprintable, answer.text)).split())[:MOST_CHARACTERS]
-        return EventRefusedError(f"Pusher refused the event ({answer.status}){': ' if said else ''}{said}")
     if answer.status in _SET_UP:
         return PusherRefusesUsError(_SET_UP[answer.status])
+    if 400 <= answer.status < 500 and answer.status not in _PASSING:
+        said = " ".join("".join(filter(str.isprintable, answer.text)).split())[:MOST_CHARACTERS]
+        return EventRefusedError(f"Pusher refused the event ({answer.status}){': ' if said else ''}{said}")
     wait = retry_after_seconds(answer.retry_after, now())
     return PusherAwayError(f"Pusher answered {answer.status}", retry_after_seconds=wait)

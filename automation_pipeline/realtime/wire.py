@@ -8,12 +8,15 @@ from typing import Protocol, cast
 from pusher import Pusher  # pyright: ignore[reportMissingTypeStubs]  it has none: `Library` says what we use
 from pusher.requests import RequestsBackend  # pyright: ignore[reportMissingTypeStubs]  the same
 
+from automation_pipeline.core.meter import Meter
+
 MOST_BYTES = 65_536
 
 
 @dataclass(frozen=True, kw_only=True)
 class PusherApp:
-    """The account. `host` and `port` replace those of the cluster; `seconds` is for each wait on the network."""
+    """The account. `host` and `port` replace those of the cluster; `seconds` is for each wait on the network, and each
+    call is counted in `meter`."""
 
     app_id: str
     key: str
@@ -23,6 +26,7 @@ class PusherApp:
     port: int | None = None
     encrypted: bool = True
     seconds: float = 5.0
+    meter: Meter = field(default_factory=Meter, repr=False)
 
 
 @dataclass(frozen=True)

@@ -1,27 +1,39 @@
 """Engine and unit of work: one transaction a task, on SQLite or PostgreSQL by the URL alone."""
 
 import sqlite3
-import time
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from contextvars import ContextVar
-from pathlib import Path
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import URL, Connection, Engine, make_url, text
 from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session as Session  # noqa: PLC0414  stages name the type, not the library
 
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
-
-SQLITE_BUSY_SECONDS = 30
+from automation_pipeline.storage.engines import SQLITE_BUSY_SECONDS, Pace, engine_of
 
 
 class DatabaseUnreachableError(TransientError):
     """The database does not answer."""
 
+    outside = "The database does not answer"
+
+
+class DatabaseBusyError(TransientError):
+    """Others were in the way for too long, or there was too much to do."""
+
+    outside = "The database is too busy"
+
 
 class DatabaseNotReadyError(PermanentError):
     """The database answers, but its tables are not there, or not those of this version."""
+
+    outside = "The database is not ready: run `automation db upgrade`"
+
+
+class _OfThread(threading.local):
+    whole: Session | None = None
 
 
 class Database:
@@ -30,13 +42,19 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = parse_url(url)
         self.dialect = self.url.get_backend_name()
-        self.engine = _sqlite_engine(self.url) if self.dialect == "sqlite" else _postgres_engine(self.url)
-        self._whole: ContextVar[Session | None] = ContextVar("whole", default=None)
+        self.engine = engine_of(self.url)
+        self._mine = _OfThread()
+        self._readers = self.engine.execution_options(**_reading_options(self.dialect))
+
+    def serve(self, pace: Pace) -> None:
+        """From now on for answers that somebody waits for; nothing else uses it yet."""
+        self.dispose()
+        self.engine = engine_of(self.url, pace)
         self._readers = self.engine.execution_options(**_reading_options(self.dialect))
 
     @contextmanager
     def transaction(self) -> Generator[Session]:
-        whole = self._whole.get()
+        whole = self._mine.whole
         if whole is not None:
             with whole.begin_nested():
                 yield whole
@@ -60,7 +78,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Generator[Session]:
-        whole = self._whole.get()
+        whole = self._mine.whole
         if whole is not None:
             yield whole
             return
@@ -71,11 +89,11 @@ class Database:
     def as_one(self) -> Generator[Session]:
         """Every transaction that this thread begins inside is part of this one: all of it is kept, or nothing."""
         with self.transaction() as session:
-            before = self._whole.set(session)
+            before, self._mine.whole = self._mine.whole, session
             try:
                 yield session
             finally:
-                self._whole.reset(before)
+                self._mine.whole = before
 
     @contextmanager
     def _session(self, engine: Engine) -> Generator[Session]:
@@ -109,50 +127,6 @@ def _reading_options(dialect: str) -> dict[str, object]:
     return {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
 
-def _postgres_engine(url: URL) -> Engine:
-    return create_engine(url, pool_pre_ping=True, pool_size=5, max_overflow=10, connect_args={"connect_timeout": 10})
-
-
-def _sqlite_engine(url: URL) -> Engine:
-    if url.database and url.database != ":memory:":
-        _make_room(Path(url.database).parent)
-    engine = create_engine(url, connect_args={"timeout": SQLITE_BUSY_SECONDS})
-    event.listen(engine, "connect", _prepare_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
-    return engine
-
-
-def _make_room(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise PermanentError(f"DATABASE_URL is in a folder that cannot be made, {folder}: {error.strerror}.") from None
-
-
-def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
-    connection.isolation_level = None  # the driver would begin transactions late and by itself
-    connection.execute(f"PRAGMA busy_timeout={SQLITE_BUSY_SECONDS * 1000}")
-    _use_write_ahead_log(connection)
-    for pragma in ("synchronous=NORMAL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}")
-
-
-def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    # The switch of a new file fails at once when another process is at it, whatever the busy timeout. To begin a
-    # transaction does wait, so that is how to wait for the other one.
-    deadline = time.monotonic() + SQLITE_BUSY_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("ROLLBACK")
-        else:
-            return
-
-
 @contextmanager
 def _impatient(connection: Connection) -> Generator[None]:
     """SQLite's own patience belongs to the connection, and is given back with it."""
@@ -167,11 +141,6 @@ def _impatient(connection: Connection) -> Generator[None]:
         driver.execute(f"PRAGMA busy_timeout={SQLITE_BUSY_SECONDS * 1000}")
 
 
-def _begin_sqlite(connection: Connection) -> None:
-    # A writer takes its lock at once: a read transaction that starts to write later fails instead of waiting.
-    connection.exec_driver_sql(connection.get_execution_options().get("sqlite_begin", "BEGIN IMMEDIATE"))
-
-
 @contextmanager
 def in_plain_words() -> Generator[None]:
     """What the driver says, as an error with a verdict; what is our own mistake stays as it is."""
@@ -182,6 +151,8 @@ def in_plain_words() -> Generator[None]:
         if understood is None:
             raise
         raise understood from error
+    except PoolTimeoutError as error:
+        raise DatabaseUnreachableError("The database does not answer: all connections are in use here.") from error
 
 
 # What SQLite's primary result codes ask of an operator.
@@ -191,7 +162,9 @@ _SQLITE_REFUSALS = {
     sqlite3.SQLITE_FULL: "The database cannot grow: make room on its disk",
     sqlite3.SQLITE_CORRUPT: "The database's file is damaged: restore it from a backup",
 }
-_CONFLICTS = {"40P01", "40001"}  # deadlock, serialization failure
+# Of SQLSTATEs that pass: deadlock, serialization failure, lock timeout, statement timeout.
+_GAVE_WAY, _TOO_BUSY = "gave way to another transaction", "was too busy"
+_PASSING = {"40P01": _GAVE_WAY, "40001": _GAVE_WAY, "55P03": _TOO_BUSY, "57014": _TOO_BUSY}
 
 
 def _understood(error: DatabaseError) -> AutomationError | None:
@@ -207,8 +180,8 @@ def _understood(error: DatabaseError) -> AutomationError | None:
         return DatabaseNotReadyError("The database has no tables yet: run `automation db upgrade`.")
     if code == "42703" or "no such column" in reason or "has no column named" in reason:
         return DatabaseNotReadyError(f"The database is of another version ({reason}): run `automation db upgrade`.")
-    if code in _CONFLICTS:
-        return TransientError(f"The database gave way to another transaction: {reason}.")
+    if isinstance(code, str) and code in _PASSING:
+        return DatabaseBusyError(f"The database {_PASSING[code]}: {reason}.")
     if isinstance(error, OperationalError) and code != sqlite3.SQLITE_ERROR:  # wrong SQL, to SQLite's driver
         return DatabaseUnreachableError(f"The database does not answer: {reason}.")
     return None

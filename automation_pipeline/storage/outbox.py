@@ -89,7 +89,10 @@ class OutboxRow(Table):
 
 
 def enqueue(session: Session, events: Sequence[Event]) -> None:
-    """Those of one correlation id are relayed in this order."""
+    """Those of one correlation id are relayed in this order. When they may leave, the database's clock says."""
+    if not events:
+        return
+    now = session.scalars(select(database_now())).one()
     rows = [
         {
             "tenant_id": event.tenant_id,
@@ -100,12 +103,12 @@ def enqueue(session: Session, events: Sequence[Event]) -> None:
             "occurred_at": event.occurred_at,
             "payload": event.payload,
             "fiche_id": _text(event.payload.get("fiche_id")),
-            "available_at": event.occurred_at,
+            "available_at": now,
             "attempts": 0,
         }
         for event in events
     ]
-    if is_postgres(session) and rows:
+    if is_postgres(session):
         # Rows go in the order of their keys there, but are relayed in the order of their ids, which is the caller's.
         numbers = (func.nextval("events_outbox_id_seq"), cast(cast(func.pg_current_xact_id(), Text), BigInteger))
         given = session.execute(select(*numbers).select_from(_as_many_as(rows))).tuples()
@@ -201,6 +204,7 @@ def _let_go(
 
 
 def claimed_event(row: OutboxRow) -> ClaimedEvent:
+    """Of a claim that was counted as an attempt."""
     return ClaimedEvent(row.id, row.attempts, event_in(row))
 
 

@@ -11,14 +11,14 @@ from sqlalchemy.orm import Session, aliased
 
 from automation_pipeline.storage.bulk import is_postgres
 from automation_pipeline.storage.instants import database_now
-from automation_pipeline.storage.outbox import NEVER, ClaimedEvent, OutboxRow, claimed_event
+from automation_pipeline.storage.outbox import NEVER, ClaimedEvent, OutboxRow, event_in
 
 _TURN = 7_163_402_551_906  # the key of our advisory lock, any number
 
 
 def claim_in_order(session: Session, worker: str, *, limit: int, hold_seconds: float, but: str) -> list[ClaimedEvent]:
     """The oldest that may go now, but those of that name. An aggregate with an earlier event that somebody else holds,
-    or that waits for its next attempt, is passed over; parked ones hold up nobody."""
+    or that waits for its next attempt, is passed over; parked ones hold up nobody. A claim is no attempt yet."""
     take_turn(session)
     now = select(database_now()).scalar_subquery()  # read once, so that an index can be searched for it
     unpublished = OutboxRow.published_at.is_(None), OutboxRow.event_name != but
@@ -33,11 +33,11 @@ def claim_in_order(session: Session, worker: str, *, limit: int, hold_seconds: f
     claimed = session.scalars(
         update(OutboxRow)
         .where(OutboxRow.id.in_(select(oldest.c.id)))
-        .values(claimed_by=worker, claimed_until=database_now(hold_seconds), attempts=OutboxRow.attempts + 1)
+        .values(claimed_by=worker, claimed_until=database_now(hold_seconds))
         .returning(OutboxRow)
         .execution_options(synchronize_session=False)
     )
-    return [claimed_event(row) for row in sorted(claimed, key=lambda row: row.id)]
+    return [ClaimedEvent(row.id, row.attempts + 1, event_in(row)) for row in sorted(claimed, key=lambda row: row.id)]
 
 
 def _stuck(but: str, now: ScalarSelect[datetime]) -> Subquery:
@@ -55,10 +55,18 @@ def _is_held_up(stuck: Subquery) -> ColumnElement[bool]:
     return exists().where(stuck.c.correlation_id == OutboxRow.correlation_id, stuck.c.id < OutboxRow.id)
 
 
-def hand_back(session: Session, worker: str, ids: Sequence[int], *, error: str | None) -> None:
-    """They were not tried: the claim does not count as an attempt. Whoever settles claims takes a turn first."""
+def count_attempts(session: Session, worker: str, ids: Sequence[int]) -> None:
+    """They were tried in vain. Counted before they are put back or parked: a worker that dies uses up no attempt."""
     ours = OutboxRow.id.in_(ids), OutboxRow.claimed_by == worker
-    untried = {"claimed_by": None, "claimed_until": None, "last_error": error, "attempts": OutboxRow.attempts - 1}
+    tried = {"attempts": OutboxRow.attempts + 1}
+    if ids:
+        session.execute(update(OutboxRow).where(*ours).values(tried).execution_options(synchronize_session=False))
+
+
+def hand_back(session: Session, worker: str, ids: Sequence[int], *, error: str | None) -> None:
+    """They were not tried, or it was not about them. Whoever settles claims takes a turn first."""
+    ours = OutboxRow.id.in_(ids), OutboxRow.claimed_by == worker
+    untried = {"claimed_by": None, "claimed_until": None, "last_error": error}
     if ids:
         session.execute(update(OutboxRow).where(*ours).values(untried).execution_options(synchronize_session=False))
 

@@ -2,12 +2,13 @@
 
 Ids are drawn before their transactions commit, so they do not become visible in their order. A follower reads window
 by window: the events of all transactions that had ended by the time the window was opened, in the order of their ids.
+Numbers that no transaction has had yet came with a dump of another cluster: they belong to the first window.
 """
 
 import re
 from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, ColumnElement, Text, cast, func, select
+from sqlalchemy import BigInteger, ColumnElement, Text, and_, cast, func, or_, select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.core.errors import InvalidInputError
@@ -57,6 +58,8 @@ def events_after(
     if not is_postgres(session):
         return _page(session, (*shown, OutboxRow.id > after.id), Bookmark(), limit)
     settled = _settled(session)
+    if after.until > settled:  # a bookmark of another cluster: the ids came along with the dump
+        after = Bookmark(0, settled, after.id)
     begun = _written_within(after.since, after.until)
     found = _page(session, (*shown, *begun, OutboxRow.id > after.id), after, limit)
     if len(found) < limit and settled > after.until:
@@ -78,8 +81,9 @@ def is_withheld(session: Session, correlation_id: str) -> bool:
     """An event of the run is written, but not shown yet: an older transaction has not ended."""
     if not is_postgres(session):
         return False
-    late = OutboxRow.correlation_id == correlation_id, OutboxRow.transaction_id >= _settled(session)
-    return session.scalar(select(OutboxRow.id).where(*late).limit(1)) is not None
+    late = OutboxRow.transaction_id >= _settled(session), OutboxRow.transaction_id < _next_transaction()
+    of_run = OutboxRow.correlation_id == correlation_id
+    return session.scalar(select(OutboxRow.id).where(of_run, *late).limit(1)) is not None
 
 
 def _page(
@@ -90,10 +94,18 @@ def _page(
 
 
 def _written_within(since: int, until: int) -> tuple[ColumnElement[bool], ...]:
-    return OutboxRow.transaction_id >= since, OutboxRow.transaction_id < until
+    within = and_(OutboxRow.transaction_id >= since, OutboxRow.transaction_id < until)
+    if since == 0 and until > 0:
+        return (or_(within, OutboxRow.transaction_id >= _next_transaction()),)
+    return (within,)
 
 
 def _settled(session: Session) -> int:
     """All transactions before this one have ended, and no new one will be before it."""
     oldest_running = func.pg_snapshot_xmin(func.pg_current_snapshot())
     return session.scalars(select(cast(cast(oldest_running, Text), BigInteger))).one()
+
+
+def _next_transaction() -> ColumnElement[int]:
+    """What the statement that asks sees of this cluster's transactions is all below it."""
+    return cast(cast(func.pg_snapshot_xmax(func.pg_current_snapshot()), Text), BigInteger)

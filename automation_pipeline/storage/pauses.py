@@ -11,6 +11,8 @@ from automation_pipeline.storage.instants import database_now, database_time
 from automation_pipeline.storage.leases import LeaseRow
 
 _OWNER = "pause"
+# For so long somebody outside may ask to be left alone.
+LONGEST_ASKED_SECONDS = 3600.0
 
 
 def is_paused(session: Session, name: str) -> bool:
@@ -19,15 +21,17 @@ def is_paused(session: Session, name: str) -> bool:
 
 
 def pause(session: Session, name: str, *, first_seconds: float, cap_seconds: float, at_least: float = 0.0) -> None:
-    """Twice as long as the last one. While one lasts nothing changes: several may notice the same failure."""
+    """Twice as long as the last one, unless that is long over. While one lasts nothing changes: several may notice the
+    same failure. `at_least` is what was asked for from outside; it may go beyond the cap, up to an hour."""
     now = database_time(session)
     last = session.execute(
         select(LeaseRow.acquired_at, LeaseRow.expires_at).where(LeaseRow.key == _key(name)).with_for_update()
     ).one_or_none()
     if last is not None and last.expires_at > now:
         return
-    doubled = first_seconds if last is None else 2 * (last.expires_at - last.acquired_at).total_seconds()
-    seconds = min(max(doubled, first_seconds, at_least), cap_seconds)
+    is_recent = last is not None and (now - last.expires_at).total_seconds() <= 2 * cap_seconds
+    doubled = 2 * (last.expires_at - last.acquired_at).total_seconds() if last is not None and is_recent else 0.0
+    seconds = max(min(max(doubled, first_seconds), cap_seconds), min(at_least, LONGEST_ASKED_SECONDS))
     values = {"owner": _OWNER, "token": 0, "acquired_at": database_now(), "expires_at": database_now(seconds)}
     insert = insert_into(session, LeaseRow).values(key=_key(name), **values)
     session.execute(
@@ -35,6 +39,12 @@ def pause(session: Session, name: str, *, first_seconds: float, cap_seconds: flo
             index_elements=[LeaseRow.key], set_=values, where=LeaseRow.expires_at <= database_now()
         )
     )
+
+
+def last_pause_seconds(session: Session, name: str) -> float:
+    """How long the last one was, or is; 0 once it works again."""
+    last = session.execute(select(LeaseRow.acquired_at, LeaseRow.expires_at).where(LeaseRow.key == _key(name)))
+    return sum((row.expires_at - row.acquired_at).total_seconds() for row in last)
 
 
 def end_pause(session: Session, name: str) -> None:

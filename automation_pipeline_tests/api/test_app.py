@@ -1,16 +1,18 @@
 """What holds for every request: its id, one shape of refusals, limits on bodies and time; bugs stay inside."""
 
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from automation_pipeline.api import app as application
 from automation_pipeline.api.app import create_app
 from automation_pipeline.api.errors import BUG
 from automation_pipeline.api.routes import schedules
 from automation_pipeline.bootstrap import Services
-from automation_pipeline_tests.api.conftest import MACHINE
+from automation_pipeline_tests.api.conftest import MACHINE, services_on
 
 LIST = "/api/automation/schedules"
 
@@ -46,14 +48,14 @@ def test_a_body_that_is_too_big_is_not_read(services: Services) -> None:
 
 def test_an_answer_that_takes_too_long_is_given_up(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
     services.settings.__dict__["api_timeout_seconds"] = 0.2
-    monkeypatch.setattr(schedules, "list_schedules", lambda *_a, **_k: Event().wait(1) or [])
+    monkeypatch.setattr(schedules, "schedules_within", lambda *_a, **_k: Event().wait(1) or [])
     with TestClient(create_app(services), headers={"X-API-Key": MACHINE}) as client:
         answered = client.get(LIST)
     assert (answered.status_code, answered.json()["code"]) == (504, "TIMEOUT")
 
 
 def test_a_bug_is_one_sentence_outside(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedules, "list_schedules", lambda *_a, **_k: 1 / 0)
+    monkeypatch.setattr(schedules, "schedules_within", lambda *_a, **_k: 1 / 0)
     answered = client.get(LIST)
     assert (answered.status_code, answered.json()["error"]) == (500, BUG)
     assert "ZeroDivision" not in answered.text
@@ -67,6 +69,51 @@ def test_a_database_without_tables_is_said_in_a_sentence(services: Services, api
         answered = client.get(LIST)
     assert (answered.status_code, answered.json()["code"]) == (503, "DATABASE_ERROR")
     assert "automation db upgrade" in answered.json()["error"]
+
+
+def test_the_process_answers_also_when_no_thread_is_free(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, free = Event(), Event()
+
+    def waits(*_a: object, **_k: object) -> list[object]:
+        begun.set()
+        free.wait(60)
+        return []
+
+    monkeypatch.setattr(application, "THREADS", 1)
+    monkeypatch.setattr(schedules, "schedules_within", waits)
+    with TestClient(create_app(services), headers={"X-API-Key": MACHINE}) as client, ThreadPoolExecutor() as beside:
+        listed = beside.submit(client.get, LIST)
+        assert begun.wait(60)
+        assert (client.get("/health").status_code, listed.done()) == (200, False)
+        free.set()
+        assert listed.result(60).status_code == 200
+
+
+def test_strangers_learn_nothing_of_where_the_database_is() -> None:
+    services = services_on("postgresql://anna:s3cret@127.0.0.1:9/work")
+    with TestClient(create_app(services)) as client:
+        refused = client.get(LIST, headers={"Authorization": f"Bearer apt_{'a' * 43}"})
+        ready = client.get("/health/ready")
+    assert (refused.status_code, refused.json()["code"]) == (503, "DATABASE_ERROR")
+    assert refused.json()["error"] == ready.json()["checks"][0]["detail"] == "The database does not answer"
+    assert not [word for word in ("anna", "127.0.0.1", "work") if word in refused.text + ready.text]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/api/requests/transcriptions?key=%00",
+        "/api/requests/audits?key=a&key=b%00c",
+        "/api/fiches/jobs/%00",
+        "/api/transcriptions/900/recordings/%00",
+        "/api/audits?q=%00",
+        "/api/%00",
+    ],
+)
+def test_the_character_that_no_database_keeps_is_refused_in_every_address(client: TestClient, address: str) -> None:
+    answered = client.get(address)
+    assert (answered.status_code, answered.json()["code"]) == (400, "VALIDATION_ERROR")
+    assert answered.json()["details"] == [{"field": "address", "message": "must not hold the character NUL"}]
 
 
 def test_the_document_refers_to_parts_that_exist(api: FastAPI) -> None:

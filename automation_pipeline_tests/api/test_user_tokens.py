@@ -7,7 +7,7 @@ import jwt
 import pytest
 
 from automation_pipeline.api.user_tokens import Issuing, caller_of
-from automation_pipeline.core.access import Action, Permission, Scope
+from automation_pipeline.core.access import Action, Caller, Grant, Permission, Scope
 
 SECRET = "a-secret-that-is-long-enough-for-hs256"
 ISSUING = Issuing(SECRET, issuer="ai-audit", audience="ai-audit")
@@ -24,9 +24,10 @@ GOOD: dict[str, Any] = {
         {"key": "fiches", "read": True, "read_scope": "SELF"},
         {"key": "audits", "read": True, "write": True, "read_scope": "ALL", "write_scope": "nonsense"},
         {"key": "unknown", "read": True, "read_scope": "ALL"},
-        "nonsense",
     ],
 }
+
+FICHES: dict[str, Any] = {"key": "fiches", "read": True, "read_scope": "ALL"}
 
 
 def made(secret: str = SECRET, algorithm: str = "HS256", without: str = "", **claims: Any) -> str:
@@ -65,6 +66,19 @@ def test_the_widest_grant_counts_and_what_is_unclear_reaches_least_far() -> None
         made(iss="somebody"),
         made(aud="somebody"),
         *(made(without=claim) for claim in ("exp", "sub", "iss", "aud")),
+        *(made(sub=sub) for sub in ("", " ", "\ud800", "a\0", "a\udfffb")),
+        *(made(email=email) for email in ("a\0", "\udc00", 7, ["a"])),
+        *(made(crm_user_id=crm_user) for crm_user in ("", "a\0", "\ud800", 7.5, True, [], {})),
+        *(
+            made(**{claim: given})
+            for claim in ("groupes", "roles")
+            for given in (["a\0"], ["\ud800"], [7], [[]], "a", {})
+        ),
+        *(made(permission_grants=given) for given in ("a", {}, ["a"], [[]], [None], [{}], [{"read": True}])),
+        *(made(permission_grants=[{"key": key, "read": True}]) for key in ([], {}, 7, None, "fiches\0")),
+        *(made(permission_grants=[FICHES | wrong]) for wrong in ({"read": 1}, {"read": "true"}, {"write": []})),
+        *(made(permission_grants=[FICHES | {name: 3}]) for name in ("scope", "read_scope", "write_scope")),
+        *(made(exp=exp) for exp in ([], None, "soon", float("inf"))),
         made()[:-2] + "xx",
         "..",
         "a.b.c",
@@ -73,3 +87,12 @@ def test_the_widest_grant_counts_and_what_is_unclear_reaches_least_far() -> None
 )
 def test_whatever_is_wrong_it_is_nobodys(token: str) -> None:
     assert caller_of(token, ISSUING) is None
+
+
+def test_claims_that_are_null_or_not_ours_stand_in_nobodys_way() -> None:
+    nulls = dict.fromkeys(("email", "crm_user_id", "groupes", "roles", "permission_grants"))
+    caller = caller_of(made(**nulls, teams=["\0"], iat=1), ISSUING)
+    assert caller == Caller("user:12", {}, name="12")
+    few = caller_of(made(permission_grants=[FICHES | {"teams": 7, "write": None}]), ISSUING)
+    assert few is not None
+    assert few.grants == {Permission.FICHES: Grant(Scope.ALL)}

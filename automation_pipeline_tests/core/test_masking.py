@@ -12,16 +12,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from automation_pipeline.core.masking import CUT, CUT_KEYS, MASK, masked, masked_document, masked_text
+from automation_pipeline.core import masking
+from automation_pipeline.core.masking import (
+    CUT,
+    CUT_KEYS,
+    MASK,
+    MOST_TEXT,
+    MOST_VALUES,
+    masked,
+    masked_document,
+    masked_text,
+)
 
 SECRET_KEYS = [
     "authorization", "Proxy-Authorization", "cookie", "Set-Cookie", "token", "access_token", "refreshToken", "api_key",
     "apiKey", "X-API-Key", "xi-api-key", "externalApiKey", "webhookSecret", "client_secret", "smtp_pass", "password",
     "PASSWORD", "signing_key", "private-key", "API_AUTH_TOKENS", "jwt", "X-Webhook-Signature", "credentials",
+    "mdp", "session_id", "sessionId", "auth_key", "mot_de_passe",
 ]  # fmt: skip
 PERSONAL_KEYS = [
     "email", "prospectEmail", "notify_emails", "tel", "prospect_tel", "telephone", "phone_number", "prenom",
     "prospectPrenom", "nom", "prospect_nom", "prospect_name", "client_name", "adresse", "date_naissance", "mail",
+    "nir", "numero_secu", "num_secu", "rib", "carte",
 ]  # fmt: skip
 COUNTERS = [
     "tokens", "total_tokens", "tokens_used", "totalTokens", "prompt_tokens", "completion_tokens", "max_tokens",
@@ -90,6 +102,16 @@ def test_other_keys_hide_nothing(key: str) -> None:
         ("call +33 (0)6 12 34 56 78!", "call [masked]!"),
         ("call 0033612345678", "call [masked]"),
         ("prospectNom=Dupont", "prospectNom=[masked]"),
+        ("Cookie: eyJhbGciOiJIUzI1NiJ9; session=hush", "Cookie: [masked]"),
+        ("it was apt_0123456789abcdefghij-_X.", "it was [masked]."),
+        ("got eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln-x then", "got [masked] then"),
+        ("key sk-proj-0123456789abcdef, sk_0123456789abcdef", "key [masked], [masked]"),
+        (r'{"webhook_secret":"x\"y","n":1}', '{"webhook_secret":"[masked]","n":1}'),
+        (r'{"webhook_secret":"x\\","n":"seen"}', '{"webhook_secret":"[masked]","n":"seen"}'),
+        (r"{'webhook_secret': 'x\'y', 'n': 1}", "{'webhook_secret': '[masked]', 'n': 1}"),
+        (r'{"cookie": "a=\"b\"; c=d", "n": 1}', '{"cookie": "[masked]", "n": 1}'),
+        (r'"{\"api_key\":\"abc\",\"n\":1}"', r'"{\"api_key\":\"[masked]",\"n\":1}"'),
+        (r'"{\"api_key\":\"a\\\"bc\",\"n\":1}"', r'"{\"api_key\":\"[masked]",\"n\":1}"'),
     ],
 )
 def test_secrets_and_personal_data_inside_a_text_are_masked(text: str, shown: str) -> None:
@@ -111,6 +133,7 @@ def test_secrets_and_personal_data_inside_a_text_are_masked(text: str, shown: st
         "audit-1900417-11-1777889900123",
         "key=value and sig: none",
         "the bearer",
+        "the token that begins with apt_01234 and the task-force-of-the-risk-sk-1",
     ],
 )
 def test_other_texts_are_left(text: str) -> None:
@@ -200,6 +223,40 @@ def test_a_mask_at_the_end_of_what_is_kept_is_whole_or_gone(before: int) -> None
     assert masked_text(text) == text
 
 
+def test_a_document_is_seen_up_to_so_many_values_and_so_much_text() -> None:
+    numbers = masked([[[1] * 50] * 50] * 50)
+    assert json.dumps(numbers).count("1") < MOST_VALUES
+    assert CUT in json.dumps(numbers)
+    texts = masked({f"k{number}": ["x y " * 500] * 50 for number in range(200)})
+    assert MOST_TEXT / 2 < len(json.dumps(texts)) < 2 * MOST_TEXT
+    hidden = masked([{f"token{number}": "hush" for number in range(200)}] * 50)
+    assert "hush" not in json.dumps(hidden)
+    empty = masked([*[[1] * 50] * 41, {"token": None, "tokens": {"used": 1}, "email": "anna@host.test"}])
+    assert isinstance(empty, list)
+    assert empty[-1] == CUT
+    mixed = masked({"texts": ["x y " * 500] * 50, "token": None, "tokens": {"used": 1}, "email": "anna@host.test"})
+    assert isinstance(mixed, dict)
+    assert (mixed["token"], mixed["tokens"], mixed["email"]) == (CUT, CUT, MASK)
+    for seen in (numbers, texts, hidden, empty, mixed):
+        assert masked(seen) == seen
+
+
+@pytest.mark.parametrize("longest", [200, 2000, 20_000])
+def test_a_text_is_cut_before_it_is_looked_through(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: list[int] = []
+    monkeypatch.setattr(masking, "hide", lambda text: lengths.append(len(text)) or text)
+    masked_text("a:" * 50_000, longest)
+    assert max(lengths) <= longest + 500
+
+
+def test_where_a_text_was_cut_no_half_of_a_secret_comes_to_light() -> None:
+    for before in range(2440, 2500):
+        for secret in ("anna.dupont@host.test", "0612345678", "FR76 3000 6000 0112 3456 7890 189"):
+            told = masked_text(f"{'token=' + 'x' * 700} {' y' * ((before - 707) // 2)} {secret} and {'z ' * 900}")
+            assert not any(half in told for half in ("anna", "0612", "FR76", "6000"))
+    assert masked_text("Refused: token=" + "x" * 5000) == "Refused: token=[masked]"
+
+
 def test_a_long_text_is_looked_through_quickly() -> None:
     for text in ("a" * 200_000, "a@" * 100_000, "0" * 200_000, "http://" * 30_000, "a:" * 100_000, "'" * 200_000):
         masked_text(text)
@@ -218,7 +275,9 @@ documents = st.recursive(
 MESSY = st.lists(
     st.sampled_from(
         ["Bearer ", "token=", "a@b.fr", "0612345678", "+336", "https://u:p@h/", "?a=b", '"', "'", "[masked]", "[", " ",
-         "password: ", "cookie:", "=", ":", "\\", "1", "x", "\n", "…", "é", "&sig=", "total_tokens=12"]
+         "password: ", "cookie:", "=", ":", "\\", "1", "x", "\n", "…", "é", "&sig=", "total_tokens=12",
+         "apt_", "eyJ", "sk-", "abcdefghijkl", 'token="', ".", "FR76", "4111 1111", " 1111 1111", "185057800608436",
+         '\\"']
     ),
     max_size=25,
 ).map("".join)  # fmt: skip

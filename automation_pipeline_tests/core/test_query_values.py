@@ -6,9 +6,11 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
-from automation_pipeline.core.query_values import begin_of, end_of, read_day, read_moment, split
+from automation_pipeline.core.query_values import LARGEST_COUNT, Count, begin_of, end_of, read_day, read_moment, split
 
+COUNT = TypeAdapter(Count)
 PARIS = ZoneInfo("Europe/Paris")
 ENTRIES = st.lists(st.text(st.characters(exclude_characters=",", exclude_categories=["Cs", "Z", "C"]), min_size=1))
 
@@ -81,3 +83,9 @@ def test_what_is_no_moment_is_refused(text: str) -> None:
 def test_what_is_no_day_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"must be a day \(YYYY-MM-DD\)"):
         read_day(text)
+
+
+def test_a_count_fits_its_column() -> None:
+    assert COUNT.validate_python(str(LARGEST_COUNT)) == 2_147_483_647
+    with pytest.raises(ValidationError):
+        COUNT.validate_python(str(LARGEST_COUNT + 1))

@@ -257,3 +257,20 @@ def test_several_crons_fire_in_one_order_and_never_twice_at_once(texts: list[str
     after = datetime(2027, 2, 27, 8, 0, tzinfo=UTC)
     merged = occurrences_of([Cron.parse(text) for text in texts], zone("UTC"), after)
     assert [f"{at:%m-%d %H:%M}" for at in islice(merged, 4)] == coming
+
+
+@pytest.mark.parametrize("name", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"])
+@pytest.mark.parametrize("text", ["@yearly", "0 * * * *", "59 23 31 12 *", "0 0 29 2 1"])
+def test_occurrences_end_with_the_calendar(name: str, text: str) -> None:
+    late = datetime(9990, 1, 1, tzinfo=UTC) if text != "0 * * * *" else datetime(9999, 12, 30, tzinfo=UTC)
+    found = list(occurrences(Cron.parse(text), zone(name), late))
+    assert found == sorted(found)
+    assert all(at > late for at in found)
+    assert found or text == "0 0 29 2 1"
+
+
+@pytest.mark.parametrize("after", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
+@pytest.mark.parametrize("name", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago", "Europe/Paris"])
+def test_the_first_and_the_last_instant_are_no_error(name: str, after: datetime) -> None:
+    cron = Cron.parse("@daily")
+    assert len(list(islice(occurrences_of([cron], zone(name), after), 3))) in {0, 3}

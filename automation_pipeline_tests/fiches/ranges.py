@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import delete, select
 
+from automation_pipeline.core.access import Reach, Scope
 from automation_pipeline.core.slots import Slots
 from automation_pipeline.core.wall_clock import zone
 from automation_pipeline.fiches.domain.fetch_job import FetchJob, Webhook
@@ -50,8 +51,11 @@ class Ranges:
         asyncio.run(asked)
         self.crm.asked.clear()
 
-    def ask(self, start: date = DAYS[0], end: date = DAYS[-1], caller: str = "user:1", **wish: Any) -> RangeStanding:
-        given = RangeWish(start=start, end=end, caller=caller, **wish)
+    def ask(
+        self, start: date = DAYS[0], end: date = DAYS[-1], *, caller: str = "user:1", scope: Scope = Scope.ALL,
+        **wish: Any,
+    ) -> RangeStanding:  # fmt: skip
+        given = RangeWish(start=start, end=end, reach=Reach(scope, caller=caller), **wish)
         return request_range(given, database=self.database, clock=self.clock, zone=zone("Europe/Paris"))
 
     def job(self, *args: Any, **wish: Any) -> FetchJob:

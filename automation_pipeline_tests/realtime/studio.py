@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from automation_pipeline.core.meter import Meter
 from automation_pipeline.realtime.pusher_channels import PusherChannels
 from automation_pipeline.realtime.wire import PusherApp
 from automation_pipeline_tests.outside import PUSHER_APP_ID, PUSHER_KEY, PUSHER_SECRET
@@ -20,5 +21,6 @@ def channels(url: str, *, secret: str = PUSHER_SECRET, app_id: str = PUSHER_APP_
         port=parts.port,
         encrypted=False,
         seconds=how.pop("seconds", 5.0),
+        meter=how.pop("meter", None) or Meter(),
     )
     return PusherChannels(app, now=lambda: datetime.now(UTC), **how)

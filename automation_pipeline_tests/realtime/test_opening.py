@@ -41,6 +41,7 @@ def test_with_all_of_them_it_is_what_the_relay_publishes_with(simulated: str) ->
     assert ours.post_office.publisher is ours.realtime
     asyncio.run(ours.realtime.check())
     assert asyncio.run(ours.realtime.publish([event("a")])) == Published(1)
+    assert ours.meter.drain()["provider_calls_total", 'provider="pusher",status="200"'] == 2
 
 
 @pytest.mark.parametrize("missing", ALL)

@@ -12,6 +12,7 @@ import pytest
 
 from automation_pipeline.automation.ports import Member, Published
 from automation_pipeline.core.errors import AutomationError, InvalidInputError, PermanentError, TransientError
+from automation_pipeline.core.meter import Meter
 from automation_pipeline_tests.outside import PUSHER_KEY, PUSHER_SECRET, fault, shown_to_browsers
 from automation_pipeline_tests.realtime.studio import channels
 from automation_pipeline_tests.services import free_port
@@ -64,6 +65,11 @@ def test_a_payload_that_is_no_json_is_told_once_those_before_it_are_out(simulate
         ({"status": 401}, TransientError, "check PUSHER_KEY, PUSHER_SECRET"),
         ({"status": 403}, TransientError, "over its quota"),
         ({"status": 404}, TransientError, "check PUSHER_APP_ID"),
+        ({"status": 402}, TransientError, "its plan"),
+        ({"status": 407}, TransientError, "proxy"),
+        ({"status": 408}, TransientError, "answered 408"),
+        ({"status": 425}, TransientError, "answered 425"),
+        ({"status": 422}, PermanentError, "refused the event (422)"),
         ({"status": 429, "retry_after": 9}, TransientError, "answered 429"),
         ({"status": 500}, TransientError, "answered 500"),
         ({"status": 307}, TransientError, "answered 307"),
@@ -91,6 +97,22 @@ def test_nobody_waits_for_an_answer_that_does_not_come(simulated: str, rule: dic
     began = time.monotonic()
     assert isinstance(problem(simulated, seconds=0.3), TransientError)
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("rule", "status"),
+    [({"status": 200}, "200"), ({"status": 503}, "503"), ({"drop": True}, "ConnectionError"), ({"hang": True}, None)],
+)
+def test_each_call_is_counted_by_its_answer(simulated: str, rule: dict[str, Any], status: str | None) -> None:
+    fault(simulated, {"route": "pusher.batch", **rule})
+    meter = Meter()
+    problem(simulated, seconds=0.3, meter=meter)
+    counted = meter.drain()
+    assert counted.pop(("provider_call_seconds_total", 'provider="pusher"')) > 0
+    [((name, labels), calls)] = counted.items()
+    assert (name, calls) == ("provider_calls_total", 1)
+    assert 'provider="pusher",status="' in labels
+    assert status is None or f'status="{status}"' in labels
 
 
 def test_an_answer_that_cannot_be_read_is_still_an_answer(simulated: str) -> None:

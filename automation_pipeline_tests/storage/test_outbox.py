@@ -2,12 +2,15 @@
 
 import time
 from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import chain
 
 import pytest
 from sqlalchemy import func, select
 
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.instants import database_time
 from automation_pipeline.storage.outbox import (
     ClaimedEvent,
     OutboxRow,
@@ -48,6 +51,16 @@ def test_a_claimed_event_is_the_event_that_was_written(database: Database) -> No
     fill(database, "a")
     [claimed] = claim(database)
     assert (claimed.event, claimed.attempt) == (event("a"), 1)
+
+
+@pytest.mark.parametrize("year", [2020, 2100])
+def test_no_clock_but_the_databases_says_when_an_event_may_leave(database: Database, year: int) -> None:
+    wrong = replace(event("a"), occurred_at=datetime(year, 1, 1, tzinfo=UTC))
+    with database.transaction() as session:
+        enqueue(session, [wrong])
+        now = database_time(session)
+    assert [claimed.event for claimed in claim(database)] == [wrong]
+    assert abs((row(database).available_at - now).total_seconds()) < 60
 
 
 def test_an_event_of_a_transaction_that_failed_is_never_seen(database: Database) -> None:

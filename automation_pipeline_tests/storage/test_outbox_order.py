@@ -9,7 +9,7 @@ from sqlalchemy import select, update
 
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow, enqueue, mark_published, park, put_back
-from automation_pipeline.storage.outbox_order import claim_in_order, hand_back, take_turn
+from automation_pipeline.storage.outbox_order import claim_in_order, count_attempts, hand_back, take_turn
 from automation_pipeline_tests.processes import CREW, at_once
 from automation_pipeline_tests.storage.processes import event, publish_in_order
 from automation_pipeline_tests.waiting import wait_until
@@ -37,11 +37,11 @@ def publish(database: Database, *keys: str, worker: str = "anna") -> None:
         mark_published(session, worker, ids(database, *keys))
 
 
-def test_the_oldest_come_first_and_their_claims_are_counted(database: Database) -> None:
+def test_the_oldest_come_first_and_no_claim_is_an_attempt(database: Database) -> None:
     fill(database, "a1", "b1", "a2")
     assert claim(database, limit=2) == ["a1", "b1"]
     with database.reading() as session:
-        assert list(session.scalars(select(OutboxRow.attempts).order_by(OutboxRow.id))) == [1, 1, 0]
+        assert list(session.scalars(select(OutboxRow.attempts).order_by(OutboxRow.id))) == [0, 0, 0]
 
 
 def test_nobody_gets_what_comes_after_an_event_that_somebody_holds(database: Database) -> None:
@@ -77,6 +77,16 @@ def test_events_of_the_name_that_is_left_out_hold_up_nobody(database: Database) 
         first = session.scalars(select(OutboxRow).where(OutboxRow.event_key == "a1")).one()
         first.event_name, first.available_at = "other", datetime(2100, 1, 1, tzinfo=UTC)
     assert claim(database) == ["a2"]
+
+
+def test_what_was_tried_in_vain_counts_an_attempt_of_who_holds_it(database: Database) -> None:
+    fill(database, "a1", "b1")
+    claim(database)
+    with database.transaction() as session:
+        count_attempts(session, "somebody else", ids(database, "a1", "b1"))
+        count_attempts(session, "anna", ids(database, "a1"))
+    with database.reading() as session:
+        assert list(session.scalars(select(OutboxRow.attempts).order_by(OutboxRow.id))) == [1, 0]
 
 
 def test_what_is_handed_back_untried_counts_no_attempt(database: Database) -> None:

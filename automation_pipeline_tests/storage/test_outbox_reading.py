@@ -3,13 +3,13 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import text
+from sqlalchemy import text, update
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.events import Event
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline.storage.outbox import enqueue
-from automation_pipeline.storage.outbox_reading import BEGINNING, Bookmark, events_after, newest_bookmark
+from automation_pipeline.storage.outbox import OutboxRow, enqueue
+from automation_pipeline.storage.outbox_reading import BEGINNING, Bookmark, events_after, is_withheld, newest_bookmark
 from automation_pipeline_tests.storage.processes import event
 from automation_pipeline_tests.waiting import wait_until
 
@@ -116,6 +116,40 @@ def test_a_transaction_that_is_rolled_back_holds_up_nobody_afterwards(database: 
         assert read_all(database) == []
         broken.rollback()
     wait_until(lambda: read_all(database) == ["whole"])
+
+
+def as_of_another_cluster(database: Database, *keys: str) -> None:
+    """As if they had come with a dump of one that had counted further."""
+    raised = {"transaction_id": OutboxRow.transaction_id + 1_000_000}
+    with database.transaction() as session:
+        session.execute(update(OutboxRow).where(OutboxRow.event_key.in_(keys)).values(raised))
+
+
+@pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
+@pytest.mark.parametrize("limit", [1, 2, 100])
+def test_events_of_a_dump_of_another_cluster_are_shown_once_and_in_order(database: Database, limit: int) -> None:
+    fill(database, event("1", "run"), event("2", "run"), event("3", "run"))
+    as_of_another_cluster(database, "2", "3")
+    wait_until(lambda: read_all(database, limit=limit) == ["1", "2", "3"])
+    with database.reading() as session:
+        newest = newest_bookmark(session)
+        assert not is_withheld(session, "run")
+    _, bookmark = read(database, BEGINNING)
+    fill(database, event("4", "run"))
+    wait_until(lambda: read_all(database, newest, limit) == ["4"])
+    wait_until(lambda: read_all(database, bookmark, limit) == ["4"])
+    wait_until(lambda: read_all(database, limit=limit) == ["1", "2", "3", "4"])
+
+
+@pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
+def test_who_followed_on_the_other_cluster_goes_on_here(database: Database) -> None:
+    fill(database, event("1", "run"), event("2", "run"))
+    settled(database, keys=["1", "2"])
+    _, seen = read(database, BEGINNING, 1)
+    raised = Bookmark(seen.since + 1_000_000, seen.until + 1_000_000, seen.id)
+    as_of_another_cluster(database, "1", "2")
+    fill(database, event("3", "run"))
+    wait_until(lambda: read_all(database, raised) == ["2", "3"])
 
 
 @given(st.integers(0, 10**18 - 1), st.integers(0, 10**18 - 1), st.integers(0, 10**18 - 1))

@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.leases import LeaseRow
 from automation_pipeline.storage.pauses import end_pause, is_paused, pause
@@ -21,9 +23,14 @@ def seconds(database: Database) -> float | None:
 
 
 def end_early(database: Database) -> None:
+    end(database, ago=timedelta())
+
+
+def end(database: Database, *, ago: timedelta) -> None:
     with database.transaction() as session:
         row = session.get_one(LeaseRow, "pause:pusher")
-        row.acquired_at, row.expires_at = (at - timedelta(hours=1) for at in (row.acquired_at, row.expires_at))
+        length = row.expires_at - row.acquired_at
+        row.acquired_at, row.expires_at = (at - length - ago for at in (row.acquired_at, row.expires_at))
 
 
 def paused(database: Database) -> bool:
@@ -42,12 +49,24 @@ def test_each_is_twice_the_last_up_to_the_cap(database: Database) -> None:
     assert lengths == [2, 4, 8, 16, 30, 30]
 
 
-def test_a_longer_one_may_be_asked_for_within_the_cap(database: Database) -> None:
-    begin(database, at_least=20)
-    assert seconds(database) == 20
+@pytest.mark.parametrize(("asked", "lasts"), [(1, 2), (20, 20), (500, 500), (9999, 3600)])
+def test_a_longer_one_may_be_asked_for_up_to_an_hour(database: Database, asked: float, lasts: float) -> None:
+    begin(database, at_least=asked)
+    assert seconds(database) == lasts
     end_early(database)
-    begin(database, at_least=500)
-    assert seconds(database) == 30
+    begin(database)
+    assert seconds(database) == min(2 * lasts, 30)
+
+
+def test_an_outage_of_long_ago_makes_none_longer(database: Database) -> None:
+    for _ in range(3):
+        begin(database)
+        end_early(database)
+    begin(database)
+    assert seconds(database) == 16
+    end(database, ago=timedelta(seconds=61))
+    begin(database)
+    assert seconds(database) == 2
 
 
 def test_after_a_success_they_are_short_again(database: Database) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy import update
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.instants import database_time
 from automation_pipeline.storage.pulses import DAEMON, PulseRow, beat_pulse
-from automation_pipeline.vitals.readiness import readiness
+from automation_pipeline.vitals.readiness import REDIS_IS_AWAY, readiness
 from automation_pipeline_tests.vitals.conftest import MakeServices
 
 
@@ -41,12 +41,12 @@ def test_a_daemon_that_never_ticked_is_not_ready(serving: MakeServices) -> None:
     assert readiness(serving())[2].detail.startswith("has never ticked")
 
 
-def test_a_database_that_is_away_is_told_without_its_password(serving: MakeServices) -> None:
+def test_a_database_that_is_away_is_told_without_where_it_is(serving: MakeServices) -> None:
     found = readiness(serving(DATABASE_URL="postgresql://anna:s3cret@127.0.0.1:9/work"))
     assert [one.state for one in found] == ["failed", "not set", "failed"]
-    assert "s3cret" not in str(found)
+    assert {found[0].detail, found[2].detail} == {"The database does not answer"}
 
 
 def test_a_redis_that_is_configured_and_away_is_trouble(serving: MakeServices) -> None:
     redis = readiness(serving(REDIS_URL="redis://:s3cret@127.0.0.1:9/0"))[1]
-    assert (redis.state, redis.is_trouble, "s3cret" in redis.detail) == ("failed", True, False)
+    assert (redis.state, redis.is_trouble, redis.detail) == ("failed", True, REDIS_IS_AWAY)

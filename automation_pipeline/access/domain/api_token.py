@@ -9,6 +9,7 @@ from automation_pipeline.core.access import Caller, Scope
 from automation_pipeline.core.instants import iso
 
 USES_ARE_NOTED_EVERY = timedelta(minutes=1)
+_CALLER = "token:"
 
 
 class TokenState(StrEnum):
@@ -45,12 +46,17 @@ class ApiToken:
 
     def caller(self) -> Caller:
         return Caller(
-            id=f"token:{self.id}",
+            id=f"{_CALLER}{self.id}",
             grants=grants_of(self.permissions, self.scope),
             name=self.name,
             groupes=frozenset(self.groupes),
             crm_user_id=self.crm_user_id,
         )
+
+
+def token_id_of(caller: Caller) -> int | None:
+    """None: it is not by a stored token that they call."""
+    return int(caller.id.removeprefix(_CALLER)) if caller.id.startswith(_CALLER) else None
 
 
 def token_document(token: ApiToken, now: datetime) -> dict[str, object]:

@@ -1,13 +1,15 @@
-"""Nobody hands out more than they have: what of a token is beyond whoever asks for it."""
+"""Nobody hands out, sees or revokes more than they have: what of a token is beyond whoever asks for it."""
 
+from automation_pipeline.access.domain.api_token import ApiToken
 from automation_pipeline.access.domain.permissions import grants_of
 from automation_pipeline.access.domain.token_wish import TokenWish
 from automation_pipeline.core.access import Action, Caller, Permission, Reach, Scope
 
 Fault = tuple[str, str]
+Token = TokenWish | ApiToken
 
 
-def excess(wish: TokenWish, giver: Caller) -> tuple[Fault, ...]:
+def excess(wish: Token, giver: Caller) -> tuple[Fault, ...]:
     """By field; none when all of it is the giver's own."""
     own = [(f"{permission}.{action}", giver.reach(permission, action)) for permission, action in _wanted(wish)]
     missing = [word for word, reach in own if reach is None]
@@ -19,12 +21,12 @@ def excess(wish: TokenWish, giver: Caller) -> tuple[Fault, ...]:
     return tuple((field, f"{why}: {', '.join(words)}") for field, why, words in faults if words)
 
 
-def _wanted(wish: TokenWish) -> list[tuple[Permission, Action]]:
+def _wanted(wish: Token) -> list[tuple[Permission, Action]]:
     grants = grants_of(wish.permissions, wish.scope)
     return [(permission, action) for permission in grants for action in Action if grants[permission].of(action)]
 
 
-def _is_within(wish: TokenWish, reach: Reach) -> bool:
+def _is_within(wish: Token, reach: Reach) -> bool:
     if reach.is_whole:
         return True
     if wish.scope is not reach.scope:

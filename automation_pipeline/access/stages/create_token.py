@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from automation_pipeline.access.domain.api_token import ApiToken
+from automation_pipeline.access.domain.api_token import ApiToken, token_id_of
 from automation_pipeline.access.domain.handing_out import excess
 from automation_pipeline.access.domain.token import SECRET_BYTES, token_of
 from automation_pipeline.access.domain.token_wish import COMPLAINT, parse_wish
@@ -27,10 +27,12 @@ def create_token(
     given: Mapping[str, object], *, database: Database, clock: Clock, giver: Caller | None = None
 ) -> IssuedToken:
     """InvalidInputError names every field at fault, also those that are beyond the `giver`; an operator at the
-    command line has none."""
+    command line has none. It ends with the giver's own token at the latest."""
     wish, secret = parse_wish(given), token_of(secrets.token_bytes(SECRET_BYTES))
     faults = () if giver is None else excess(wish, giver)
     if faults:
         raise InvalidInputError(COMPLAINT, faults)
     with database.transaction() as session:
-        return IssuedToken(tokens.add_token(session, wish, secret, clock.now()), secret)
+        parent = None if giver is None else token_id_of(giver)
+        end = None if parent is None else tokens.expiry_of(session, parent)
+        return IssuedToken(tokens.add_token(session, wish, secret, clock.now(), not_after=end), secret)

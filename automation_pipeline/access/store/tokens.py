@@ -13,7 +13,10 @@ from automation_pipeline.core.access import Scope
 from automation_pipeline.core.errors import NotFoundError
 
 
-def add_token(session: Session, wish: TokenWish, token: str, now: datetime) -> ApiToken:
+def add_token(
+    session: Session, wish: TokenWish, token: str, now: datetime, *, not_after: datetime | None = None
+) -> ApiToken:
+    wanted = None if wish.expires_in_days is None else now + timedelta(days=wish.expires_in_days)
     row = ApiTokenRow(
         name=wish.name,
         token_hash=token_hash(token),
@@ -23,22 +26,24 @@ def add_token(session: Session, wish: TokenWish, token: str, now: datetime) -> A
         groupes=list(wish.groupes),
         crm_user_id=wish.crm_user_id,
         created_at=now,
-        expires_at=None if wish.expires_in_days is None else now + timedelta(days=wish.expires_in_days),
+        expires_at=min((end for end in (wanted, not_after) if end is not None), default=None),
     )
     session.add(row)
     session.flush()
     return _token(row)
 
 
-def list_tokens(
-    session: Session, *, good_at: datetime | None = None, limit: int | None = None, offset: int = 0
-) -> list[ApiToken]:
+def list_tokens(session: Session, *, good_at: datetime | None = None) -> list[ApiToken]:
     """Newest first; `good_at` leaves out those that are expired or revoked then."""
-    chosen = select(ApiTokenRow).order_by(ApiTokenRow.id.desc()).limit(limit).offset(offset)
+    chosen = select(ApiTokenRow).order_by(ApiTokenRow.id.desc())
     if good_at is not None:
         is_running = or_(ApiTokenRow.expires_at.is_(None), ApiTokenRow.expires_at > good_at)
         chosen = chosen.where(ApiTokenRow.revoked_at.is_(None), is_running)
     return [_token(row) for row in session.scalars(chosen)]
+
+
+def expiry_of(session: Session, token_id: int) -> datetime | None:
+    return session.scalar(select(ApiTokenRow.expires_at).where(ApiTokenRow.id == token_id))
 
 
 def token_of_hash(session: Session, wanted: str) -> ApiToken | None:
@@ -68,8 +73,12 @@ def revoke(session: Session, token_id: int, now: datetime) -> ApiToken:
     )
     row = session.scalar(revoking)
     if row is None:
-        raise NotFoundError(f"Token with ID '{token_id}' not found")
+        raise unknown_token(token_id)
     return _token(row)
+
+
+def unknown_token(token_id: int) -> NotFoundError:
+    return NotFoundError(f"Token with ID '{token_id}' not found")
 
 
 def _token(row: ApiTokenRow) -> ApiToken:

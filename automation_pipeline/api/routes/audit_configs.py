@@ -22,7 +22,13 @@ from automation_pipeline.api.schemas.audit_configs import (
     Validity,
 )
 from automation_pipeline.audits.domain.config_document import ConfigDocument
-from automation_pipeline.audits.domain.config_shown import ConfigShown, ConfigStats, StepShown, step_shown, steps_shown
+from automation_pipeline.audits.domain.config_shown import (
+    ConfigShown,
+    ConfigStats,
+    ConfigStepShown,
+    step_shown,
+    steps_shown,
+)
 from automation_pipeline.audits.domain.config_step import ConfigStepDocument, NewStepDocument
 from automation_pipeline.audits.domain.reorder import StepOrder
 from automation_pipeline.audits.stages.add_step import add_step
@@ -83,7 +89,7 @@ def create(body: TheBody, caller: TheCaller, services: TheServices, once: DoneOn
 
 @router.put(
     STEP_PATH,
-    response_model=Answer[StepShown],
+    response_model=Answer[ConfigStepShown],
     responses=refusals(404),
     openapi_extra=takes(ConfigStepDocument, partial={}, weigh=STEP_CHANGE),
 )
@@ -134,7 +140,7 @@ def delete(config_id: IdInPath, services: TheServices) -> Response:
 @router.post(
     f"{ONE}/steps",
     status_code=201,
-    response_model=Answer[StepShown],
+    response_model=Answer[ConfigStepShown],
     responses=refusals(404, 409),
     openapi_extra=takes(NewStepDocument, notice=STEP),
 )
@@ -150,7 +156,7 @@ def append_step(config_id: IdInPath, body: TheBody, services: TheServices, once:
 
 @router.put(
     f"{ONE}/steps/reorder",
-    response_model=Answer[list[StepShown]],
+    response_model=Answer[list[ConfigStepShown]],
     responses=refusals(404),
     openapi_extra=takes(StepOrder, turned=ORDER),
 )

@@ -10,7 +10,7 @@ from automation_pipeline.api.documented import takes
 from automation_pipeline.api.envelope import Answer, answer, refusals
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.schemas.audit_work import OVERRULED, POINT_OVERRULED
-from automation_pipeline.api.schemas.audits import StepShown
+from automation_pipeline.api.schemas.audits import AuditedStep
 from automation_pipeline.audits.domain.review import PointReview, StepReview
 from automation_pipeline.audits.stages import review_control_point as of_point
 from automation_pipeline.audits.stages import review_step as of_step
@@ -22,7 +22,7 @@ STEP = "/api/audits/{audit_id}/steps/{position}"
 
 @router.patch(
     f"{STEP}/review",
-    response_model=Answer[StepShown],
+    response_model=Answer[AuditedStep],
     responses=refusals(404, 409),
     openapi_extra=takes(StepReview, overruled=OVERRULED),
 )
@@ -36,7 +36,7 @@ def review_step(
 
 @router.patch(
     f"{STEP}/control-points/{{point}}/review",
-    response_model=Answer[StepShown],
+    response_model=Answer[AuditedStep],
     responses=refusals(404, 409),
     openapi_extra=takes(PointReview, overruled=POINT_OVERRULED),
 )

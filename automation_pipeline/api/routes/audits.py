@@ -16,7 +16,7 @@ from automation_pipeline.api.context import (
     TheReach,
     TheServices,
 )
-from automation_pipeline.api.documented import takes
+from automation_pipeline.api.documented import EMPTY_IS_NOT_GIVEN, takes
 from automation_pipeline.api.envelope import Answer, Done, answer, refusals, said
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.paging import pagination
@@ -52,7 +52,7 @@ PATH = "/api/audits"
 ONE = f"{PATH}/{{audit_id}}"
 
 
-@router.get(PATH, response_model=AuditList)
+@router.get(PATH, response_model=AuditList, openapi_extra=EMPTY_IS_NOT_GIVEN)
 def list_(chosen: Annotated[AuditFilter, Query()], reach: TheReach, services: TheServices) -> Response:
     """List audits, without their steps. Lists in parameters are separated by commas."""
     with services.database.reading() as session:
@@ -60,7 +60,7 @@ def list_(chosen: Annotated[AuditFilter, Query()], reach: TheReach, services: Th
     return answer(audits, pagination=pagination(total, chosen.limit, chosen.offset))
 
 
-@router.get(f"{PATH}/grouped", response_model=AuditGroups)
+@router.get(f"{PATH}/grouped", response_model=AuditGroups, openapi_extra=EMPTY_IS_NOT_GIVEN)
 def grouped(chosen: Annotated[AuditGrouping, Query()], reach: TheReach, services: TheServices) -> Response:
     """Count audits by what they have in common: the biggest groups first; days and scores in their own order."""
     with services.database.reading() as session:
@@ -69,7 +69,7 @@ def grouped(chosen: Annotated[AuditGrouping, Query()], reach: TheReach, services
     return answer(groups, group_by=chosen.group_by, count=len(groups), pagination=page)
 
 
-@router.get(f"{PATH}/grouped-by-fiches", response_model=AuditedFiches)
+@router.get(f"{PATH}/grouped-by-fiches", response_model=AuditedFiches, openapi_extra=EMPTY_IS_NOT_GIVEN)
 def grouped_by_fiches(chosen: Annotated[AuditFilter, Query()], reach: TheReach, services: TheServices) -> Response:
     """List fiches with their audits; the page is one of fiches."""
     with services.database.reading() as session:

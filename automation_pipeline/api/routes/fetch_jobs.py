@@ -53,7 +53,7 @@ def by_date_range(  # noqa: PLR0913  one parameter a query field
     wish = RangeWish(
         start=read_day(request.query_params.get("startDate"), WRONG_DATE),
         end=read_day(request.query_params.get("endDate"), WRONG_DATE),
-        caller=caller.id,
+        reach=reach,
         refresh=refresh,
         webhook=Webhook(webhook_url, webhook_secret or None) if webhook_url else None,
     )

@@ -102,6 +102,7 @@ def by_date(
 async def show(
     fiche_id: FicheInPath,
     caller: TheCaller,
+    reach: TheReach,
     services: TheServices,
     refresh: Annotated[bool, Query(description="Ask the CRM now; needs fiches.write.")] = False,
     include_mail_devis: Annotated[bool, Query(description="Whether the offer that was mailed is shown.")] = True,
@@ -111,7 +112,7 @@ async def show(
         await run_in_threadpool(_check_writes, fiche_id, caller, services)
     database, source, clock = services.database, services.crm, services.clock
     with asking_outside():
-        document = await read_fiche(fiche_id, refresh=refresh, database=database, source=source, clock=clock)
+        document = await read_fiche(fiche_id, reach, refresh=refresh, database=database, source=source, clock=clock)
     if not include_mail_devis:
         document = without_mail_devis(document)
     heard = await run_in_threadpool(_audible, caller, [fiche_id], services)

@@ -25,7 +25,7 @@ router = APIRouter(route_class=GuardedRoute, tags=["health"])
 
 
 @router.get("/health", response_model=Live)
-def live(request: Request, services: TheServices) -> Response:
+async def live(request: Request, services: TheServices) -> Response:
     """The process answers."""
     about = {
         "status": "ok",

@@ -96,6 +96,7 @@ async def of_run(run_id: IdInPath, request: Request, services: TheServices, last
     run = job_id(run_id)
     source = Source(
         after=lambda session, after, limit: events_after(session, after, correlation_id=run, limit=limit),
+        admit=request.state.admit,
         is_over=lambda session: get_run(session, run_id).completed_at is not None and not is_withheld(session, run),
     )
     return await stream(source, services.database, Bookmark.read(last) if last else BEGINNING, _stopping(request))
@@ -108,6 +109,7 @@ async def of_fiche(
     """Hear what happens to a fiche from now, or from `Last-Event-ID`, on."""
     source = Source(
         after=lambda session, after, limit: events_after(session, after, fiche_id=fiche_id, limit=limit),
+        admit=request.state.admit,
         is_over=lambda _session: False,
         shows=lambda event: _may_hear(event, caller),
     )

@@ -1,9 +1,10 @@
 """Runs: asked for, followed, cancelled, taken up again; and what became of every fiche."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
 from automation_pipeline.api.automation_scopes import check_parsed_selection
@@ -15,17 +16,18 @@ from automation_pipeline.api.once import DoneOnce
 from automation_pipeline.api.rules import Entity
 from automation_pipeline.api.schemas.runs import CancelInput, LogShown, Retried, RunDetail, Triggered
 from automation_pipeline.api.scopes import check_in_reach
+from automation_pipeline.automation.domain.documents import without_details, without_fiches
 from automation_pipeline.automation.domain.run import FicheOutcome, OutcomeStatus, Run, RunStatus
 from automation_pipeline.automation.domain.trigger_input import TriggerInput, parse_trigger
 from automation_pipeline.automation.stages.cancel_run import cancel_run
 from automation_pipeline.automation.stages.request_run import request_run
 from automation_pipeline.automation.stages.retry_run import retry_run
 from automation_pipeline.automation.store.ledger import outcomes_within
-from automation_pipeline.automation.store.progress import logs_after, runs_like
+from automation_pipeline.automation.store.progress import logs_after
 from automation_pipeline.automation.store.run_story import log_document, run_detail
 from automation_pipeline.automation.store.runs import get_run
 from automation_pipeline.automation.store.schedules import get_schedule
-from automation_pipeline.automation.store.visibility import visible_schedules
+from automation_pipeline.automation.store.visibility import runs_within
 from automation_pipeline.core.json_model import LARGEST_ID, as_document, parse
 from automation_pipeline.core.notes import LogLevel
 
@@ -38,6 +40,16 @@ FOR_YESTERDAY: Mapping[str, object] = {
 }
 After = Annotated[int, Query(ge=0, le=LARGEST_ID, description="Only what was written after the line of this id.")]
 Statuses = Annotated[list[RunStatus] | None, Query(description="Only runs that stand so; may be repeated.")]
+
+
+@dataclass(frozen=True)
+class LogWish:
+    """Which lines of a log are wanted."""
+
+    level: LogLevel = LogLevel.DEBUG
+    after: After = 0
+    limit: Limit = 100
+    offset: Offset = 0
 
 
 @router.post(
@@ -76,14 +88,14 @@ def list_(
 ) -> Response:
     """List the runs of all schedules, newest first."""
     with services.database.reading() as session:
-        mine = visible_schedules(session, reach)
-        runs = runs_like(session, schedules=mine, statuses=status or (), limit=limit, offset=offset)
+        runs = runs_within(session, reach, statuses=status or (), limit=limit, offset=offset)
     return _listing(runs, limit, offset)
 
 
 @router.get("/api/automation/schedules/{schedule_id}/runs", response_model=Listing[Run], responses=refusals(404))
 def of_schedule(
     schedule_id: IdInPath,
+    reach: TheReach,
     services: TheServices,
     status: Statuses = None,
     limit: Limit = 20,
@@ -92,31 +104,27 @@ def of_schedule(
     """List the runs of one schedule, newest first."""
     with services.database.reading() as session:
         get_schedule(session, schedule_id)
-        runs = runs_like(session, schedule_id=schedule_id, statuses=status or (), limit=limit, offset=offset)
+        runs = runs_within(session, reach, schedule_id=schedule_id, statuses=status or (), limit=limit, offset=offset)
     return _listing(runs, limit, offset)
 
 
 @router.get(f"{PATH}/{{run_id}}", response_model=Answer[RunDetail], responses=refusals(404))
-def show(run_id: IdInPath, services: TheServices) -> Response:
+def show(run_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
     """Show one run: how it stands, how far it is, why fiches did not succeed, and the first of its log."""
     with services.database.reading() as session:
-        return answer(run_detail(session, run_id, first_logs=FIRST_LOGS))
+        detail = run_detail(session, run_id, first_logs=FIRST_LOGS)
+    return answer(detail if reach.is_whole else without_fiches(detail))
 
 
 @router.get(f"{PATH}/{{run_id}}/logs", response_model=Listing[LogShown], responses=refusals(404))
-def logs(
-    run_id: IdInPath,
-    services: TheServices,
-    level: LogLevel = LogLevel.DEBUG,
-    after: After = 0,
-    limit: Limit = 100,
-    offset: Offset = 0,
-) -> Response:
+def logs(run_id: IdInPath, wanted: Annotated[LogWish, Depends()], reach: TheReach, services: TheServices) -> Response:
     """What the run wrote down and is at least so urgent, oldest first."""
+    limit, offset = wanted.limit, wanted.offset
     with services.database.reading() as session:
         get_run(session, run_id)
-        rows = logs_after(session, run_id, after, level, limit=limit, offset=offset)
-    return answer([log_document(row) for row in rows], count=len(rows), limit=limit, offset=offset)
+        rows = logs_after(session, run_id, wanted.after, wanted.level, limit=limit, offset=offset)
+    lines = [log_document(row) if reach.is_whole else without_details(log_document(row)) for row in rows]
+    return answer(lines, count=len(rows), limit=limit, offset=offset)
 
 
 @router.get(f"{PATH}/{{run_id}}/fiches", response_model=Listing[FicheOutcome], responses=refusals(404))

@@ -1,15 +1,25 @@
 """Schedules: what is run, and when."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
+from pydantic import AfterValidator
 from starlette.responses import Response
 
 from automation_pipeline.api.automation_scopes import check_selection, signed
-from automation_pipeline.api.context import IdInPath, Limit, OptionalBody, TheBody, TheCaller, TheReach, TheServices
+from automation_pipeline.api.context import (
+    IdInPath,
+    Limit,
+    Offset,
+    OptionalBody,
+    TheBody,
+    TheCaller,
+    TheReach,
+    TheServices,
+)
 from automation_pipeline.api.documented import takes
 from automation_pipeline.api.envelope import Answer, Done, answer, refusals, said
 from automation_pipeline.api.guard import GuardedRoute
@@ -26,9 +36,8 @@ from automation_pipeline.api.schemas.schedules import (
 )
 from automation_pipeline.api.versions import etag_of, expected_version
 from automation_pipeline.automation.domain.documents import ScheduleShown, schedule_document
-from automation_pipeline.automation.domain.occurrences import occurrences_after
+from automation_pipeline.automation.domain.occurrences import FIRST_YEAR, LAST_YEAR, beginning, occurrences_after
 from automation_pipeline.automation.domain.schedule import Schedule, ScheduleInput
-from automation_pipeline.automation.domain.visibility import is_visible
 from automation_pipeline.automation.stages.create_schedule import create_schedule
 from automation_pipeline.automation.stages.delete_schedule import delete_schedule
 from automation_pipeline.automation.stages.pause_schedule import pause_schedule
@@ -36,8 +45,8 @@ from automation_pipeline.automation.stages.resume_schedule import resume_schedul
 from automation_pipeline.automation.stages.skip_next import skip_next
 from automation_pipeline.automation.stages.update_schedule import update_schedule
 from automation_pipeline.automation.store.occurrences import occurrences_of
-from automation_pipeline.automation.store.progress import runs_like
-from automation_pipeline.automation.store.schedules import get_schedule, list_schedules
+from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.automation.store.visibility import runs_within, schedules_within
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.instants import iso
 from automation_pipeline.core.json_model import as_document, parse
@@ -45,6 +54,10 @@ from automation_pipeline.core.json_model import as_document, parse
 router = APIRouter(route_class=GuardedRoute, tags=["schedules"])
 PATH = "/api/automation/schedules"
 LAST_RUNS = 10
+After = Annotated[
+    Annotated[datetime, AfterValidator(beginning)] | None,
+    Query(description=f"Start from this instant instead of now, in the years {FIRST_YEAR} to {LAST_YEAR}."),
+]
 
 
 @router.post(
@@ -72,20 +85,22 @@ def create(body: TheBody, caller: TheCaller, reach: TheReach, services: TheServi
 
 
 @router.get(PATH, response_model=ScheduleList)
-def list_(reach: TheReach, services: TheServices, *, include_inactive: bool = False) -> Response:
+def list_(
+    reach: TheReach, services: TheServices, *, include_inactive: bool = False, limit: Limit = 1000, offset: Offset = 0
+) -> Response:
     """List the schedules, newest first."""
     with services.database.reading() as session:
-        found = [one for one in list_schedules(session, include_inactive=include_inactive) if is_visible(one, reach)]
+        found = schedules_within(session, reach, include_inactive=include_inactive, limit=limit, offset=offset)
     now = services.clock.now()
     return answer([schedule_document(schedule, now) for schedule in found], count=len(found))
 
 
 @router.get(f"{PATH}/{{schedule_id}}", response_model=Answer[ScheduleWithRuns], responses=refusals(404))
-def show(schedule_id: IdInPath, services: TheServices) -> Response:
+def show(schedule_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
     """Show one schedule with its last runs. The ETag is for changing it safely."""
     with services.database.reading() as session:
         schedule = get_schedule(session, schedule_id)
-        last = runs_like(session, schedule_id=schedule_id, limit=LAST_RUNS, offset=0)
+        last = runs_within(session, reach, schedule_id=schedule_id, limit=LAST_RUNS, offset=0)
     document = {**schedule_document(schedule, services.clock.now()), "runs": [as_document(run) for run in last]}
     return answer(document, headers={"ETag": etag_of(schedule.updated_at)})
 
@@ -165,13 +180,13 @@ def skip(schedule_id: IdInPath, services: TheServices, once: DoneOnce) -> Respon
 def coming(
     schedule_id: IdInPath,
     services: TheServices,
-    after: Annotated[datetime | None, Query(description="Start from this instant instead of now.")] = None,
+    after: After = None,
     count: Annotated[int, Query(ge=1, le=1000)] = 10,
 ) -> Response:
     """List the coming occurrences."""
     with services.database.reading() as session:
         schedule = get_schedule(session, schedule_id)
-    start = services.clock.now() if after is None else after.replace(tzinfo=after.tzinfo or UTC)
+    start = after or services.clock.now()
     return answer({"occurrences": [iso(at) for at in islice(occurrences_after(schedule, start), count)]})
 
 

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from automation_pipeline.access.domain.api_token import token_document
+from automation_pipeline.access.domain.handing_out import excess
 from automation_pipeline.access.domain.token_wish import TokenWish
 from automation_pipeline.access.stages.create_token import create_token
 from automation_pipeline.access.stages.revoke_token import revoke_token
@@ -22,22 +23,25 @@ PATH = "/api/admin/tokens"
 
 @router.get(PATH, response_model=Listing[TokenShown])
 def list_(
+    caller: TheCaller,
     services: TheServices,
     *,
     include_inactive: Annotated[bool, Query(description="Show expired and revoked ones too.")] = False,
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> Response:
-    """List the tokens, newest first, by how they begin."""
+    """List the tokens that may do no more than the caller, newest first, by how they begin."""
     now = services.clock.now()
     with services.database.reading() as session:
-        tokens = list_tokens(session, good_at=None if include_inactive else now, limit=limit, offset=offset)
+        stored = list_tokens(session, good_at=None if include_inactive else now)
+    tokens = [one for one in stored if not excess(one, caller)][offset : offset + limit]
     return answer([token_document(one, now) for one in tokens], count=len(tokens), limit=limit, offset=offset)
 
 
 @router.post(PATH, status_code=201, response_model=Answer[TokenIssued], openapi_extra=takes(TokenWish, nightly=NIGHTLY))
 def create(body: TheBody, caller: TheCaller, services: TheServices) -> Response:
-    """Make a token that may do no more than its maker. It is shown this once, and only its hash is stored.
+    """Make a token that may do no more, and for no longer, than its maker. It is shown this once, and only its hash is
+    stored.
 
     There is no `Idempotency-Key` here: the answer would have to be kept.
     """
@@ -47,7 +51,7 @@ def create(body: TheBody, caller: TheCaller, services: TheServices) -> Response:
 
 
 @router.delete(f"{PATH}/{{token_id}}", response_model=Answer[TokenShown], responses=refusals(404))
-def revoke(token_id: IdInPath, services: TheServices) -> Response:
-    """Put an end to a token, at once and for good. Safe to repeat."""
-    token = revoke_token(token_id, database=services.database, clock=services.clock)
+def revoke(token_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
+    """Put an end to a token that may do no more than the caller, at once and for good. Safe to repeat."""
+    token = revoke_token(token_id, database=services.database, clock=services.clock, by=caller)
     return answer(token_document(token, services.clock.now()))

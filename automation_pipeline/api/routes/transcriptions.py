@@ -23,7 +23,7 @@ from automation_pipeline.api.schemas.transcriptions import (
 from automation_pipeline.core.wall_clock import zone
 from automation_pipeline.fiches.store.visibility import check_visible
 from automation_pipeline.transcription.domain.log_query import LogQuery, read_log_query
-from automation_pipeline.transcription.domain.wishes import BatchWish, priority_of, read_batch
+from automation_pipeline.transcription.domain.wishes import TranscriptionBatchWish, priority_of, read_batch
 from automation_pipeline.transcription.stages.request_transcriptions import request_transcriptions
 from automation_pipeline.transcription.store.logs import transcription_logs
 from automation_pipeline.transcription.store.recordings import recording_document
@@ -39,7 +39,7 @@ CallInPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.:-]{1,200}$", examples=[
     f"{PATH}/batch",
     response_model=TranscriptionsQueued,
     responses=refusals(404, 409),
-    openapi_extra=takes(BatchWish, two=TWO),
+    openapi_extra=takes(TranscriptionBatchWish, two=TWO),
 )
 def batch(body: TheBody, reach: TheReach, services: TheServices, once: DoneOnce) -> Response:
     """Ask for transcripts of many fiches: once a day, unless what was asked for came to less than all."""

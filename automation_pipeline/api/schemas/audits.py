@@ -163,7 +163,7 @@ class PointShown(BaseModel):
     citations: list[Json]
 
 
-class StepShown(BaseModel):
+class AuditedStep(BaseModel):
     """The step as it is in the audit's result."""
 
     traite: bool

@@ -1,6 +1,6 @@
 """What became of what was asked for, as the API shows it."""
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, Field
 
@@ -8,14 +8,13 @@ from automation_pipeline.audits.domain.audit import AuditStatus
 from automation_pipeline.audits.domain.audit import Standing as Audit
 from automation_pipeline.audits.store.followed import RerunStanding
 from automation_pipeline.core.json_model import Id
-from automation_pipeline.transcription.domain.run import RunStatus
 from automation_pipeline.transcription.domain.run import Standing as Transcription
 
 
-class TranscriptionStanding(BaseModel):
+class TranscriptionProgress(BaseModel):
     run_id: str
     fiche_id: str
-    status: RunStatus
+    status: Literal["running", "completed", "failed"]
     total: int
     already_transcribed: int
     target_total: int
@@ -31,12 +30,12 @@ class TranscriptionRequest(BaseModel):
     key: str = Field(examples=["transcribe-1900417-1770111111111"])
     fiche_id: str
     run_id: str | None
-    standing: TranscriptionStanding | None
+    standing: TranscriptionProgress | None
     refused: str | None
 
     @classmethod
     def of(cls, key: str, fiche_id: str, run_id: str | None, found: Transcription | str | None) -> Self:
-        standing = TranscriptionStanding(**vars(found)) if isinstance(found, Transcription) else None
+        standing = TranscriptionProgress(**vars(found)) if isinstance(found, Transcription) else None
         refused = found if isinstance(found, str) else None
         return cls(key=key, fiche_id=fiche_id, run_id=run_id, standing=standing, refused=refused)
 

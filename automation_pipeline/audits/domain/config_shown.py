@@ -6,7 +6,7 @@ from automation_pipeline.audits.domain.config import AuditConfig, AuditStep, Sev
 from automation_pipeline.core.json_model import Id, Instant, JsonModel, as_document
 
 
-class StepShown(JsonModel):
+class ConfigStepShown(JsonModel):
     id: Id
     position: int
     name: str
@@ -49,7 +49,7 @@ class ConfigShown(JsonModel):
     updated_at: Instant
     steps_count: int
     total_weight: int
-    steps: tuple[StepShown, ...] | None = None
+    steps: tuple[ConfigStepShown, ...] | None = None
     stats: ConfigStats | None = None
 
     def document(self) -> dict[str, object]:
@@ -58,10 +58,10 @@ class ConfigShown(JsonModel):
         return {name: value for name, value in as_document(self).items() if name not in left_out}
 
 
-def step_shown(step_id: int, step: AuditStep) -> StepShown:
+def step_shown(step_id: int, step: AuditStep) -> ConfigStepShown:
     values = {"severity_level" if name == "severity" else name: value for name, value in vars(step).items()}
-    return StepShown.model_validate({"id": step_id, **values})
+    return ConfigStepShown.model_validate({"id": step_id, **values})
 
 
-def steps_shown(step_ids: Iterable[int], config: AuditConfig) -> tuple[StepShown, ...]:
+def steps_shown(step_ids: Iterable[int], config: AuditConfig) -> tuple[ConfigStepShown, ...]:
     return tuple(step_shown(step_id, step) for step_id, step in zip(step_ids, config.steps, strict=True))

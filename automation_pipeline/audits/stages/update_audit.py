@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from automation_pipeline.audits.domain.audit_change import COMPLAINT, AuditChange
 from automation_pipeline.audits.domain.notes import audit_note
-from automation_pipeline.audits.store.audits import get_audit, is_deleted, set_deleted, set_values
+from automation_pipeline.audits.store.audits import get_audit, is_deleted, set_deleted, set_values, triggered_by
 from automation_pipeline.audits.store.linkage import check_linkage
 from automation_pipeline.audits.store.reading import audit_document
 from automation_pipeline.core.json_model import parse
@@ -20,7 +20,9 @@ def update_audit(audit_id: int, given: Mapping[str, object], *, database: Databa
     values = parse(AuditChange, given, COMPLAINT).model_dump(exclude_unset=True)
     with database.transaction() as session:
         audit = get_audit(session, audit_id).standing
-        check_linkage(session, {name: values[name] for name in LINKS if name in values}, COMPLAINT)
+        given_links = {name: values[name] for name in LINKS if name in values}
+        if given_links:
+            check_linkage(session, {**_stored_links(session, audit_id), **given_links}, COMPLAINT)
         if "deleted" in values:
             _set_deleted(session, audit_id, deleted=values.pop("deleted"))
         if values:
@@ -28,6 +30,11 @@ def update_audit(audit_id: int, given: Mapping[str, object], *, database: Databa
         if given:
             write_notes(session, audit_note(audit, f"UPDATE: {', '.join(sorted(given))}"))
         return audit_document(session, audit_id)
+
+
+def _stored_links(session: Session, audit_id: int) -> dict[str, int | None]:
+    stored = triggered_by(session, audit_id)
+    return {name: None if stored[name] is None else int(str(stored[name])) for name in LINKS}
 
 
 def _set_deleted(session: Session, audit_id: int, *, deleted: bool) -> None:

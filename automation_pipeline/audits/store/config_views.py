@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnExpressionArgument, Select, func, select
 from sqlalchemy.orm import Session
 
-from automation_pipeline.audits.domain.config_shown import ConfigShown, StepShown, step_shown
+from automation_pipeline.audits.domain.config_shown import ConfigShown, ConfigStepShown, step_shown
 from automation_pipeline.audits.store.config_stats import stats_of
 from automation_pipeline.audits.store.config_steps import step_of
 from automation_pipeline.audits.store.configs import unknown_config
@@ -78,8 +78,8 @@ def _read(session: Session, shown: Shown, counted: _Counted) -> list[ConfigShown
     ]
 
 
-def _steps(session: Session, config_ids: Sequence[int]) -> dict[int, list[StepShown]]:
-    steps: dict[int, list[StepShown]] = {}
+def _steps(session: Session, config_ids: Sequence[int]) -> dict[int, list[ConfigStepShown]]:
+    steps: dict[int, list[ConfigStepShown]] = {}
     rows = session.scalars(
         select(AuditStepRow)
         .where(among(session, AuditStepRow.audit_config_id, config_ids))

@@ -1,8 +1,8 @@
 """Schedules, occurrences and runs as JSON: the same for the HTTP API and the command line."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Literal
+from typing import Literal, cast
 
 from automation_pipeline.automation.domain.occurrences import next_due
 from automation_pipeline.automation.domain.schedule import Schedule
@@ -29,3 +29,22 @@ def next_due_or_never(schedule: Schedule, now: datetime) -> datetime | None:
         return next_due(schedule, now)
     except InvalidInputError:
         return None
+
+
+def without_fiches(detail: Mapping[str, object]) -> Mapping[str, object]:
+    """A run as those of limited reach may see it: which fiches it was told to take, and what its log says of single
+    ones, may reach further than they do."""
+    logs = [without_details(line) for line in cast("Sequence[Mapping[str, object]]", detail["logs"])]
+    snapshot = cast("Mapping[str, object]", detail["configSnapshot"])
+    return {**detail, "configSnapshot": {name: _unnamed(said) for name, said in snapshot.items()}, "logs": logs}
+
+
+def without_details(line: Mapping[str, object]) -> Mapping[str, object]:
+    return {**line, "metadata": {}}
+
+
+def _unnamed(said: object) -> object:
+    if not isinstance(said, Mapping):
+        return said
+    selection = cast("Mapping[str, object]", said)
+    return {name: value for name, value in selection.items() if name != "ficheIds"}

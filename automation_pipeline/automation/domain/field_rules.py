@@ -1,15 +1,18 @@
 """What single fields of schedules and selections must be. Each rule answers the value as it is kept."""
 
 import re
+from collections.abc import Iterable
 from datetime import date
 from typing import Annotated, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field, HttpUrl, SecretStr, TypeAdapter
+from pydantic import AfterValidator, BeforeValidator, Field, HttpUrl, SecretStr, TypeAdapter, WithJsonSchema
 
 from automation_pipeline.core.cron import Cron
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.json_model import Id
+from automation_pipeline.core.json_model import ID_SCHEMA, Id
 from automation_pipeline.core.wall_clock import zone
+
+LONGEST_KEY = 1000
 
 
 def _known_zone(name: str) -> str:
@@ -57,6 +60,8 @@ def _not_the_mask(key: SecretStr | None) -> SecretStr | None:
         return None
     if not key.get_secret_value().strip("*"):
         raise ValueError("is the mask of a key, not a key: leave it out to keep the stored one")
+    if len(key) > LONGEST_KEY:
+        raise ValueError(f"must have at most {LONGEST_KEY} characters")
     return key
 
 
@@ -92,6 +97,19 @@ def _none_is_empty(given: object) -> object:
     return () if given is None else given
 
 
+def ids_in(entries: Iterable[str]) -> list[str]:
+    """Every id in its order, repeats included. One entry may hold several, separated by blanks or commas."""
+    return " ".join(entries).replace(",", " ").split()
+
+
+def _one_by_one(given: object) -> object:
+    if not isinstance(given, list | tuple):
+        return _none_is_empty(given)
+    entries = cast("list[object]", given)
+    texts = [entry for entry in entries if isinstance(entry, str)]
+    return ids_in(texts) if len(texts) == len(entries) else entries
+
+
 def _without_blanks(given: object) -> object:
     if not isinstance(given, list | tuple):
         return _none_is_empty(given)
@@ -112,16 +130,20 @@ def _once_each(ids: tuple[int, ...]) -> tuple[int, ...]:
 Flag = Annotated[bool, Field(strict=True)]
 Whole = Annotated[int, Field(strict=True)]
 TimeZone = Annotated[str, AfterValidator(_known_zone)]
-CronText = Annotated[str | None, AfterValidator(_readable_cron)]
+CronText = Annotated[str | None, Field(max_length=255), AfterValidator(_readable_cron)]
 TimeOfDay = Annotated[str | None, AfterValidator(_time_of_day)]
 WebAddress = Annotated[str | None, AfterValidator(_web_address)]
 ApiKey = Annotated[SecretStr | None, AfterValidator(_not_the_mask)]
 Day = Annotated[str | None, AfterValidator(_day)]
-Email = Annotated[str, AfterValidator(_email)]
-Emails = Annotated[tuple[Email, ...], BeforeValidator(_without_blanks)]
+Name = Annotated[str, Field(max_length=255)]
+Email = Annotated[str, Field(max_length=320), AfterValidator(_email)]
+Emails = Annotated[tuple[Email, ...], Field(max_length=1000), BeforeValidator(_without_blanks)]
+FicheId = Annotated[str, Field(max_length=64)]
+FicheIds = Annotated[tuple[FicheId, ...], Field(max_length=10_000), BeforeValidator(_one_by_one)]
+Groupes = Annotated[tuple[Name, ...], Field(max_length=1000), BeforeValidator(_without_blanks)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_none_is_empty)]
 TrimmedTexts = Annotated[tuple[str, ...], BeforeValidator(_without_blanks)]
-KnownId = Annotated[Id, Field(ge=1), BeforeValidator(_number_or_digits)]
+KnownId = Annotated[Id, Field(ge=1), BeforeValidator(_number_or_digits), WithJsonSchema(ID_SCHEMA, mode="validation")]
 KnownIds = Annotated[
     tuple[KnownId, ...], Field(max_length=1000), AfterValidator(_once_each), BeforeValidator(_none_is_empty)
 ]

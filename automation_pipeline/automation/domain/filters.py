@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from automation_pipeline.automation.domain.field_rules import ids_in
 from automation_pipeline.automation.domain.run import Reason
 from automation_pipeline.automation.domain.selection import FicheSelection
 
@@ -50,8 +51,8 @@ class Choice:
 
 
 def named_ids(selection: FicheSelection) -> list[str]:
-    """Every id in its order, repeats included. One entry may hold several, separated by blanks or commas."""
-    return " ".join(selection.fiche_ids).replace(",", " ").split()
+    """Those of a stored selection may lie several in one entry."""
+    return ids_in(selection.fiche_ids)
 
 
 def early(candidates: Sequence[Candidate], selection: FicheSelection) -> Choice:

@@ -1,18 +1,26 @@
 """The coming occurrences of a schedule, in its own time zone."""
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from automation_pipeline.automation.domain.schedule import Schedule, ScheduleFields, crons_of
 from automation_pipeline.core.schedule_times import occurrences_of
 from automation_pipeline.core.wall_clock import zone
 
+FIRST_YEAR, LAST_YEAR = 1970, 2999
 SCHEDULER_LOOKS_EVERY = timedelta(minutes=1)
 
 
 def occurrences_after(schedule: ScheduleFields, after: datetime) -> Iterator[datetime]:
-    """Strictly after that, without end; none for a schedule that is started by hand only."""
+    """Strictly after that, until the calendar ends; none for a schedule that is started by hand only."""
     return occurrences_of(crons_of(schedule), zone(schedule.timezone), after)
+
+
+def beginning(given: datetime) -> datetime:
+    """From where somebody wants to see occurrences: without a zone it is UTC. ValueError for distant years."""
+    if not FIRST_YEAR <= given.year <= LAST_YEAR:
+        raise ValueError(f"must lie between the years {FIRST_YEAR} and {LAST_YEAR}")
+    return given if given.tzinfo else given.replace(tzinfo=UTC)
 
 
 def next_due(schedule: Schedule, now: datetime) -> datetime | None:

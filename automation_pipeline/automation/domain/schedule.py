@@ -12,6 +12,7 @@ from automation_pipeline.automation.domain.field_rules import (
     Emails,
     Flag,
     KnownIds,
+    Name,
     TimeOfDay,
     TimeZone,
     TrimmedTexts,
@@ -93,6 +94,8 @@ class ScheduleFields(JsonModel):
 class ScheduleInput(ScheduleFields):
     """A schedule as people give it."""
 
+    description: Annotated[str | None, Field(max_length=50_000)] = None
+    created_by: Name | None = None
     cron_expression: CronText = None
     timezone: TimeZone = "UTC"
     specific_audit_configs: KnownIds = ()

@@ -6,7 +6,16 @@ from typing import Annotated, cast
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from automation_pipeline.automation.domain.field_rules import Day, Flag, Texts, TrimmedTexts, Whole, day_of
+from automation_pipeline.automation.domain.field_rules import (
+    Day,
+    FicheIds,
+    Flag,
+    Groupes,
+    Texts,
+    TrimmedTexts,
+    Whole,
+    day_of,
+)
 from automation_pipeline.core.json_model import JsonModel, parse
 
 _AT_LEAST_ONE = Field(ge=1, le=2**31 - 1)
@@ -49,11 +58,13 @@ class SelectionInput(FicheSelection):
 
     custom_start_date: Day = None
     custom_end_date: Day = None
+    groupes: Groupes = ()
     only_with_recordings: Flag = False
     only_unaudited: Flag = False
     use_rlm: Flag = False
     max_fiches: WholeCount | None = None
     max_recordings_per_fiche: WholeCount | None = None
+    fiche_ids: FicheIds = ()
 
     @model_validator(mode="before")
     @classmethod

@@ -6,14 +6,18 @@ from automation_pipeline.core.access import Reach, Scope
 
 
 def is_visible(schedule: Schedule, reach: Reach) -> bool:
-    """GROUP: it names groupes, and only ones of the caller's. SELF: the caller made it."""
+    return is_selection_visible(schedule.fiche_selection, schedule.created_by, reach)
+
+
+def is_selection_visible(selection: FicheSelection, made_by: str | None, reach: Reach) -> bool:
+    """GROUP: it names groupes, and only ones of the caller's. SELF: the caller made it, and it names fiches."""
     match reach.scope:
         case Scope.ALL:
             return True
         case Scope.GROUP:
-            return _names_only(schedule.fiche_selection, reach)
+            return _names_only(selection, reach)
         case Scope.SELF:
-            return schedule.created_by == reach.caller
+            return made_by == reach.caller and selection.mode is SelectionMode.MANUAL
 
 
 def fault_of_selection(selection: FicheSelection, reach: Reach) -> tuple[str, str] | None:

@@ -1,6 +1,8 @@
 """Carry what waits in the outbox to where it belongs, for a bounded time. Two at once share the work."""
 
+import asyncio
 import time
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -29,19 +31,33 @@ async def relay_events(
     database: Database,
     budget_seconds: float = BUDGET_SECONDS,
     hold_seconds: float = HOLD_SECONDS,
+    beat: Callable[[], None] = lambda: None,
 ) -> Relayed:
-    """Nothing new is begun when the budget is used up: the last messages may take one attempt longer."""
+    """Nothing new is begun when the budget is used up: the last calls may take longer. Events and messages go side by
+    side, so that a slow provider of the ones does not use up the time of the others. `beat` is called now and then."""
     worker = f"relay-{uuid4().hex}"  # not the process: it may run two of us
     ends_at = time.monotonic() + budget_seconds
     events = messages = 0
-    while time.monotonic() < ends_at and _is_any_waiting(database):
-        published = await publish_events(post.publisher, worker, database=database, hold_seconds=hold_seconds)
-        carried = await deliver_notifications(post, worker, database=database, hold_seconds=hold_seconds)
-        carried += await deliver_job_webhooks(post.webhooks, database=database, hold_seconds=hold_seconds)
-        events, messages = events + published, messages + carried
-        if not published and not carried:
+    while (left := ends_at - time.monotonic()) > 0 and _is_any_waiting(database):
+        published, *carried = await _side_by_side(
+            publish_events(
+                post.publisher, worker, database=database, hold_seconds=hold_seconds, budget_seconds=left, beat=beat
+            ),
+            deliver_notifications(post, worker, database=database, hold_seconds=hold_seconds),
+            deliver_job_webhooks(post.webhooks, database=database, hold_seconds=hold_seconds),
+        )
+        events, messages = events + published, messages + sum(carried)
+        if not published and not any(carried):
             break
     return Relayed(events, messages)
+
+
+async def _side_by_side(*works: Coroutine[object, object, int]) -> list[int]:
+    ended = await asyncio.gather(*works, return_exceptions=True)
+    for broken in ended:  # after the others are through
+        if isinstance(broken, BaseException):
+            raise broken
+    return [count for count in ended if isinstance(count, int)]
 
 
 def _is_any_waiting(database: Database) -> bool:

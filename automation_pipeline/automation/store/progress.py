@@ -12,7 +12,6 @@ from automation_pipeline.automation.domain.run import FicheStage, OutcomeStatus,
 from automation_pipeline.automation.store.runs import as_run
 from automation_pipeline.automation.tables import FicheResultRow, LogRow, NotificationRow, RunRow
 from automation_pipeline.core.notes import LogLevel
-from automation_pipeline.storage.bulk import among
 
 LOG_LEVELS = tuple(LogLevel)
 CANCELLED_WORDS = "Cancelled by an operator"
@@ -76,17 +75,14 @@ def runs_like(
     session: Session,
     *,
     schedule_id: int | None = None,
-    schedules: Sequence[int] | None = None,
     statuses: Sequence[RunStatus] = (),
     limit: int,
     offset: int,
 ) -> list[Run]:
-    """Newest first. No status means any, no `schedules` all."""
+    """Newest first; no status means any."""
     query = select(RunRow).order_by(RunRow.id.desc()).limit(limit).offset(offset)
     if schedule_id is not None:
         query = query.where(RunRow.schedule_id == schedule_id)
-    if schedules is not None:
-        query = query.where(among(session, RunRow.schedule_id, schedules))
     if statuses:
         query = query.where(RunRow.status.in_(statuses))
     return [as_run(row) for row in session.scalars(query)]

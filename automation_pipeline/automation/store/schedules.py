@@ -18,14 +18,14 @@ def add_schedule(session: Session, schedule: ScheduleInput, now: datetime) -> Sc
     row = ScheduleRow(**_columns(schedule), created_at=now, updated_at=now)
     session.add(row)
     session.flush()
-    return _schedule(row)
+    return as_schedule(row)
 
 
 def get_schedule(session: Session, schedule_id: int) -> Schedule:
     row = session.get(ScheduleRow, schedule_id, populate_existing=True)
     if row is None:
         raise _unknown(schedule_id)
-    return _schedule(row)
+    return as_schedule(row)
 
 
 def lock_schedule(session: Session, schedule_id: int) -> Schedule:
@@ -34,7 +34,7 @@ def lock_schedule(session: Session, schedule_id: int) -> Schedule:
     row = session.scalar(held.execution_options(populate_existing=True))
     if row is None:
         raise _unknown(schedule_id)
-    return _schedule(row)
+    return as_schedule(row)
 
 
 def lock_for_new_run(session: Session, schedule_id: int) -> Schedule:
@@ -74,12 +74,14 @@ def unended_runs(session: Session, schedule_id: int) -> list[int]:
     return list(session.scalars(select(RunRow.id).where(*unended).order_by(RunRow.id)))
 
 
-def list_schedules(session: Session, *, include_inactive: bool) -> list[Schedule]:
+def list_schedules(
+    session: Session, *, include_inactive: bool, limit: int | None = None, offset: int = 0
+) -> list[Schedule]:
     """Newest first."""
-    query = select(ScheduleRow).order_by(ScheduleRow.id.desc())
+    query = select(ScheduleRow).order_by(ScheduleRow.id.desc()).limit(limit).offset(offset)
     if not include_inactive:
         query = query.where(ScheduleRow.is_active)
-    return [_schedule(row) for row in session.scalars(query)]
+    return [as_schedule(row) for row in session.scalars(query)]
 
 
 def mark_running(session: Session, schedule_id: int, at: datetime) -> None:
@@ -141,7 +143,7 @@ def _columns(schedule: ScheduleInput) -> dict[str, object]:
     }
 
 
-def _schedule(row: ScheduleRow) -> Schedule:
+def as_schedule(row: ScheduleRow) -> Schedule:
     values = {column.key: getattr(row, column.key) for column in ScheduleRow.__table__.columns}
     selection = {
         name.removeprefix(_SELECTION_PREFIX): values.pop(name)

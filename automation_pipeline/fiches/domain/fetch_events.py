@@ -50,12 +50,16 @@ def standing_of(job: FetchJob) -> dict[str, object]:
         "progress": job.progress,
         "completedDays": len(job.fetched),
         "totalDays": job.total_days,
-        "totalFiches": job.total_fiches,
+        **_total(job, "totalFiches"),
         "datesCompleted": written(job.fetched),
         "datesRemaining": written(job.remaining),
         "datesFailed": written(job.failed),
         "error": job.error,
     }
+
+
+def _total(job: FetchJob, name: str) -> dict[str, object]:
+    return {} if job.total_fiches is None else {name: job.total_fiches}
 
 
 def written(days: Days) -> list[str]:
@@ -76,7 +80,7 @@ def webhook_body(job: FetchJob, at: datetime, latest: date | None = None) -> dic
     standing = {name: told for name, told in standing_of(job).items() if name not in {"startDate", "endDate"}}
     if latest is not None:
         standing["latestDate"] = latest.isoformat()
-    data = {**standing, "currentFichesCount": job.total_fiches, "dataUrl": data_url(job)}
+    data = {**standing, **_total(job, "currentFichesCount"), "dataUrl": data_url(job)}
     return {"event": word_of(job), "jobId": job.id, "timestamp": iso(at), "data": data}
 
 

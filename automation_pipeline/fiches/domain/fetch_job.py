@@ -39,7 +39,8 @@ class Webhook:
 
 @dataclass(frozen=True, kw_only=True)
 class FetchJob:
-    """`fetched` begins with the days whose lists were there already; `total_fiches` counts the fiches of all those."""
+    """`fetched` begins with the days whose lists were there already; `total_fiches` counts the fiches of all those.
+    None: whoever asked may not see all of them, and is told of no total."""
 
     id: str
     start: date
@@ -48,7 +49,7 @@ class FetchJob:
     fetched: Days
     remaining: Days
     failed: Days = ()
-    total_fiches: int = 0
+    total_fiches: int | None = 0
     error: str | None = None
     created_by: str
     webhook: Webhook | None = None
@@ -86,7 +87,7 @@ def after_day(job: FetchJob, outcome: SalesDay | DayFailed) -> FetchJob:
     if isinstance(outcome, DayFailed):
         moved = replace(job, remaining=remaining, failed=_with(job.failed, outcome.day))
     else:
-        fiches = job.total_fiches + outcome.fiches
+        fiches = None if job.total_fiches is None else job.total_fiches + outcome.fiches
         moved = replace(job, remaining=remaining, fetched=_with(job.fetched, outcome.day), total_fiches=fiches)
     return moved if remaining else _ended(moved, outcome)
 

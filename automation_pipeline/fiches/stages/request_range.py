@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from automation_pipeline.core.access import Reach
 from automation_pipeline.core.addresses import check_url
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.wall_clock import wall_time
@@ -25,11 +26,11 @@ REUSED_FOR = timedelta(minutes=5)
 
 @dataclass(frozen=True, kw_only=True)
 class RangeWish:
-    """By `refresh` every day is asked for again. `caller` is who may look at the job later."""
+    """By `refresh` every day is asked for again. Whose `reach` it is may look at the job later."""
 
     start: date
     end: date
-    caller: str
+    reach: Reach
     refresh: bool = False
     webhook: Webhook | None = None
 
@@ -69,7 +70,7 @@ def _missing(session: Session, days: Days, now: datetime) -> Days:
 
 
 def _lately(session: Session, wish: RangeWish, days: Days, now: datetime) -> FetchJob | None:
-    lately = Lately(days[0], days[-1], wish.caller, now - REUSED_FOR)
+    lately = Lately(days[0], days[-1], wish.reach.caller, now - REUSED_FOR)
     one_asker_at_a_time(session, lately)
     return None if wish.refresh else find_lately(session, lately, wish.webhook)
 
@@ -82,8 +83,8 @@ def _file(session: Session, wish: RangeWish, days: Days, wanted: Days, now: date
         end=days[-1],
         fetched=fetched,
         remaining=wanted,
-        total_fiches=sum(volumes_of(session, fetched)),
-        created_by=wish.caller,
+        total_fiches=sum(volumes_of(session, fetched)) if wish.reach.is_whole else None,
+        created_by=wish.reach.caller,
         webhook=wish.webhook,
     )
     add_job(session, job, now)

@@ -61,6 +61,13 @@ def fiches_in_short(session: Session, days: Iterable[date], reach: Reach, page: 
     return [_in_short(row, counts.get(row.key, 0)) for row in rows], total
 
 
+def fiches_by_day(session: Session, days: Iterable[date], reach: Reach) -> dict[date, int]:
+    """How many were sold on these days; what there are none of is left out."""
+    sold = (among(session, FicheCache.sales_date, [day.isoformat() for day in days]), within(session, reach))
+    query = select(FicheCache.sales_date, func.count()).where(*sold).group_by(FicheCache.sales_date)
+    return {date.fromisoformat(day): count for day, count in session.execute(query).tuples() if day}
+
+
 def cache_row(session: Session, fiche_id: str, reach: Reach) -> Document:
     wanted = (FicheCache.fiche_id == fiche_id, within(session, reach))
     fiche = session.scalar(select(FicheCache).where(*wanted))

@@ -26,7 +26,8 @@ class FetchJobRow(Table):
     dates_already_fetched: Mapped[list[str]] = mapped_column(TextList)
     dates_remaining: Mapped[list[str]] = mapped_column(TextList)
     dates_failed: Mapped[list[str]] = mapped_column(TextList)
-    total_fiches: Mapped[int] = mapped_column(default=0)
+    # NULL where whoever asked must not know it: of what is within reach it is counted when it is shown.
+    total_fiches: Mapped[int | None]
     webhook_url: Mapped[str | None]
     webhook_secret: Mapped[str | None]
     error: Mapped[str | None]

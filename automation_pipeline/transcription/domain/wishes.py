@@ -22,7 +22,7 @@ def _each_once(given: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(given))
 
 
-class BatchWish(JsonModel):
+class TranscriptionBatchWish(JsonModel):
     model_config = ConfigDict(alias_generator=None)
 
     fiche_ids: Annotated[
@@ -31,6 +31,6 @@ class BatchWish(JsonModel):
     priority: Annotated[Priority, BeforeValidator(priority_of, json_schema_input_type=str)] = Priority.NORMAL
 
 
-def read_batch(given: Mapping[str, object]) -> BatchWish:
+def read_batch(given: Mapping[str, object]) -> TranscriptionBatchWish:
     """InvalidInputError that names what is wrong with each id."""
-    return parse(BatchWish, given, COMPLAINT)
+    return parse(TranscriptionBatchWish, given, COMPLAINT)

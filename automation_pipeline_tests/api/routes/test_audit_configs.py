@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 
 from automation_pipeline.api.envelope import Answer, Listing
 from automation_pipeline.api.schemas.audit_configs import CONFIG, STEP, ConfigChanged, ConfigCreated, Validity
-from automation_pipeline.audits.domain.config_shown import ConfigShown, ConfigStats, StepShown
+from automation_pipeline.audits.domain.config_shown import ConfigShown, ConfigStats, ConfigStepShown
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.configurations import FULL, add, add_audit, document, read, step_document
@@ -154,7 +154,7 @@ def test_a_wrong_change_is_refused_by_field(client: TestClient) -> None:
 def test_steps_are_added_changed_and_deleted(client: TestClient) -> None:
     make(client)
     added = client.post(f"{PATH}/1/steps", json=NEW_STEP | {"position": 4})
-    StepShown.model_validate_json(str(added.text).partition('"data":')[2].removesuffix("}"))
+    ConfigStepShown.model_validate_json(str(added.text).partition('"data":')[2].removesuffix("}"))
     step = ok(added, 201)
     assert step.items() >= (NEW_STEP | {"position": 4}).items()
     assert ok(client.post(f"{PATH}/1/steps", json=NEW_STEP), 201)["position"] == 5

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from automation_pipeline.api.schemas.audits import StepShown
+from automation_pipeline.api.schemas.audits import AuditedStep
 from automation_pipeline.bootstrap import Services
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.bench import Bench
@@ -28,14 +28,14 @@ def review(client: TestClient, audit_id: int, part: str, body: Any, status: int 
 def test_a_step_is_overruled_and_the_audit_scored_anew(client: TestClient, audit_id: int) -> None:
     given = {"conforme": "NON_CONFORME", "score": 0, "niveauConformite": "REJET", "reason": "Not said."}
     told = review(client, audit_id, "", given)["data"]
-    StepShown.model_validate(told)
+    AuditedStep.model_validate(told)
     assert (told["conforme"], told["score"], told["human_review"][0]["reason"]) == ("NON_CONFORME", 0, "Not said.")
     assert client.get(f"/api/audits/{audit_id}").json()["data"]["scorePercentage"] == 50.0
 
 
 def test_a_control_point_is_overruled(client: TestClient, audit_id: int) -> None:
     told = review(client, audit_id, "control-points/1/", {"statut": "ABSENT"})["data"]
-    StepShown.model_validate(told)
+    AuditedStep.model_validate(told)
     assert told["points_controle"][0]["statut"] == "ABSENT"
     assert client.get(f"/api/audits/{audit_id}").json()["data"]["scorePercentage"] < 100
 

@@ -177,3 +177,11 @@ def test_only_who_may_write_within_reach_changes_anything(login: Login, archive:
         assert client.patch(f"{PATH}/1", json={"notes": "x"}).status_code == status
         assert client.delete(f"{PATH}/1").status_code == status
     assert login(WRITE, groupes=["NORD"]).patch(f"{PATH}/1", json={"notes": "x"}).status_code == 200
+
+
+@pytest.mark.parametrize("path", [PATH, f"{PATH}/grouped?group_by=status", f"{PATH}/grouped-by-fiches"])
+@pytest.mark.parametrize("field", ["recordings_count_min", "recordings_count_max", "tokens_min", "offset"])
+def test_a_number_that_no_column_holds_is_refused(client: TestClient, path: str, field: str) -> None:
+    refused = client.get(f"{path}{'&' if '?' in path else '?'}{field}={2**63 - 1}")
+    assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)
+    assert client.get(f"{path}{'&' if '?' in path else '?'}{field}={2**31 - 1}").status_code == 200

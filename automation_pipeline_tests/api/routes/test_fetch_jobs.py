@@ -1,5 +1,6 @@
 """A range of days over HTTP: what is known at once, and the job that brings the rest, for who asked for it."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -8,8 +9,11 @@ from fastapi.testclient import TestClient
 from automation_pipeline.api.schemas.fetch_jobs import JobDetail, JobShown, Polled
 from automation_pipeline.api.schemas.fiches import RangeShown
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.fiches.stages.fetch_fiches import fetch_fiches
+from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, Ranges
 
 PATH = "/api/fiches/status/by-date-range"
@@ -143,9 +147,35 @@ def test_a_poll_tells_what_there_is_as_far_as_it_may_be_seen(login: Login, clien
         ranges.work_on(job_id)
         after = get(caller, "/api/fiches/webhooks/fiches", jobId=job_id)
         Polled.model_validate(after)
-        assert (after["event"], after["data"]["totalFiches"]) == ("complete", 4)
+        assert (after["event"], after["data"]["totalFiches"]) == ("complete", seen)
         assert after["data"]["currentFichesCount"] == len(after["data"]["partialData"]) == seen
         ranges.forget(*DAYS[:2])
+
+
+@pytest.mark.parametrize("about", [{"groupes": ["NORD"]}, {"crm_user": "42"}], ids=["GROUP", "SELF"])
+def test_what_is_hidden_is_not_counted(
+    login: Login, client: TestClient, ranges: Ranges, about: dict[str, object]
+) -> None:
+    ranges.know(*DAYS[:2])
+    ranges.crm.add(fiche("02020", groupe="NORD"))
+    ranges.crm.add(fiche("02021", groupe="SUD", attribution_user_id="43"))
+    ground = {"database": ranges.database, "source": ranges.crm, "clock": ranges.clock}
+    asyncio.run(fetch_fiches(["02020", "02021"], since=ranges.clock.now(), settle=lambda *_: None, **ground))
+    reader = login({"fiches.read": "GROUP" if "groupes" in about else "SELF"}, **about)
+    told = get(reader, PATH, **RANGE, webhookUrl=HOOK.url)
+    job_id = told["meta"]["backgroundJobId"]
+
+    def totals(caller: TestClient) -> list[int]:
+        polled = get(caller, "/api/fiches/webhooks/fiches", jobId=job_id)
+        shown, [listed] = get(caller, f"/api/fiches/jobs/{job_id}"), get(caller, "/api/fiches/jobs")["data"]
+        return [told["totalFiches"] for told in (polled["data"], shown["data"], listed)]
+
+    assert (told["total"], totals(reader), totals(client)) == (1, [1] * 3, [4] * 3)
+    ranges.work_on(job_id, tell_every=1)
+    assert (totals(reader), totals(client)) == ([1] * 3, [14] * 3)
+    spoken = [each.payload["data"] for each in ranges.deliveries] + [each.payload for each in ranges.rows(OutboxRow)]
+    assert (len(ranges.deliveries), len(spoken)) == (5, 5 + 6)
+    assert not [told for told in spoken if "totalFiches" in told or "currentFichesCount" in told]
 
 
 def test_a_poll_names_its_job(client: TestClient) -> None:

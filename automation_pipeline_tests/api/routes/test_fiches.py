@@ -128,6 +128,20 @@ def test_a_refresh_needs_the_permission_to_write(login: Login, crm: FakeFicheSou
     get(narrow, "/api/fiches/1", refresh="true")
 
 
+@pytest.mark.parametrize(("refresh", "age"), [("true", 1), ("false", 241)])
+@pytest.mark.parametrize(("scope", "moved"), [("GROUP", {"groupe": "SUD"}), ("SELF", {"attribution_user_id": "43"})])
+def test_what_has_just_left_somebodys_reach_is_hidden(
+    login: Login, crm: FakeFicheSource, clock: StandingClock, scope: str, moved: dict[str, str], refresh: str, age: int
+) -> None:
+    caller = login({"fiches.read": scope, "fiches.write": scope}, groupes=["NORD"], crm_user="42")
+    get(caller, "/api/fiches/1")
+    clock.pass_time(timedelta(hours=age))
+    crm.add(fiche("1", **{"groupe": "NORD", **moved}))
+    told = get(caller, "/api/fiches/1", 404, refresh=refresh)
+    assert (crm.asked, told["error"]) == (["1"], "Fiche 1 not found")
+    assert told["code"] == get(caller, "/api/fiches/77", 404)["code"]
+
+
 def test_old_details_are_better_than_none(client: TestClient, crm: FakeFicheSource, clock: StandingClock) -> None:
     clock.pass_time(timedelta(days=30))
     crm.refuse_everything(TransientError("The CRM does not answer."))

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
+from automation_pipeline.api import streams
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.events import Event
 from automation_pipeline.fiches.tables import FicheCache
@@ -118,6 +119,20 @@ class TestAStreamOfARun:
             events = heard(got.iter_lines())
             next(events)
             api.state.stopping.set()
+            assert list(events) == []
+
+    def test_it_ends_when_the_token_is_revoked(
+        self, url: str, client: TestClient, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(streams, "ADMITTED_SECONDS", 0.0)
+        wanted = {"name": "short", "permissions": ["automation.read"], "scope": "ALL"}
+        made = client.post("/api/admin/tokens", json=wanted).json()["data"]
+        told(database, 1)
+        headers = {"Authorization": f"Bearer {made['token']}"}
+        with httpx.stream("GET", url + RUN_EVENTS, headers=headers, timeout=60) as response:
+            events = heard(response.iter_lines())
+            next(events)
+            assert client.delete(f"/api/admin/tokens/{made['id']}").status_code == 200
             assert list(events) == []
 
     @pytest.mark.parametrize("last", ["x", "-1", "1-2", "1-2-3-4", "9" * 101])

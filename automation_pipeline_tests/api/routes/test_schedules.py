@@ -100,6 +100,17 @@ def test_pausing_skipping_and_what_comes_next(client: TestClient) -> None:
     assert client.get(f"{PATH}/1/occurrences").json()["data"] == []
 
 
+def test_the_list_has_pages(client: TestClient) -> None:
+    for _ in range(5):
+        made(client)
+    client.post(f"{PATH}/3/pause")
+    told = client.get(PATH, params={"limit": 2, "offset": 1}).json()
+    assert ([one["id"] for one in told["data"]], told["count"]) == (["4", "2"], 2)
+    assert [one["id"] for one in client.get(PATH, params={"offset": 3}).json()["data"]] == ["1"]
+    for wrong in ({"limit": 1001}, {"limit": 0}, {"offset": -1}):
+        assert client.get(PATH, params=wrong).json()["details"][0]["field"] in wrong
+
+
 def test_deleting_is_once(client: TestClient) -> None:
     made(client)
     assert client.delete(f"{PATH}/1").json() == {"success": True, "message": "Schedule deleted successfully"}
@@ -118,6 +129,14 @@ class TestScope:
         assert hidden.status_code == missing.status_code == 404
         assert hidden.json()["error"].replace("2", "9") == missing.json()["error"]
 
+    def test_pages_are_of_what_is_seen(self, client: TestClient, login: Login) -> None:
+        for groupe in ("NORD", "SUD", "NORD", "SUD", "NORD"):
+            made(client, ficheSelection={**DAILY["ficheSelection"], "groupes": [groupe]})
+        nord = login({"automation.read": "GROUP"}, groupes=["NORD"])
+        pages = [nord.get(PATH, params={"limit": 2, "offset": offset}).json() for offset in (0, 2, 4)]
+        assert [[one["id"] for one in page["data"]] for page in pages] == [["5", "3"], ["1"], []]
+        assert [page["count"] for page in pages] == [2, 1, 0]
+
     def test_a_group_makes_schedules_of_its_own_groupes_only(self, login: Login) -> None:
         nord = login({"automation.write": "GROUP", "automation.read": "GROUP"}, groupes=["NORD"])
         stored = made(nord)
@@ -132,3 +151,18 @@ class TestScope:
 
     def test_reading_is_not_writing(self, login: Login) -> None:
         assert login({"automation.read": "ALL"}).post(PATH, json=DAILY).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "after", ["9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00+14:00", "9990-01-01", "0001-01-01", "3000-01-01"]
+)
+def test_occurrences_are_told_of_years_that_somebody_may_live_to_see(client: TestClient, after: str) -> None:
+    made(client)
+    refused = client.get(f"{PATH}/1/next", params={"after": after})
+    assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "after")
+
+
+def test_without_a_zone_an_instant_is_utc(client: TestClient) -> None:
+    made(client)
+    asked = {"after": "2999-12-31T23:59:59", "count": 1}
+    assert client.get(f"{PATH}/1/next", params=asked).json()["data"] == {"occurrences": ["3000-01-01T02:00:00.000Z"]}

@@ -3,13 +3,14 @@
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlalchemy import text
 
 from automation_pipeline.api.envelope import Answer, Listing
 from automation_pipeline.api.schemas.tokens import NIGHTLY, TokenIssued, TokenShown
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.api.conftest import Login
+from automation_pipeline_tests.api.conftest import Login, client_of
 
 PATH = "/api/admin/tokens"
 WISH = {"name": "x", "permissions": ["audit-configs"], "scope": "ALL"}
@@ -78,6 +79,38 @@ def test_nobody_makes_a_token_that_may_do_more_than_themselves(client: TestClien
         assert admin.post(PATH, json=beyond).status_code == 400
     assert client.get(PATH).json()["data"] == []
     assert issue(admin, **own)["groupes"] == ["NORD"]
+
+
+def test_what_exceeds_the_caller_is_neither_listed_nor_revoked(client: TestClient, login: Login) -> None:
+    of_groups = {"permissions": ["fiches"], "scope": "GROUP"}
+    beyond = [
+        issue(client, permissions=["fiches"]),
+        issue(client, **of_groups, groupes=["SUD"]),
+        issue(client, **of_groups | {"permissions": ["audits"]}, groupes=["NORD"]),
+    ]
+    older, own = (issue(client, **of_groups, groupes=["NORD"]) for _ in range(2))
+    admin = login(dict.fromkeys([*ADMIN, "fiches.read"], "GROUP"), groupes=["NORD"])
+    missing = admin.delete(f"{PATH}/977").json()
+    for one in beyond:
+        refused = admin.delete(f"{PATH}/{one['id']}")
+        assert refused.status_code == 404
+        assert refused.json()["error"] == missing["error"].replace("977", one["id"])
+    assert [one["id"] for one in admin.get(PATH).json()["data"]] == [own["id"], older["id"]]
+    assert [one["id"] for one in admin.get(f"{PATH}?limit=1&offset=1").json()["data"]] == [older["id"]]
+    assert admin.delete(f"{PATH}/{own['id']}").json()["data"]["state"] == "revoked"
+    assert {one["state"] for one in client.get(f"{PATH}?include_inactive=true").json()["data"]} == {"active", "revoked"}
+    assert len(client.get(PATH).json()["data"]) == 4
+
+
+@pytest.mark.parametrize("days", [None, 1, 90])
+def test_a_token_ends_with_the_one_that_made_it_at_the_latest(
+    api: FastAPI, client: TestClient, days: int | None
+) -> None:
+    parent = issue(client, permissions=["*"], expiresInDays=30)
+    child = issue(client_of(api, parent["token"]), expiresInDays=days)
+    assert (child["expiresAt"] < parent["expiresAt"]) if days == 1 else (child["expiresAt"] == parent["expiresAt"])
+    lasting = issue(client_of(api, issue(client, permissions=["*"])["token"]), expiresInDays=days)
+    assert (lasting["expiresAt"] is None) == (days is None)
 
 
 def test_only_administrators_see_make_and_revoke_tokens(client: TestClient, login: Login) -> None:

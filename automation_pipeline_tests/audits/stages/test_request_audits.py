@@ -17,7 +17,7 @@ from automation_pipeline.storage.leases import DatabaseLeases
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import an_open_run
+from automation_pipeline_tests.factories import a_schedule, an_open_run
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 
 FICHES = ("1900417", "1900418", "1900419")
@@ -155,4 +155,8 @@ def test_an_audit_may_belong_to_an_automation_that_exists(bench: Bench, clock: S
         ("automation_schedule_id", "does not exist"),
         ("automation_run_id", "does not exist"),
     )
+    elsewhere = a_schedule(bench.database, clock).id
+    with pytest.raises(InvalidInputError) as refused:
+        request_audits(["2"], replace(asking, schedule_id=elsewhere), database=bench.database, clock=clock)
+    assert refused.value.fields == (("automation_run_id", "belongs to another schedule"),)
     assert len(requests(bench)) == 1

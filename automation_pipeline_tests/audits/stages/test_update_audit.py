@@ -9,7 +9,7 @@ from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import an_open_run
+from automation_pipeline_tests.factories import a_schedule, an_open_run
 
 
 @pytest.fixture
@@ -44,6 +44,26 @@ def test_what_is_named_changes_and_the_rest_stays(bench: Bench, audit_id: int, c
     assert told.items() <= document.items()
     assert bench.notes()[-1] == "UPDATE: automation_run_id, automation_schedule_id, notes, trigger_user_id"
     assert update_audit(audit_id, {}, database=bench.database) == document
+
+
+@pytest.mark.parametrize(
+    ("before", "given"),
+    [
+        ({}, {"automation_schedule_id": 2, "automation_run_id": 1}),
+        ({"automation_schedule_id": 2}, {"automation_run_id": 1}),
+        ({"automation_run_id": 1}, {"automation_schedule_id": 2}),
+    ],
+)
+def test_a_run_of_another_schedule_is_refused(
+    bench: Bench, audit_id: int, clock: StandingClock, before: dict[str, object], given: dict[str, object]
+) -> None:
+    assert (an_open_run(bench.database, clock).run_id, a_schedule(bench.database, clock).id) == (1, 2)
+    update_audit(audit_id, before, database=bench.database)
+    with pytest.raises(InvalidInputError) as refused:
+        update_audit(audit_id, given, database=bench.database)
+    assert refused.value.fields == (("automation_run_id", "belongs to another schedule"),)
+    told = update_audit(audit_id, {"automation_schedule_id": 1, "automation_run_id": 1}, database=bench.database)
+    assert (told["automationScheduleId"], told["automationRunId"]) == ("1", "1")
 
 
 def test_null_clears(bench: Bench, audit_id: int, clock: StandingClock) -> None:

@@ -26,6 +26,8 @@ from automation_pipeline.core.wall_clock import zone
 
 MANUAL: dict[str, Any] = {"name": "Sales", "scheduleType": "MANUAL", "ficheSelection": {"mode": "manual"}}
 
+PASTED = {"mode": "manual", "ficheIds": ["1"] * 10_001}
+
 LAST_DAY: dict[str, Any] = {"scheduleType": "MONTHLY", "timeOfDay": "18:30", "shortMonths": "last_day"}
 
 
@@ -67,6 +69,23 @@ def test_what_is_not_said_has_its_default() -> None:
         "jitter_seconds": 0,
         "pause_after_failures": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "fault"),
+    [
+        ("description", "x" * 50_001, ("description", "must have at most 50000 characters")),
+        ("createdBy", "x" * 256, ("createdBy", "must have at most 255 characters")),
+        ("cronExpression", "0 2 * * " + "1," * 130 + "1", ("cronExpression", "must have at most 255 characters")),
+        ("externalApiKey", "x" * 1001, ("externalApiKey", "must have at most 1000 characters")),
+        ("notifyEmails", ["a@b.fr"] * 1001, ("notifyEmails", "must have at most 1000 entries")),
+        ("notifyEmails", ["a" * 320 + "@b.fr"], ("notifyEmails.0", "must have at most 320 characters")),
+        ("specificAuditConfigs", ["1"] * 1001, ("specificAuditConfigs", "must have at most 1000 entries")),
+        ("ficheSelection", PASTED, ("ficheSelection.ficheIds", "must have at most 10000 entries")),
+    ],
+)
+def test_nothing_is_without_bounds(field: str, given: object, fault: tuple[str, str]) -> None:
+    assert faults(**{field: given}) == (fault,)
 
 
 @pytest.mark.parametrize(

@@ -128,12 +128,31 @@ def test_a_stored_selection_from_before_the_rules_is_still_read() -> None:
         ("ficheIds", "1 2", "must be a list"),
         ("ficheIds", ["1\0"], "must not hold the character NUL"),
         ("useRLM", True, "is not a known field"),
+        ("ficheIds", ["1"] * 10_001, "must have at most 10000 entries"),
+        ("ficheIds", ["1 " * 10_001], "must have at most 10000 entries"),
+        ("groupes", ["NORD"] * 1001, "must have at most 1000 entries"),
     ],
 )
 def test_a_wrong_field_is_named_with_its_problem(field: str, value: object, problem: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         parse_selection({"mode": "manual", field: value})
     assert caught.value.fields == ((field, problem),)
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "most"),
+    [("ficheIds", ["1", "1" * 65], 64), ("ficheIds", [f"1 {'1' * 65}"], 64), ("groupes", ["A", "A" * 256], 255)],
+)
+def test_one_entry_that_is_too_long_is_named(field: str, given: list[str], most: int) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        parse_selection({"mode": "manual", field: given})
+    assert caught.value.fields == ((f"{field}.1", f"must have at most {most} characters"),)
+
+
+def test_as_much_as_may_be_said_is_read() -> None:
+    ids = [f"{number:064}" for number in range(10_000)]
+    selection = parse_selection({"mode": "manual", "ficheIds": [" ".join(ids)], "groupes": ["A" * 255] * 1000})
+    assert (list(selection.fiche_ids), len(selection.groupes)) == (ids, 1000)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -9,11 +10,13 @@ from sqlalchemy import select, update
 
 from automation_pipeline.automation.ports import EventPublisher, Published
 from automation_pipeline.automation.stages.publish_events import publish_events
+from automation_pipeline.core.channels import is_internal
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.events import Event
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.leases import LeaseRow
 from automation_pipeline.storage.outbox import OutboxRow, enqueue
+from automation_pipeline.storage.outbox_order import claim_in_order
 from automation_pipeline_tests.automation.stages.post import a_post_office, outbox, relay
 from automation_pipeline_tests.fakes.post import FakePublisher, FakeWebhookSender
 from automation_pipeline_tests.storage.processes import event
@@ -21,6 +24,30 @@ from automation_pipeline_tests.storage.processes import event
 KEYS = [f"event {number}" for number in range(7)]
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 AWAY = TransientError("Pusher does not answer")
+
+
+class BreaksOn(FakePublisher):
+    """A call with one of these events in it is answered as if the publisher were away."""
+
+    def __init__(self, *keys: str) -> None:
+        super().__init__()
+        self.keys = set(keys)
+
+    async def publish(self, events: Sequence[Event]) -> Published:
+        if self.keys & {event.key for event in events}:
+            return Published(0, AWAY)
+        return await super().publish(events)
+
+
+class InternalGoes(FakePublisher):
+    """It has nobody to show internal events to: they are out whether it is away or not."""
+
+    async def publish(self, events: Sequence[Event]) -> Published:
+        if is_internal(events[0].name):
+            self.published.append(events[0].key)
+            rest = await self.publish(events[1:]) if len(events) > 1 else Published(0)
+            return Published(1 + rest.out, rest.stopped)
+        return await super().publish(events)
 
 
 def fill(database: Database, events: Sequence[Event]) -> None:
@@ -39,7 +66,7 @@ def make_due(database: Database) -> None:
             available_at=LONG_AGO))  # fmt: skip
         for lease in session.scalars(select(LeaseRow).where(LeaseRow.key == "pause:publisher")):
             length = lease.expires_at - lease.acquired_at
-            lease.acquired_at, lease.expires_at = LONG_AGO, LONG_AGO + length
+            lease.acquired_at, lease.expires_at = lease.acquired_at - length, lease.acquired_at
 
 
 def pause_seconds(database: Database) -> float | None:
@@ -156,3 +183,63 @@ def test_nobody_publishes_on_a_claim_that_is_about_to_end(database: Database) ->
     out = asyncio.run(publish_events(publisher, "anna", database=database, hold_seconds=0.3))
     assert (out, len(publisher.published)) == (10, 10)
     assert {row.claimed_by for row in waiting(database)} == {None}
+
+
+def test_what_breaks_the_publisher_is_parked_though_it_looks_like_an_outage(database: Database) -> None:
+    fill(database, [event(key, key[0]) for key in ("a1", "b1", "b2", "c1", "d1")])
+    publisher = BreaksOn("b1", "c1")
+    for _ in range(40):
+        publish(database, publisher)
+        make_due(database)
+    assert publisher.published == ["a1", "d1"]  # nothing else waits that could show that it is no outage
+    for number in range(20):
+        fill(database, [event(f"later {number}", f"later {number}")])
+        publish(database, publisher)
+        make_due(database)
+    assert [(row.event_key, row.attempts, row.available_at.year) for row in waiting(database)] == [
+        ("b1", 5, 9000),
+        ("c1", 5, 9000),
+    ]
+    assert set(publisher.published) == {"a1", "d1", "b2", *(f"later {number}" for number in range(20))}
+
+
+@pytest.mark.parametrize("outage", [AWAY, TransientError("429", retry_after_seconds=1)])
+def test_a_real_outage_costs_nobody_an_attempt_however_long_it_is(database: Database, outage: TransientError) -> None:
+    internal = replace(event("internal", "z"), name="automation/completed")
+    fill(database, [*(event(key, key) for key in KEYS), internal])
+    publisher = InternalGoes(outage=outage)
+    for _ in range(30):
+        publish(database, publisher)
+        make_due(database)
+    assert {(row.attempts, row.last_error) for row in waiting(database)} == {(0, str(outage))}
+    publisher.outage = None
+    publish(database, publisher)
+    assert [key for key in publisher.published if key != "internal"] == KEYS
+
+
+def test_workers_that_die_use_up_no_attempt(database: Database) -> None:
+    fill(database, [event("a")])
+    for number in range(6):
+        with database.transaction() as session:
+            claim_in_order(session, f"dead {number}", limit=1, hold_seconds=-1.0, but="other")
+    publish(database, FakePublisher(poison={"a": PermanentError("refused")}))
+    [row] = waiting(database)
+    assert (row.attempts, row.available_at.year) == (1, datetime.now(UTC).year)
+    make_due(database)
+    assert publish(database, FakePublisher()) == 1
+
+
+def test_nothing_is_begun_when_the_budget_is_used_up_and_each_handful_beats(database: Database) -> None:
+    fill(database, [event(f"event {number}") for number in range(60)])
+    beats: list[int] = []
+    publisher = FakePublisher()
+
+    def publish_for(seconds: float) -> int:
+        stage = publish_events(
+            publisher, "anna", database=database, hold_seconds=60, budget_seconds=seconds,
+            beat=lambda: beats.append(len(publisher.published)),
+        )  # fmt: skip
+        return asyncio.run(stage)
+
+    assert (publish_for(0), publisher.published) == (0, [])
+    assert (publish_for(60), beats) == (60, [0, 10, 20, 30, 40, 50])

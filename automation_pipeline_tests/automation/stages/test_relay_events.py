@@ -1,14 +1,18 @@
 """The relay as a whole: over real sockets, by several processes, killed in the middle, and out of time."""
 
+import asyncio
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
+from automation_pipeline.automation.ports import Published
+from automation_pipeline.automation.stages.relay_events import relay_events
 from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.events import Event
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline_tests.automation.stages.post import a_post_office, an_ended_run, outbox, records, relay
@@ -97,3 +101,21 @@ def test_nothing_is_begun_when_the_budget_is_used_up(database: Database, clock: 
     assert relay(a_post_office(webhooks), database, budget_seconds=0).messages == 0
     assert webhooks.posted == []
     assert outbox(database)[0].attempts == 0
+
+
+def test_a_slow_publisher_keeps_to_the_budget_and_messages_leave_beside_it(database: Database, clock: Clock) -> None:
+    class Slow(FakePublisher):
+        async def publish(self, events: Sequence[Event]) -> Published:
+            await asyncio.sleep(0.2)
+            return await super().publish(events)
+
+    an_ended_run(database, clock)
+    with database.transaction() as session:
+        enqueue(session, [event(str(number)) for number in range(500)])
+    publisher, webhooks, beats = Slow(), FakeWebhookSender(), list[None]()
+    post = a_post_office(webhooks, None, publisher)
+    relayed = asyncio.run(
+        relay_events(post, database=database, budget_seconds=0.5, hold_seconds=120, beat=lambda: beats.append(None))
+    )
+    assert 0 < relayed.events <= 50
+    assert (len(beats), relayed.messages, len(webhooks.posted)) == (publisher.asked, 1, 1)

@@ -2,8 +2,9 @@
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from sqlalchemy import select
@@ -11,6 +12,8 @@ from sqlalchemy import select
 from automation_pipeline.automation.stages.finalise_run import finalise_run
 from automation_pipeline.cli import audit as audit_command
 from automation_pipeline.cli import audits, schedules, transcribe
+from automation_pipeline.cli.desk.remote.api import Api
+from automation_pipeline.cli.desk.remote.schedules import RemoteSchedules
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
 from automation_pipeline.transcription.tables import TranscriptionRunRow
 from automation_pipeline_tests.audits.bench import Bench
@@ -40,6 +43,18 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, command: object, act: Callable[[]
 def requests(far: Far) -> list[RunRequestRow]:
     with far.here.database.reading() as session:
         return list(session.scalars(select(RunRequestRow).order_by(RunRequestRow.id)))
+
+
+def test_the_list_of_schedules_is_whole_however_long(far: Far) -> None:
+    one = far.json("schedules", "create", "--file", "-", given=DAILY)
+    stored = [{**one, "id": str(number)} for number in range(1001)]
+
+    def get(_path: str, query: Mapping[str, object]) -> dict[str, object]:
+        first, most = int(str(query.get("offset", 0))), int(str(query.get("limit", 1000)))
+        return {"success": True, "data": stored[first : first + most]}
+
+    listed = RemoteSchedules(cast("Api", SimpleNamespace(get=get))).listed(include_inactive=False)
+    assert [each.id for each in listed] == list(range(1001))
 
 
 def test_a_schedule_lives_its_life_from_afar(far: Far) -> None:

@@ -6,6 +6,7 @@ import dagster as dg
 from sqlalchemy import select
 
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.access import EVERYTHING
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.core.wall_clock import zone
 from automation_pipeline.core.webhooks import mac_of
@@ -73,7 +74,7 @@ def test_a_tick_calls_the_webhooks_of_jobs_over_days(
     with receiver() as hook:
         ranges = Ranges(database, clock)
         job = request_range(
-            RangeWish(start=DAYS[0], end=DAYS[0], caller="user:1", webhook=Webhook(f"{hook.url}/days", "s3cret")),
+            RangeWish(start=DAYS[0], end=DAYS[0], reach=EVERYTHING, webhook=Webhook(f"{hook.url}/days", "s3cret")),
             database=database,
             clock=clock,
             zone=zone("Europe/Paris"),

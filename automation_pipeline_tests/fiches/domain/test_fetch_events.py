@@ -52,6 +52,15 @@ def test_a_webhook_tells_ids_and_counts() -> None:
     }
 
 
+def test_of_a_job_that_is_not_counted_no_total_is_told() -> None:
+    job = replace(JOB, total_fiches=None)
+    told = {name: value for name, value in STANDING.items() if name != "totalFiches"}
+    body = webhook_body(job, AT)["data"]
+    assert isinstance(body, dict)
+    assert {name: value for name, value in body.items() if name != "dataUrl"} == told
+    assert "totalFiches" not in event_of(job, CREATED, AT).payload
+
+
 @pytest.mark.parametrize(
     ("status", "processed", "every", "told"),
     [

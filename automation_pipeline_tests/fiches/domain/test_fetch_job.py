@@ -58,6 +58,7 @@ def test_a_day_is_counted_once() -> None:
     assert after_day(job, had(DAYS[3])) is job
     assert after_day(job, DayFailed(DAYS[3], "later")) is job
     assert (job.total_fiches, job.fetched, job.progress) == (2, (DAYS[3],), 16)
+    assert after_day(replace(job, total_fiches=None), had(DAYS[0])).total_fiches is None
 
 
 @pytest.mark.parametrize(

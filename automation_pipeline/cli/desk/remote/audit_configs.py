@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from automation_pipeline.audits.domain.config import AuditConfig, AuditStep
 from automation_pipeline.audits.domain.config_document import parse_config
-from automation_pipeline.audits.domain.config_shown import ConfigShown, StepShown
+from automation_pipeline.audits.domain.config_shown import ConfigShown, ConfigStepShown
 from automation_pipeline.audits.stages.import_config import Imported, Outcome
 from automation_pipeline.audits.store.configs import ListedConfig, StoredConfig
 from automation_pipeline.cli.desk.remote.api import Api, Document, as_model, data_of, every_page, read
@@ -61,6 +61,6 @@ def _stored(shown: ConfigShown) -> StoredConfig:
     )
 
 
-def _step(shown: StepShown) -> AuditStep:
+def _step(shown: ConfigStepShown) -> AuditStep:
     values = {"severity" if name == "severity_level" else name: value for name, value in vars(shown).items()}
     return AuditStep(**{name: value for name, value in values.items() if name != "id"})

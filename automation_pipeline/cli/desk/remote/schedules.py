@@ -13,6 +13,7 @@ from automation_pipeline.cli.desk.remote.api import (
     Document,
     as_model,
     data_of,
+    every_page,
     instant,
     list_of,
     read,
@@ -30,7 +31,7 @@ class RemoteSchedules:
         return _schedule(self._api.post(PATH, given))
 
     def listed(self, *, include_inactive: bool) -> Sequence[Schedule]:
-        listed = list_of(self._api.get(PATH, {"include_inactive": include_inactive}))
+        listed = every_page(self._api, PATH, {"include_inactive": include_inactive})
         return [as_model(Schedule, one) for one in listed]
 
     def get(self, schedule_id: int) -> Schedule:

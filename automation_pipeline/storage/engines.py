@@ -1,0 +1,109 @@
+"""Engines on SQLite or PostgreSQL: for work, which may wait long, or for answers, which somebody waits for."""
+
+import sqlite3
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.engine.interfaces import DBAPIConnection
+
+from automation_pipeline.core.errors import PermanentError
+
+SQLITE_BUSY_SECONDS = 30
+# Beside the threads that answer: checks of health, measures.
+_SPARE = 5
+_LONGEST_LOCK_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Of a server: so many threads at once, and so many seconds that an answer may take."""
+
+    threads: int
+    seconds: float
+
+    @property
+    def lock_seconds(self) -> float:
+        return min(_LONGEST_LOCK_SECONDS, self.seconds / 3)
+
+    @property
+    def statement_seconds(self) -> float:
+        return self.seconds * 2 / 3
+
+    def pool(self) -> dict[str, Any]:  # Any: options of create_engine
+        return {"pool_size": self.threads, "max_overflow": _SPARE, "pool_timeout": self.lock_seconds}
+
+
+def engine_of(url: URL, pace: Pace | None = None) -> Engine:
+    """Its errors and log lines never show what was written or asked for."""
+    return _sqlite_engine(url, pace) if url.get_backend_name() == "sqlite" else _postgres_engine(url, pace)
+
+
+def _postgres_engine(url: URL, pace: Pace | None) -> Engine:
+    pool = {"pool_size": 5, "max_overflow": 10} if pace is None else pace.pool()
+    connecting = {"connect_timeout": 10}
+    engine = create_engine(url, pool_pre_ping=True, hide_parameters=True, connect_args=connecting, **pool)
+    if pace is not None:
+        event.listen(engine, "connect", _limits(pace))
+    return engine
+
+
+def _limits(pace: Pace) -> Callable[[DBAPIConnection, object], None]:
+    def limit(connection: DBAPIConnection, _record: object) -> None:
+        cursor = connection.cursor()
+        cursor.execute(f"SET lock_timeout = {round(pace.lock_seconds * 1000)}")
+        cursor.execute(f"SET statement_timeout = {round(pace.statement_seconds * 1000)}")
+        cursor.close()
+        connection.commit()
+
+    return limit
+
+
+def _sqlite_engine(url: URL, pace: Pace | None) -> Engine:
+    is_file = bool(url.database) and url.database != ":memory:"
+    if is_file:
+        _make_room(Path(str(url.database)).parent)
+    pool = pace.pool() if pace is not None and is_file else {}
+    engine = create_engine(url, hide_parameters=True, connect_args={"timeout": SQLITE_BUSY_SECONDS}, **pool)
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _make_room(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PermanentError(f"DATABASE_URL is in a folder that cannot be made, {folder}: {error.strerror}.") from None
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # the driver would begin transactions late and by itself
+    connection.execute(f"PRAGMA busy_timeout={SQLITE_BUSY_SECONDS * 1000}")
+    _use_write_ahead_log(connection)
+    for pragma in ("synchronous=NORMAL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    # The switch of a new file fails at once when another process is at it, whatever the busy timeout. To begin a
+    # transaction does wait, so that is how to wait for the other one.
+    deadline = time.monotonic() + SQLITE_BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+        else:
+            return
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A writer takes its lock at once: a read transaction that starts to write later fails instead of waiting.
+    connection.exec_driver_sql(connection.get_execution_options().get("sqlite_begin", "BEGIN IMMEDIATE"))

@@ -1,0 +1,113 @@
+"""The OpenAPI document: parts with names of their own, examples and limits that are true."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from fastapi.testclient import TestClient
+
+from automation_pipeline.api.app import create_app
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.fiches.domain.day_range import read_day
+
+DOCUMENT: dict[str, Any] = create_app(Services(Settings())).openapi()
+PARTS: dict[str, Any] = DOCUMENT["components"]["schemas"]
+
+
+def bodies() -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, operations in DOCUMENT["paths"].items():
+        for method, operation in operations.items():
+            if "requestBody" in operation:
+                yield f"{method} {path}", operation["requestBody"]["content"]["application/json"]
+
+
+BODIES = dict(bodies())
+
+
+def parameter(path: str, name: str) -> dict[str, Any]:
+    return next(one for one in DOCUMENT["paths"][path]["get"]["parameters"] if one["name"] == name)
+
+
+def fits(value: object, schema: dict[str, Any]) -> bool:
+    whole = {**schema, "components": DOCUMENT["components"]}
+    return jsonschema_rs.Draft202012Validator(whole, validate_formats=True).is_valid(value)
+
+
+def test_no_two_parts_have_one_title() -> None:
+    titled = defaultdict(list)
+    for name, part in PARTS.items():
+        titled[part.get("title", name)].append(name)
+    assert [names for names in titled.values() if len(names) > 1] == []
+
+
+def test_no_part_is_named_after_its_module() -> None:
+    assert [name for name in PARTS if "automation_pipeline" in name or name.endswith(("-Input", "-Output"))] == []
+
+
+def test_a_title_of_a_body_means_one_thing() -> None:
+    bodies_of = defaultdict(list)
+    for content in BODIES.values():
+        if content["schema"] not in bodies_of[content["schema"]["title"]]:
+            bodies_of[content["schema"]["title"]].append(content["schema"])
+    assert [title for title, different in bodies_of.items() if len(different) > 1 or title in PARTS] == []
+
+
+@pytest.mark.parametrize("operation", BODIES)
+def test_every_example_of_a_body_is_one_that_may_be_sent(operation: str) -> None:
+    content = BODIES[operation]
+    assert content["examples"]
+    assert [name for name, one in content["examples"].items() if not fits(one["value"], content["schema"])] == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "field"),
+    [
+        ("post /api/automation/trigger", "scheduleId"),
+        ("post /api/automation/schedules", "specificAuditConfigs"),
+        ("post /api/audits", "audit_config_id"),
+        ("post /api/audits", "automation_run_id"),
+        ("put /api/audit-configs/{config_id}/steps/reorder", "stepIds"),
+    ],
+)
+def test_ids_in_bodies_are_numbers_or_their_digits(operation: str, field: str) -> None:
+    schema = BODIES[operation]["schema"]["properties"][field]
+    for one, fitting in ((3, True), ("3", True), (0, False), ("0", False), ("x", False), (True, False), (1.5, False)):
+        assert fits([one] if schema.get("type") == "array" else one, schema) is fitting
+
+
+def test_ids_in_answers_are_texts() -> None:
+    shown = PARTS["ScheduleShown"]["properties"]
+    assert (shown["id"]["type"], shown["specificAuditConfigs"]["items"]["type"]) == ("string", "string")
+
+
+@pytest.mark.parametrize(
+    "day", ["1899-12-31", "1900-01-01", "2199-12-31", "2200-01-01", "2026-02-30", "", "0001-01-01"]
+)
+def test_days_are_described_as_far_as_they_go(day: str) -> None:
+    try:
+        is_read = bool(read_day(day, "no day"))
+    except InvalidInputError:
+        is_read = False
+    for path, name in (("by-date", "date"), ("by-date-range", "startDate"), ("by-date-range", "endDate")):
+        assert fits(day, parameter(f"/api/fiches/status/{path}", name)["schema"]) is is_read
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("/api/audits", ("sales_date_to", "score_min", "status")),
+        ("/api/audits/grouped", ("date_from",)),
+        ("/api/audits/grouped-by-fiches", ("sales_dates",)),
+        ("/api/transcriptions/{fiche_id}/logs", ("since", "limit")),
+    ],
+)
+def test_where_empty_is_not_given_the_document_says_so(path: str, names: tuple[str, ...]) -> None:
+    assert all(parameter(path, name)["allowEmptyValue"] for name in names)
+
+
+def test_an_empty_day_of_a_list_is_not_given(client: TestClient) -> None:
+    assert client.get("/api/audits?sales_date_to=&date_from=&status=").status_code == 200
