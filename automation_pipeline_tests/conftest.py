@@ -7,12 +7,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from automation_pipeline import migrations
 from automation_pipeline.automation.stages import transcribe_targets
 from automation_pipeline.storage.database import Database
 from automation_pipeline.transcription.stages import transcribe_waiting
 from automation_pipeline_tests import outside, postgres, services
+
+# A machine that is slow for a moment is no finding; and whoever runs the suite meets the examples that all others did.
+# `--hypothesis-profile default` looks for new ones.
+settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

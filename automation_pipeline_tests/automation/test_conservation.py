@@ -110,7 +110,7 @@ def verdict(ends: Counter[str]) -> str:
     return "partial" if ends["successful"] else "failed"
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(fates=st.lists(FATES, min_size=1, max_size=8), go_on=st.booleans())
 def test_selected_is_successful_and_failed_and_ignored(bench: Visited, fates: list[Fate], go_on: bool) -> None:
     stopped = not go_on and any(fate.crm == "is busy" for fate in fates)

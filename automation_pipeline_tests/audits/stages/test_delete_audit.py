@@ -38,7 +38,7 @@ def test_the_one_before_takes_its_place_and_gives_it_back(bench: Bench) -> None:
     assert bench.notes()[-2:] == ["DELETE: the audit is deleted", "RESTORE: the audit is not deleted"]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(moves=st.lists(st.tuples(st.booleans(), st.integers(1, 3)), max_size=8))
 def test_the_newest_that_is_not_deleted_is_the_latest(bench: Bench, moves: list[tuple[bool, int]]) -> None:
     for audit_id in (1, 2, 3):

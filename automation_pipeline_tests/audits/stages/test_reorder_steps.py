@@ -21,7 +21,7 @@ def reorder_many(url: str, config_id: int, order: tuple[int, ...], times: int) -
     on(url, reorder)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_order_of_the_steps_is_the_order_they_have_then(
     database: Database, clock: StandingClock, data: st.DataObject
