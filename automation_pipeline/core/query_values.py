@@ -96,6 +96,7 @@ def _digits(given: str) -> str:
 ListOf = Annotated[tuple[Entry, ...], BeforeValidator(split)]
 RowId = Annotated[int, Field(ge=1, le=LARGEST_ID)]
 Count = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
+BigCount = Annotated[int, Field(ge=0, le=LARGEST_ID)]
 SearchText = Annotated[str, StringConstraints(strip_whitespace=True, max_length=200)]
 Day = Annotated[date, PlainValidator(read_day), WithJsonSchema(_DAY_SCHEMA)]
 Moment = Annotated[datetime | date, PlainValidator(read_moment), WithJsonSchema(_MOMENT_SCHEMA)]

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 from automation_pipeline.audits.domain.audit import AuditStatus
 from automation_pipeline.audits.domain.findings import Niveau
 from automation_pipeline.core.json_model import JsonModel, parse
-from automation_pipeline.core.query_values import Count, Day, ListOf, Moment, RowId, SearchText
+from automation_pipeline.core.query_values import BigCount, Count, Day, ListOf, Moment, RowId, SearchText
 
 COMPLAINT = "The list of audits cannot be made"
 
@@ -69,10 +69,10 @@ class AuditFilter(JsonModel):
     niveau: ListOf[Niveau] = ()
     score_min: Score | None = None
     score_max: Score | None = None
-    duration_min_ms: Count | None = None
-    duration_max_ms: Count | None = None
-    tokens_min: Count | None = None
-    tokens_max: Count | None = None
+    duration_min_ms: BigCount | None = None
+    duration_max_ms: BigCount | None = None
+    tokens_min: BigCount | None = None
+    tokens_max: BigCount | None = None
     has_failed_steps: bool | None = None
     automation_schedule_ids: ListOf[RowId] = ()
     automation_run_ids: ListOf[RowId] = ()
