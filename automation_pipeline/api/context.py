@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, cast
 
 from fastapi import Depends, Path, Query
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 from starlette.requests import Request
 
 from automation_pipeline.api.errors import InvalidJsonError
@@ -62,7 +62,7 @@ def _written_out(given: object) -> object:
     return given
 
 
-IdInPath = Annotated[int, BeforeValidator(_written_out), Path(ge=1, le=LARGEST_ID, examples=["12"])]
+IdInPath = Annotated[Annotated[int, Field(ge=1, le=LARGEST_ID)], BeforeValidator(_written_out), Path(examples=["12"])]
 FicheInPath = Annotated[
     str, Path(pattern=r"^[0-9]{1,32}$", examples=["1900417"], description="The fiche's id in the CRM.")
 ]

@@ -76,6 +76,8 @@ def test_every_answer_is_one_that_the_document_promises(system: System, database
             "--phases", "examples,coverage,fuzzing",
             "--seed", "20261118",
             "--continue-on-failure",
+            # How hard it was to make values up is no matter of ours.
+            "--suppress-health-check", "all",
         ]  # fmt: skip
         ended = subprocess.run(command, cwd=system.room, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout[-8000:] + ended.stderr[-2000:]
