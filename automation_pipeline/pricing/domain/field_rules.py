@@ -74,9 +74,10 @@ def _currency(text: str) -> str:
 
 def some(given: object) -> object:
     """Checked before the entries are: pydantic counts only those that are well."""
-    if isinstance(given, list | tuple) and not 0 < len(cast("list[object]", given)) <= MOST_NAMES:
+    entries = cast("list[object]", given) if isinstance(given, list | tuple) else [given]
+    if not 0 < len(entries) <= MOST_NAMES:
         raise ValueError(f"must have 1 to {MOST_NAMES} entries")
-    return given
+    return cast("object", given)
 
 
 def _names(given: object) -> object:

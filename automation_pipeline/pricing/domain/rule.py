@@ -105,7 +105,7 @@ def _ordered(value: object) -> object:
 
 def _band_fault(selector: Selector, currency: str | None) -> str | None:
     named = {band.currency for band in bands_of(selector)}
-    if len(named | ({currency} if currency else set())) < 2:
+    if len(named | {currency or band for band in named}) < 2:
         return None
     return "must be that of all prices in the selector: " + ", ".join(sorted(named))
 

@@ -128,7 +128,7 @@ class Selector(_Sparse):
             return _one_value(field, value)
         if not isinstance(value, list | tuple):
             raise ValueError("must be a list")  # noqa: TRY004 - pydantic reads only this kind as a complaint
-        return tuple(_one_value(field, entry) for entry in cast("list[object]", some(value)))
+        return tuple(_one_value(field, entry) for entry in cast("list[object]", some(cast("object", value))))
 
 
 _KINDS = ("all", "sku", "tag", "product", "price", "field", "and", "or", "not")

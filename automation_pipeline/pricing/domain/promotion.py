@@ -1,0 +1,32 @@
+"""When a rule starts by itself, and when what it has applied is taken back."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class Due(StrEnum):
+    START = "start"
+    END = "end"
+    # The whole promotion passed during an outage: starting it now would only be to take it back.
+    MISSED = "missed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """`schedule_at` is cleared once it is queued; `is_applied`: a run of the rule stands APPLIED or PARTIAL."""
+
+    enabled: bool
+    schedule_at: datetime | None
+    ends_at: datetime | None
+    is_applied: bool
+
+
+def due(plan: Plan, now: datetime) -> Due | None:
+    """A promotion ends even if its rule was disabled meanwhile: its prices would stay for ever."""
+    is_over = plan.ends_at is not None and plan.ends_at <= now
+    if plan.is_applied and is_over:
+        return Due.END
+    if plan.schedule_at is None or plan.schedule_at > now or not plan.enabled:
+        return None
+    return Due.MISSED if is_over else Due.START
