@@ -11,7 +11,6 @@ from automation_pipeline.core.json_model import JsonModel, parse
 from automation_pipeline.pricing.domain.field_rules import Amount, Currency, Flag, Number
 from automation_pipeline.pricing.domain.money import Price
 
-
 _NO_AMOUNTS: Mapping[str, int] = {}
 
 Share = Annotated[Number, Field(gt=0, le=1)]

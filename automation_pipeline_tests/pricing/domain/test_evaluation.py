@@ -70,8 +70,13 @@ def test_a_margin_over_the_cost_is_kept_to_the_unit() -> None:
 
 @pytest.mark.parametrize(
     ("told", "compare_at", "writes"),
-    [({}, 1500, False), ({"compareAt": None}, None, True), ({"compareAt": 2000}, 2000, True)]
-    + [({"compareAt": "before"}, 1000, True), ({"compareAt": "untouched"}, 1500, False)],
+    [
+        ({}, 1500, False),
+        ({"compareAt": "untouched"}, 1500, False),
+        ({"compareAt": None}, None, True),
+        ({"compareAt": 2000}, 2000, True),
+        ({"compareAt": "before"}, 1000, True),
+    ],
 )
 def test_the_compare_at_price_is_left_cleared_or_set(
     told: dict[str, object], compare_at: int | None, *, writes: bool

@@ -1,0 +1,59 @@
+"""Somebody is called strictly beyond a boundary, for the worst of it, and not again and again."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from automation_pipeline.pricing.domain.alerts import AlertSeverity, Fired, Health, alerts, is_to_fire
+
+NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
+
+
+def success(applied: int, failed: int) -> Health:
+    return Health(applied=applied, failed=failed)
+
+
+@pytest.mark.parametrize(
+    ("health", "fired"),
+    [
+        (success(97, 3), []),
+        (success(96, 4), ["success_rate warning"]),
+        (success(90, 10), ["success_rate warning"]),
+        (success(89, 11), ["success_rate critical"]),
+        (success(9, 10), []),
+        (success(10, 10), ["success_rate critical"]),
+        (success(0, 0), []),
+        (Health(dead_letters=50), []),
+        (Health(dead_letters=51), ["dlq_size warning"]),
+        (Health(dead_letters=100), ["dlq_size warning"]),
+        (Health(dead_letters=101), ["dlq_size critical"]),
+        (Health(rate_limits=3), []),
+        (Health(rate_limits=4), ["rate_limits warning"]),
+        (
+            Health(applied=0, failed=500, dead_letters=500, rate_limits=9),
+            ["success_rate critical", "dlq_size critical", "rate_limits warning"],
+        ),
+    ],
+)
+def test_who_is_called_for_what(health: Health, fired: list[str]) -> None:
+    assert [f"{alert.name} {alert.severity}" for alert in alerts(health)] == fired
+    assert all(alert.message.endswith(".") for alert in alerts(health))
+
+
+@pytest.mark.parametrize(
+    ("severity", "last", "minutes_ago", "fires"),
+    [
+        ("warning", None, 0, True),
+        ("warning", "warning", 29, False),
+        ("warning", "warning", 30, True),
+        ("critical", "critical", 14, False),
+        ("critical", "critical", 15, True),
+        ("critical", "warning", 1, True),
+        ("warning", "critical", 16, False),
+    ],
+)
+def test_an_alert_rests_unless_it_became_worse(
+    severity: str, last: str | None, minutes_ago: int, *, fires: bool
+) -> None:
+    fired = None if last is None else Fired(AlertSeverity(last), NOW - timedelta(minutes=minutes_ago))
+    assert is_to_fire(AlertSeverity(severity), fired, NOW) is fires

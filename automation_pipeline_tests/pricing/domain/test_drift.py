@@ -1,0 +1,41 @@
+"""What was previewed is written, or nothing is."""
+
+import pytest
+
+from automation_pipeline.pricing.domain.drift import before_rollback, before_write
+from automation_pipeline.pricing.domain.money import Price
+from automation_pipeline.pricing.domain.rule import OnDrift
+
+BEFORE, AFTER, EDITED = Price(1000, "EUR", 1500), Price(900, "EUR"), Price(950, "EUR")
+
+
+@pytest.mark.parametrize(
+    ("observed", "on_drift", "writes_compare_at", "step"),
+    [
+        (BEFORE, "refuse", True, "write"),
+        (AFTER, "refuse", True, "done"),
+        (EDITED, "refuse", True, "refuse"),
+        (EDITED, "overwrite", True, "write"),
+        (Price(1000, "EUR", 1400), "refuse", True, "refuse"),
+        (Price(1000, "EUR", 1400), "refuse", False, "write"),
+        (Price(900, "EUR", 1500), "refuse", True, "refuse"),
+        (Price(900, "EUR", 1500), "refuse", False, "done"),
+        (Price(1000, "USD", 1500), "overwrite", True, "refuse"),
+    ],
+)
+def test_before_a_write(observed: Price, on_drift: str, step: str, *, writes_compare_at: bool) -> None:
+    assert before_write(observed, BEFORE, AFTER, OnDrift(on_drift), writes_compare_at=writes_compare_at) == step
+
+
+@pytest.mark.parametrize(
+    ("observed", "force", "step"),
+    [
+        (AFTER, False, "write"),
+        (BEFORE, False, "done"),
+        (EDITED, False, "refuse"),
+        (EDITED, True, "write"),
+        (Price(900, "USD"), True, "refuse"),
+    ],
+)
+def test_before_a_rollback(observed: Price, step: str, *, force: bool) -> None:
+    assert before_rollback(observed, BEFORE, AFTER, writes_compare_at=True, force=force) == step

@@ -1,0 +1,44 @@
+"""A preview is applied while it is fresh, by those who may, and not twice in a row."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from automation_pipeline.pricing.domain.preview import Stale, approval_fault, rests_until, stale
+
+NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("rule_hash", "age", "reason"),
+    [
+        ("h", timedelta(minutes=15), None),
+        ("h", timedelta(minutes=15, seconds=1), Stale.TOO_OLD),
+        ("other", timedelta(0), Stale.RULE_CHANGED),
+    ],
+)
+def test_a_preview_grows_stale(rule_hash: str, age: timedelta, reason: Stale | None) -> None:
+    assert stale("h", rule_hash, NOW - age, NOW) is reason
+    assert reason is None or "preview" in reason.why
+
+
+@pytest.mark.parametrize(
+    ("auto_apply", "approved_by", "fault"),
+    [
+        (True, None, None),
+        (False, None, "The run must be approved first."),
+        (False, "ann", "The run must be approved by somebody else than its creator."),
+        (False, "bob", None),
+    ],
+)
+def test_two_people_stand_behind_a_run(approved_by: str | None, fault: str | None, *, auto_apply: bool) -> None:
+    assert approval_fault(auto_apply=auto_apply, created_by="ann", approved_by=approved_by) == fault
+
+
+@pytest.mark.parametrize(
+    ("minutes_ago", "cooldown", "rests"), [(None, 60, None), (30, 0, None), (30, 60, 30), (60, 60, None)]
+)
+def test_a_rule_rests_after_it_was_applied(minutes_ago: int | None, cooldown: int, rests: int | None) -> None:
+    last = None if minutes_ago is None else NOW - timedelta(minutes=minutes_ago)
+    until = None if rests is None else NOW + timedelta(minutes=rests)
+    assert rests_until(last, cooldown, NOW) == until

@@ -1,0 +1,55 @@
+"""What may be taken back, in which order, and what the run is then."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from automation_pipeline.core.errors import ConflictError, InvalidInputError
+from automation_pipeline.pricing.domain.rollback import AppliedTarget, after_rollback, targets_to_roll_back
+from automation_pipeline.pricing.domain.states import RunState, TargetState
+
+T0 = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
+TARGETS = [
+    AppliedTarget("t1", TargetState.APPLIED, T0),
+    AppliedTarget("t2", TargetState.FAILED, None),
+    AppliedTarget("t3", TargetState.APPLIED, T0 + timedelta(seconds=9)),
+    AppliedTarget("t4", TargetState.ROLLED_BACK, T0),
+]
+
+
+def test_the_last_applied_is_taken_back_first_and_failed_ones_never() -> None:
+    assert targets_to_roll_back(RunState.PARTIAL, TARGETS) == ["t3", "t1"]
+    assert targets_to_roll_back(RunState.PARTIAL, TARGETS, ["t1", "t1"]) == ["t1"]
+
+
+@pytest.mark.parametrize("state", sorted(set(RunState) - {RunState.APPLIED, RunState.PARTIAL}))
+def test_only_what_was_applied_can_be_rolled_back(state: RunState) -> None:
+    with pytest.raises(ConflictError, match=f"A run that is {state} cannot be rolled back"):
+        targets_to_roll_back(state, TARGETS)
+
+
+def test_a_chosen_target_that_is_not_applied_is_named() -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        targets_to_roll_back(RunState.PARTIAL, TARGETS, ["t1", "t2", "x"])
+    assert [problem for _, problem in refused.value.fields] == [
+        "t2 is not an applied target of the run",
+        "x is not an applied target of the run",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("run", "states", "status", "rollback_state"),
+    [
+        ("APPLIED", "ROLLED_BACK ROLLED_BACK", "ROLLED_BACK", "DONE"),
+        ("PARTIAL", "ROLLED_BACK FAILED", "ROLLED_BACK", "DONE"),
+        ("APPLIED", "ROLLED_BACK APPLIED", "APPLIED", "PARTIAL"),
+        ("PARTIAL", "ROLLED_BACK APPLIED FAILED", "PARTIAL", "PARTIAL"),
+        ("APPLIED", "APPLIED", "APPLIED", "NONE"),
+        ("APPLIED", "", "ROLLED_BACK", "DONE"),
+    ],
+)
+def test_a_run_is_rolled_back_when_nothing_is_applied_any_more(
+    run: str, states: str, status: str, rollback_state: str
+) -> None:
+    after = after_rollback(RunState(run), (TargetState(state) for state in states.split()))
+    assert (after.status, after.rollback_state) == (status, rollback_state)
