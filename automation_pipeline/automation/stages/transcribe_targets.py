@@ -88,9 +88,9 @@ class _Gate:
         lacking = await asyncio.to_thread(self._untranscribed)
         whole = [fiche_id for fiche_id in self._left if not lacking.get(fiche_id, 1)]
         if whole:
-            gone = set(whole)
-            self._left = [fiche_id for fiche_id in self._left if fiche_id not in gone]
             await asyncio.to_thread(self._mark, whole)
+            gone = set(whole)  # only now: a look that the time cuts short is taken again, and must find them
+            self._left = [fiche_id for fiche_id in self._left if fiche_id not in gone]
             self._ready(whole)
             await self._log_progress()
         return len(whole)

@@ -138,6 +138,42 @@ def test_the_time_ends_the_wait_and_leaves_the_rest(bench: Bench) -> None:
     assert bench.logs(ticket)[-1] == "Transcription timeout/stall - completed 1/2"
 
 
+class LateToMark(Database):
+    """The time of the work is over while it notes who has become whole."""
+
+    def __init__(self, url: str, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        super().__init__(url)
+        self._loop, self._seconds, self._is_over = loop, seconds, threading.Event()
+
+    def _time_is_over(self) -> None:
+        leap(self._seconds)
+        self._loop.call_later(0, self._is_over.set)  # behind the deadlines that the leap has made due
+
+    @contextmanager
+    def transaction(self) -> Generator[Session]:
+        if not self._is_over.is_set():
+            self._loop.call_soon_threadsafe(self._time_is_over)
+            self._is_over.wait(20)
+        with super().transaction() as session:
+            yield session
+
+
+def test_who_became_whole_in_the_last_moment_is_ready(bench: Bench, database_url: str) -> None:
+    bench.sell("1")
+    ticket, came = bench.until_work("1"), []
+    tries = bench.tries(ticket)
+
+    async def gate_that_is_late() -> dict[str, str | None]:
+        late = LateToMark(database_url, asyncio.get_running_loop(), bench.work.transcription_seconds)
+        try:
+            shop = replace(bench.shop, database=late)
+            return await transcribe_targets(ticket, ["1"], tries=tries, shop=shop, ready=came.extend)
+        finally:
+            late.dispose()
+
+    assert (run(gate_that_is_late()), came) == ({}, ["1"])
+
+
 def test_what_is_in_flight_elsewhere_is_joined(bench: Bench) -> None:
     bench.offer("1", calls=2)
     ticket = bench.until_work("1")
