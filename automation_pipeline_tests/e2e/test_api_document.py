@@ -76,6 +76,8 @@ def test_every_answer_is_one_that_the_document_promises(system: System, database
             "--phases", "examples,coverage,fuzzing",
             "--seed", "20261118",
             "--continue-on-failure",
+            # The diagnostic asks everybody outside, and a machine may be slow.
+            "--request-timeout", "120",
             # How hard it was to make values up is no matter of ours.
             "--suppress-health-check", "all",
         ]  # fmt: skip
