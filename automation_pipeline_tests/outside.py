@@ -11,6 +11,7 @@ import httpx
 
 TOKEN = "sim-token"
 LLM_KEY = "sim-llm-key"
+SHOP_TOKEN = "sim-shop-token"
 PUSHER_APP_ID, PUSHER_KEY, PUSHER_SECRET = "4010", "sim-pusher-key", "sim-pusher-secret"
 _COMMAND = [sys.executable, "-m", "automation_pipeline.simulator", "--port", "0"]
 _SAYS = "simulator listening on "
@@ -62,6 +63,26 @@ def shown_to_browsers(url: str, **wanted: str) -> Any:  # Any: whatever JSON hol
     """What was published through the simulated Pusher, in its order: `channels`, `name` and `data` of each."""
     limit = {"limit": "200000", **wanted}
     return httpx.get(f"{url}/_sim/pusher", params=limit, verify=NO_CERTIFICATES).raise_for_status().json()["events"]
+
+
+def set_up_shop(url: str, **settings: object) -> None:
+    """`products`, `variants_per_product`, `currency`, `maximum`, `restore_rate`: those given, the others stay."""
+    httpx.put(f"{url}/_sim/shop", json=settings, verify=NO_CERTIFICATES).raise_for_status()
+
+
+def shop_totals(url: str, **wanted: str) -> Any:  # Any: whatever JSON holds
+    """Of the simulated shop: its settings, the `level` of its bucket, `calls`, `throttled`, `writes` by variant; of
+    one `variant` its `history`."""
+    return httpx.get(f"{url}/_sim/shop", params=wanted, verify=NO_CERTIFICATES).raise_for_status().json()
+
+
+def edit_in_shop(url: str, variant_id: str, price: str, **compare_at: str | None) -> None:
+    """As somebody does it by hand; `compareAtPrice` only where it is given."""
+    _post(url, "shop/variants", {"id": variant_id, "price": price, **compare_at})
+
+
+def remove_from_shop(url: str, variant_id: str) -> None:
+    httpx.delete(f"{url}/_sim/shop/variants/{variant_id}", verify=NO_CERTIFICATES).raise_for_status()
 
 
 def _post(url: str, what: str, posted: Any) -> None:  # Any: whatever JSON holds

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
-from outside import LLM_KEY, SPEECH_KEY, TOKEN, environment, simulator
+from outside import LLM_KEY, SHOP_TOKEN, SPEECH_KEY, TOKEN, environment, simulator
 
 
 def main() -> int:
@@ -38,6 +38,7 @@ def work(address: str, options: argparse.Namespace) -> int:
         say(f"  export FICHE_API_BASE_URL={address} FICHE_API_AUTH_TOKEN={TOKEN}")
         say(f"  export ELEVENLABS_BASE_URL={address} ELEVENLABS_API_KEY={SPEECH_KEY}")
         say(f"  export LLM_BASE_URL={address}/v1 LLM_API_KEY={LLM_KEY}")
+        say(f"  export SHOP_API_BASE_URL={address} SHOP_API_TOKEN={SHOP_TOKEN}")
         say("or, from wherever it is, with the API after")
         say(f"  export AUTOMATION_API_URL={url} AUTOMATION_API_TOKEN={token}")
         return dagster(variables, options.port)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 TOKEN = "sim-token"
 SPEECH_KEY = "sim-speech-key"
 LLM_KEY = "sim-llm-key"
+SHOP_TOKEN = "sim-shop-token"
 
 
 @contextmanager
@@ -38,6 +39,8 @@ def environment(address: str, **more: str) -> Mapping[str, str]:
         "ELEVENLABS_API_KEY": SPEECH_KEY,
         "LLM_BASE_URL": f"{address}/v1",
         "LLM_API_KEY": LLM_KEY,
+        "SHOP_API_BASE_URL": address,
+        "SHOP_API_TOKEN": SHOP_TOKEN,
         # The simulator has no caps: nobody needs to wait for it.
         "TRANSCRIPTION_ELEVENLABS_RATE_LIMIT_PER_MINUTE": "6000",
         "LLM_RATE_LIMIT_PER_MINUTE": "60000",

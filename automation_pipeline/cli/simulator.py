@@ -22,6 +22,9 @@ def simulator(
     pusher_app_id: Annotated[str, typer.Option(help="The application of realtime events.")] = "4010",
     pusher_key: Annotated[str, typer.Option(help="Its key.")] = "sim-pusher-key",
     pusher_secret: Annotated[str, typer.Option(help="Its secret.")] = "sim-pusher-secret",  # noqa: S107  a simulator has no secrets
+    shop_token: Annotated[str, typer.Option(help="The access token of the shop.")] = "sim-shop-token",  # noqa: S107  a simulator has no secrets
+    shop_products: Annotated[int, typer.Option(min=0, help="Products that the shop sells.")] = 40,
+    shop_variants: Annotated[int, typer.Option(min=1, help="Variants of each of them.")] = 3,
     token: Annotated[str, typer.Option(help="The bearer token of the CRM.")] = "sim-token",  # noqa: S107  a simulator has no secrets
 ) -> None:
     """Play the CRM (and later the other providers) on 127.0.0.1: deterministic, with faults and a ledger of calls."""
@@ -43,6 +46,9 @@ def simulator(
             pusher_app_id=pusher_app_id,
             pusher_key=pusher_key,
             pusher_secret=pusher_secret,
+            shop_token=shop_token,
+            shop_products=shop_products,
+            shop_variants=shop_variants,
         )
     except SimulatorStartError as error:
         raise PermanentError(str(error)) from None

@@ -9,6 +9,7 @@ from automation_pipeline.simulator.server import (
     DEFAULT_PUSHER_APP_ID,
     DEFAULT_PUSHER_KEY,
     DEFAULT_PUSHER_SECRET,
+    DEFAULT_SHOP_TOKEN,
     DEFAULT_SPEECH_KEY,
     DEFAULT_TOKEN,
     SimulatorStartError,
@@ -46,6 +47,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pusher-app-id", default=DEFAULT_PUSHER_APP_ID, help="the application of realtime events")
     parser.add_argument("--pusher-key", default=DEFAULT_PUSHER_KEY, help="its key")
     parser.add_argument("--pusher-secret", default=DEFAULT_PUSHER_SECRET, help="its secret, which signs the calls")
+    parser.add_argument("--shop-token", default=DEFAULT_SHOP_TOKEN, help="the access token of the shop")
+    parser.add_argument("--shop-products", type=int, default=40, help="what the shop sells")
+    parser.add_argument("--shop-variants", type=int, default=3, help="variants of each product")
     return parser
 
 

@@ -22,6 +22,9 @@ from automation_pipeline.simulator.llm.state import ModelState
 from automation_pipeline.simulator.pusher import channels_api as pusher
 from automation_pipeline.simulator.pusher.signature import App
 from automation_pipeline.simulator.pusher.state import Published
+from automation_pipeline.simulator.shop import admin_api as shop
+from automation_pipeline.simulator.shop.catalogue import Sizes
+from automation_pipeline.simulator.shop.state import ShopState
 from automation_pipeline.simulator.speech import elevenlabs as speech
 from automation_pipeline.simulator.world.world import World
 
@@ -36,23 +39,27 @@ def create_app(  # noqa: PLR0913 - one keyword a start option
     llm_key: str,
     llm_per_minute: int,
     pusher_app: App,
+    shop_token: str,
+    shop_sizes: Sizes,
 ) -> Starlette:
     speech_cap = Cap(speech_per_minute)
     model = ModelState(Cap(llm_per_minute))
     published = Published()
+    shop_state = ShopState(world.seed, shop_sizes)
     provided = [
         *crm.endpoints(world, token),
         *audio.endpoints(world),
         *speech.endpoints(world, speech_key, speech_cap),
         *llm.endpoints(world.seed, llm_key, model),
         *pusher.endpoints(pusher_app, published),
+        *shop.endpoints(shop_token, shop_state),
     ]
     endpoints = {endpoint.name: endpoint for endpoint in provided}
     conditions = Conditions(Ledger(tuple(endpoints)), Faults(world.seed), latency)
     app = Starlette(
         routes=[
             *(Route(e.path, Gate(e, conditions), methods=e.methods, name=e.name) for e in endpoints.values()),
-            *Control(conditions, endpoints, speech_cap, model, published).routes(),
+            *Control(conditions, endpoints, speech_cap, model, published, shop_state).routes(),
         ],
         exception_handlers={BadRequestError: _bad_request, HTTPException: _refusal},
     )

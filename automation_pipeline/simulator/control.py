@@ -18,6 +18,8 @@ from automation_pipeline.simulator.llm.openai import COMPLETE
 from automation_pipeline.simulator.llm.state import ModelState
 from automation_pipeline.simulator.pusher.control import PusherControl
 from automation_pipeline.simulator.pusher.state import Published
+from automation_pipeline.simulator.shop.control import ShopControl
+from automation_pipeline.simulator.shop.state import ShopState
 
 MAX_LATENCY_SECONDS = 600
 
@@ -30,18 +32,21 @@ class Control:
         speech_cap: Cap,
         model: ModelState,
         published: Published,
+        shop: ShopState,
     ) -> None:
         self._conditions = conditions
         self._endpoints = endpoints
         self._speech_cap = speech_cap
         self._model = model
         self._published = published
+        self._shop = shop
 
     def routes(self) -> list[Route]:
         llm = ModelControl(self._model, lambda: self._conditions.ledger.routes[COMPLETE].calls)
         return [
             *llm.routes(),
             *PusherControl(self._published).routes(),
+            *ShopControl(self._shop).routes(),
             Route("/_sim/faults", self.add_faults, methods=["POST"]),
             Route("/_sim/faults", self.clear_faults, methods=["DELETE"]),
             Route("/_sim/calls", self.calls, methods=["GET"]),
@@ -67,13 +72,14 @@ class Control:
         return JSONResponse(shown)
 
     async def reset(self, _request: Request) -> Response:
-        """Clears ledger, faults, the calls that the caps count, what the model answered and what was published. Base
-        latency and caps stay: they are how the simulator was set up."""
+        """Clears ledger, faults, the calls that the caps count, what the model answered, what was published and
+        what was done to the shop. Base latency, caps and sizes stay: they are how the simulator was set up."""
         self._conditions.faults.clear()
         self._conditions.ledger.clear()
         self._speech_cap.forget()
         self._model.forget()
         self._published.forget()
+        self._shop.forget()
         return JSONResponse({"reset": True})
 
     async def set_latency(self, request: Request) -> Response:

@@ -13,8 +13,9 @@ class Endpoint:
 
     `refuse` looks at the headers of a call as it arrives: what it answers, no fault touches. `take_in` reads the body
     where that is needed to name the item. `error` is what a simulated error answer has as `error_key`. `spoils` are
-    the bad bodies that only this endpoint can have. `given` hears of each answer that was sent to the end, spoiled or
-    not, while the caller was still there.
+    the bad bodies that only this endpoint can have, `instead` those that it answers with in place of doing the work.
+    `given` hears of each answer that was sent to the end, spoiled or not, while the caller was still there. `headers`
+    are on every answer, of faults and refusals too.
     """
 
     name: str
@@ -28,4 +29,8 @@ class Endpoint:
     error: Callable[[int], object] = lambda status: f"Simulated answer {status}."
     error_key: str = "detail"
     spoils: Mapping[str, Callable[[bytes], bytes]] = field(default_factory=dict[str, Callable[[bytes], bytes]])
+    instead: Mapping[str, Callable[[Request], Awaitable[Response]]] = field(
+        default_factory=dict[str, Callable[[Request], Awaitable[Response]]]
+    )
     given: Callable[[Request, Response], None] = lambda _request, _response: None
+    headers: Callable[[], Mapping[str, str]] = dict[str, str]

@@ -8,7 +8,9 @@ from automation_pipeline.simulator.endpoint import Endpoint
 
 BROKEN_OFF = ("cut_short", "stalled")  # half of the declared length, then the end or nothing more
 MODEL_BODIES = ("content_not_json", "content_wrong_enum", "content_missing_field", "content_cut", "refusal")
-BODIES = ("truncated", *BROKEN_OFF, "not_json", "wrong_types", "empty", "success_false", *MODEL_BODIES)
+THROTTLED = "throttled"
+SPECIAL_BODIES = {**dict.fromkeys(MODEL_BODIES, "a language model"), THROTTLED: "a shop"}
+BODIES = ("truncated", *BROKEN_OFF, "not_json", "wrong_types", "empty", "success_false", *SPECIAL_BODIES)
 MAX_PAD_BYTES = 1024**3
 JSON_BODIES = ("wrong_types", "success_false")
 
@@ -20,7 +22,8 @@ class BadRequestError(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRule:
     """`body` spoils the real answer; a `status` without `body` replaces it. The answer is then padded with `pad_bytes`
-    zeros and sent over `trickle_seconds`. `first`, `every` and `probability` must
+    zeros and sent over `trickle_seconds`. A call that hangs or is dropped does nothing, unless it is so `after` its
+    work: then only the answer is lost. `first`, `every` and `probability` must
     all agree; calls are counted as they reach the rule, and an earlier rule that strikes keeps them from it."""
 
     route: str
@@ -30,6 +33,7 @@ class FaultRule:
     latency_seconds: float = 0.0
     hang: bool = False
     drop: bool = False
+    after: bool = False
     body: str | None = None
     pad_bytes: int = 0
     trickle_seconds: float = 0.0
@@ -80,6 +84,7 @@ CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
     "latency_seconds": (_number(0, 3600), "a number from 0 to 3600"),
     "hang": (_boolean, "true or false"),
     "drop": (_boolean, "true or false"),
+    "after": (_boolean, "true or false"),
     "body": (lambda value: value in BODIES, f"one of {', '.join(BODIES)}"),
     "pad_bytes": (_whole(0, MAX_PAD_BYTES), f"a whole number from 0 to {MAX_PAD_BYTES}"),
     "trickle_seconds": (_number(0, 3600), "a number from 0 to 3600"),
@@ -120,11 +125,17 @@ def _check_whole(rule: FaultRule, endpoint: Endpoint) -> None:
         )
     if rule.silent and (rule.status or rule.body or rule.retry_after is not None or (rule.hang and rule.drop)):
         raise BadRequestError("A fault rule cannot both answer and not answer: hang and drop stand alone.")
+    if rule.after and not rule.silent:
+        raise BadRequestError("Only a call that hangs or is dropped can do so 'after' its work.")
     if rule.stretched and (rule.silent or rule.body in BROKEN_OFF):
         raise BadRequestError("A fault rule cannot both break off an answer and stretch it.")
     if rule.pad_bytes and endpoint.speaks_json:
         raise BadRequestError(f"Zeros are for sound, and {rule.route} answers with JSON: no 'pad_bytes' there.")
-    if rule.body in MODEL_BODIES and rule.body not in endpoint.spoils:
-        raise BadRequestError(f"The body {rule.body!r} is for a language model, not for {rule.route}.")
+    _check_body(rule, endpoint)
+
+
+def _check_body(rule: FaultRule, endpoint: Endpoint) -> None:
+    if rule.body in SPECIAL_BODIES and rule.body not in {*endpoint.spoils, *endpoint.instead}:
+        raise BadRequestError(f"The body {rule.body!r} is for {SPECIAL_BODIES[rule.body]}, not for {rule.route}.")
     if rule.body in JSON_BODIES and not endpoint.speaks_json:
         raise BadRequestError(f"The body {rule.body!r} is for JSON, and {rule.route} does not answer with JSON.")

@@ -51,11 +51,13 @@ class Gate:
             if rule is None:
                 response = response or await endpoint.handler(request)
                 call.status = response.status_code
-                await self._give(response, request, send)
+                await self._give(self._headed(response), request, send)
             else:
                 await self._misbehave(request, send, rule, call)
 
     async def _misbehave(self, request: Request, send: Send, rule: FaultRule, call: Call) -> None:
+        if rule.after:
+            await self._endpoint.handler(request)
         if rule.hang:
             await self._given_up_on(request)
         if rule.silent:
@@ -80,7 +82,14 @@ class Gate:
     async def _bad_response(self, request: Request, rule: FaultRule) -> Response:
         endpoint = self._endpoint
         error = replacement(rule, endpoint.error, endpoint.error_key)
-        return error or spoiled(await endpoint.handler(request), rule, endpoint.spoils)
+        if error is None:
+            answer = endpoint.instead.get(rule.body or "", endpoint.handler)
+            error = spoiled(await answer(request), rule, endpoint.spoils)
+        return self._headed(error)
+
+    def _headed(self, response: Response) -> Response:
+        response.headers.update(self._endpoint.headers())
+        return response
 
     async def _give(self, response: Response, request: Request, send: Send) -> None:
         is_there = is_connected(request)

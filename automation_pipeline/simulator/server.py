@@ -8,10 +8,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 import uvicorn
+from starlette.applications import Starlette
 
 from automation_pipeline.simulator.app import create_app
 from automation_pipeline.simulator.gate import Conditions
 from automation_pipeline.simulator.pusher.signature import App
+from automation_pipeline.simulator.shop.catalogue import Sizes, size_fault
 from automation_pipeline.simulator.transport import OpenProtocol
 from automation_pipeline.simulator.world.world import World
 
@@ -21,6 +23,7 @@ DEFAULT_LLM_KEY = "sim-llm-key"
 DEFAULT_PUSHER_APP_ID = "4010"
 DEFAULT_PUSHER_KEY = "sim-pusher-key"
 DEFAULT_PUSHER_SECRET = "sim-pusher-secret"  # noqa: S105 - the same
+DEFAULT_SHOP_TOKEN = "sim-shop-token"  # noqa: S105 - the same
 BACKLOG = 2048
 
 
@@ -44,11 +47,17 @@ def serve(  # noqa: PLR0913 - one keyword a start option
     pusher_app_id: str = DEFAULT_PUSHER_APP_ID,
     pusher_key: str = DEFAULT_PUSHER_KEY,
     pusher_secret: str = DEFAULT_PUSHER_SECRET,
+    shop_token: str = DEFAULT_SHOP_TOKEN,
+    shop_products: int = 40,
+    shop_variants: int = 3,
 ) -> None:
     """Serves until SIGTERM or SIGINT. Port 0 takes a free one; the printed line says which.
 
-    Raises SimulatorStartError when the address cannot be taken, ValueError for an impossible number of fiches.
+    Raises SimulatorStartError when the address cannot be taken or no shop has so many variants, ValueError for an
+    impossible number of fiches.
     """
+    if fault := size_fault(shop_products, shop_variants):
+        raise SimulatorStartError(fault)
     app = create_app(
         World(seed, fiches_per_day, vary),
         token=token,
@@ -58,8 +67,15 @@ def serve(  # noqa: PLR0913 - one keyword a start option
         llm_key=llm_key,
         llm_per_minute=llm_per_minute,
         pusher_app=App(pusher_app_id, pusher_key, pusher_secret),
+        shop_token=shop_token,
+        shop_sizes=Sizes(shop_products, shop_variants),
     )
-    config = uvicorn.Config(
+    with _listen(host, port) as listener:
+        _Server(_config(app), app.state.conditions).run([listener])
+
+
+def _config(app: Starlette) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
         http=OpenProtocol,
         lifespan="off",
@@ -70,8 +86,6 @@ def serve(  # noqa: PLR0913 - one keyword a start option
         timeout_graceful_shutdown=2,
         backlog=BACKLOG,
     )
-    with _listen(host, port) as listener:
-        _Server(config, app.state.conditions).run([listener])
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -249,6 +249,7 @@ def test_the_ledger_counts_by_route_item_and_status(simulator: httpx.Client) -> 
         *("crm.sales_list", "crm.details", "crm.health", "audio", "speech.transcribe"),
         *("llm.complete", "llm.models", "llm.model"),
         *("pusher.event", "pusher.batch", "pusher.channels"),
+        "shop.graphql",
     }
     assert whole["routes"]["crm.details"] == {
         "calls": 4,

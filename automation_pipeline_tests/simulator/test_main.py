@@ -55,3 +55,10 @@ def test_a_busy_port_is_one_sentence_and_ends_with_1() -> None:
         ended = subprocess.run([*COMMAND, "--port", str(port)], capture_output=True, text=True, check=False, timeout=60)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == f"The simulator cannot listen on 127.0.0.1:{port}: Address already in use.\n"
+
+
+def test_a_shop_that_cannot_be_is_one_sentence_and_ends_with_1() -> None:
+    flags = ["--shop-products", "50000", "--shop-variants", "5"]
+    ended = subprocess.run([*COMMAND, *flags], capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == "A simulated shop has at most 200000 variants, not 250000.\n"

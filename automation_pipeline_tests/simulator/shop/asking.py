@@ -1,0 +1,71 @@
+"""The simulated shop as a client asks it, over HTTP."""
+
+from typing import Any
+
+import httpx
+
+from automation_pipeline_tests.outside import NO_CERTIFICATES, SHOP_TOKEN, shop_totals
+
+PATH = "/admin/api/2026-10/graphql.json"
+TOKEN = {"X-Shopify-Access-Token": SHOP_TOKEN}
+
+WRITE = """
+mutation Write($product: ID!, $variants: [ProductVariantsBulkInput!]!, $partial: Boolean = true) {
+  productVariantsBulkUpdate(productId: $product, variants: $variants, allowPartialUpdates: $partial) {
+    product { id }
+    productVariants { id price compareAtPrice }
+    userErrors { field message code }
+  }
+}
+"""
+PAGE = """
+query Page($first: Int!, $after: String) {
+  productVariants(first: $first, after: $after) {
+    nodes { id sku price product { id status } }
+    pageInfo { hasNextPage endCursor }
+  }
+}
+"""
+PRICES = "query Prices($ids: [ID!]!) { nodes(ids: $ids) { ... on ProductVariant { id price compareAtPrice } } }"
+
+
+def product(place: int = 1) -> str:
+    return f"gid://shopify/Product/{7_000_000 + place}"
+
+
+def number(place: int = 1, variant: int = 1) -> str:
+    return f"{7_000_000 + place}{variant:04d}"
+
+
+def variant(place: int = 1, variant: int = 1) -> str:
+    return f"gid://shopify/ProductVariant/{number(place, variant)}"
+
+
+class Asking(httpx.Client):
+    def __init__(self, url: str) -> None:
+        super().__init__(base_url=url, headers=TOKEN, verify=NO_CERTIFICATES)
+        self.url = url
+
+    def ask(self, query: str, **variables: Any) -> httpx.Response:
+        return self.post(PATH, json={"query": query, "variables": variables})
+
+    def data(self, query: str, **variables: Any) -> Any:
+        answer = self.ask(query, **variables).json()
+        assert "errors" not in answer, answer
+        return answer["data"]
+
+    def code(self, query: str, **variables: Any) -> str:
+        """Of the first error of a call that is refused as a whole."""
+        answer = self.ask(query, **variables)
+        assert answer.status_code == 200
+        return answer.json()["errors"][0].get("extensions", {}).get("code", "none")
+
+    def write(self, *variants: dict[str, Any], place: int = 1, partial: bool = True) -> Any:
+        given = {"product": product(place), "variants": list(variants), "partial": partial}
+        return self.data(WRITE, **given)["productVariantsBulkUpdate"]
+
+    def prices(self, *ids: str) -> list[str | None]:
+        return [node and node["price"] for node in self.data(PRICES, ids=list(ids))["nodes"]]
+
+    def totals(self, **wanted: str) -> Any:
+        return shop_totals(self.url, **wanted)

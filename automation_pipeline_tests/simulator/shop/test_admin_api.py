@@ -1,0 +1,176 @@
+"""The simulated shop's HTTP face: whom it answers, with what, and which faults strike which calls."""
+
+from uuid import UUID
+
+import httpx
+import pytest
+
+from automation_pipeline.clients.shop_queries import CATALOGUE, WHO
+from automation_pipeline.clients.shop_queries import PRICES as CLIENTS_PRICES
+from automation_pipeline.clients.shop_queries import WRITE as CLIENTS_WRITE
+from automation_pipeline_tests.outside import calls, fault
+from automation_pipeline_tests.simulator.shop.asking import PAGE, PATH, Asking, number, product, variant
+from automation_pipeline_tests.waiting import wait_until
+
+WRONG = "[API] Invalid API key or access token (unrecognized login or wrong password)"
+
+
+def test_everything_that_the_client_asks_is_answered(shop: Asking) -> None:
+    catalogue = shop.data(CATALOGUE, first=120)
+    found = {node["id"]: node for node in catalogue["productVariants"]["nodes"]}
+    assert catalogue["shop"] == {"currencyCode": "EUR"}
+    assert len(found) == 120
+    assert {node["product"]["status"] for node in found.values()} == {"ACTIVE", "DRAFT", "ARCHIVED"}
+    assert shop.data(CLIENTS_PRICES, ids=[variant(), variant(9999)])["nodes"] == [
+        {name: found[variant()][name] for name in ("id", "price", "compareAtPrice")},
+        None,
+    ]
+    written = shop.data(CLIENTS_WRITE, productId=product(), variants=[{"id": variant(), "price": "12.5"}])
+    assert written["productVariantsBulkUpdate"]["productVariants"][0]["price"] == "12.50"
+    assert shop.data(WHO) == {"shop": {"currencyCode": "EUR"}}
+
+
+def test_pages_follow_each_other_until_the_catalogue_ends(shop: Asking) -> None:
+    skus, after, more = [], None, True
+    while more:
+        page = shop.data(PAGE, first=50, after=after)["productVariants"]
+        skus += [node["sku"] for node in page["nodes"]]
+        after, more = page["pageInfo"]["endCursor"], page["pageInfo"]["hasNextPage"]
+    assert skus == [f"SKU-{place}" for place in range(1, 121)]
+
+
+def test_products_have_their_own_pages_and_edges(shop: Asking) -> None:
+    asked = """{
+      products(first: 2) { edges { cursor node { id tags variants(first: 5) { nodes { sku } } } } }
+      product(id: "gid://shopify/Product/7000002") { title }
+      productVariant(id: "gid://shopify/ProductVariant/70000010002") { sku displayName inventoryItem { id } }
+      none: product(id: "gid://shopify/ProductVariant/70000010002") { title }
+    }"""
+    data = shop.data(asked)
+    first, second = data["products"]["edges"]
+    assert first["node"]["id"] == product(1)
+    assert [one["sku"] for one in second["node"]["variants"]["nodes"]] == ["SKU-4", "SKU-5", "SKU-6"]
+    assert (data["productVariant"]["sku"], data["none"]) == ("SKU-2", None)
+
+
+@pytest.mark.parametrize("token", ["", "wrong", "é"])
+def test_a_stranger_is_told_so(shop: Asking, token: str) -> None:
+    answer = shop.post(PATH, json={"query": WHO}, headers={"X-Shopify-Access-Token": token.encode()})
+    assert (answer.status_code, answer.json()) == (401, {"errors": WRONG})
+    assert shop.totals()["calls"]["read"] == 0
+
+
+@pytest.mark.parametrize("version", ["2026", "latest", "2026-1"])
+def test_there_are_only_versions_that_look_like_one(shop: Asking, version: str) -> None:
+    answer = shop.post(PATH.replace("2026-10", version), json={"query": WHO})
+    assert (answer.status_code, answer.json()) == (404, {"errors": "Not Found"})
+    assert shop.post(PATH.replace("2026-10", "unstable"), json={"query": WHO}).status_code == 200
+
+
+@pytest.mark.parametrize("body", ["", "[]", "{", '{"query": 5}', '{"query": "{shop{name}}", "variables": []}'])
+def test_a_body_that_asks_nothing_is_a_bad_request(shop: Asking, body: str) -> None:
+    answer = shop.post(PATH, content=body)
+    assert (answer.status_code, type(answer.json()["errors"])) == (400, str)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "{ shop { currency } }",
+        "{ shop",
+        "query A { shop { name } } query B { shop { name } }",
+        "{" * 1000,
+        "mutation { x }",
+    ],
+)
+def test_a_document_that_cannot_be_executed_has_errors_and_no_data(shop: Asking, query: str) -> None:
+    answer = shop.ask(query)
+    assert (answer.status_code, set(answer.json())) == (200, {"errors"})
+    assert shop.totals()["spent"] == 0
+
+
+def test_every_answer_has_a_request_id_of_its_own(shop: Asking) -> None:
+    fault(shop.url, {"route": "shop.graphql", "item": "catalogue", "status": 503})
+    answers = [
+        shop.ask(WHO),
+        shop.ask(WHO),
+        shop.ask("{"),
+        shop.ask(PAGE, first=1),
+        shop.post(PATH, headers={"X-Shopify-Access-Token": ""}),
+    ]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 503, 401]
+    assert len({UUID(answer.headers["x-request-id"]) for answer in answers}) == 5
+
+
+@pytest.mark.parametrize("status", [402, 423, 429, 500, 503])
+def test_faults_strike_by_what_is_asked_and_answer_in_the_shops_shape(shop: Asking, status: int) -> None:
+    fault(shop.url, {"route": "shop.graphql", "item": "7000002", "status": status, "retry_after": "2.0"})
+    written = {"variants": [{"id": variant(2), "price": "5.00"}]}
+    answer = shop.ask(CLIENTS_WRITE, productId=product(2), **written)
+    assert (answer.status_code, answer.headers["retry-after"]) == (status, "2.0")
+    assert isinstance(answer.json()["errors"], str)
+    assert shop.write({"id": variant(1), "price": "5.00"})["userErrors"] == []
+    shop.ask(PAGE, first=1)
+    shop.ask(WHO)
+    asked = {item: calls(shop.url, item, "shop.graphql") for item in ("7000001", "7000002", "catalogue", "read")}
+    assert asked == {"7000001": 1, "7000002": 1, "catalogue": 1, "read": 1}
+    assert shop.totals()["writes"] == {number(1): 1}
+
+
+def test_a_dropped_call_may_have_had_its_effect_or_not(shop: Asking) -> None:
+    fault(
+        shop.url,
+        {"route": "shop.graphql", "item": "7000001", "drop": True},
+        {"route": "shop.graphql", "item": "7000002", "drop": True, "after": True},
+    )
+    for place in (1, 2):
+        with pytest.raises(httpx.RemoteProtocolError):
+            shop.write({"id": variant(place), "price": "5.00"}, place=place)
+    assert shop.totals()["writes"] == {number(2): 1}
+    assert shop.prices(variant(2)) == ["5.00"]
+
+
+def test_a_call_that_hangs_after_its_work_has_been_done(shop: Asking) -> None:
+    fault(shop.url, {"route": "shop.graphql", "item": "7000001", "hang": True, "after": True})
+    given = {"productId": product(), "variants": [{"id": variant(), "price": "5.00"}]}
+    with pytest.raises(httpx.ReadTimeout):
+        shop.post(PATH, json={"query": CLIENTS_WRITE, "variables": given}, timeout=0.2)
+    wait_until(lambda: shop.totals()["writes"] == {number(): 1})
+
+
+def test_being_throttled_can_be_scripted_and_does_nothing(shop: Asking) -> None:
+    fault(shop.url, {"route": "shop.graphql", "item": "7000001", "body": "throttled", "first": 1})
+    given = {"productId": product(), "variants": [{"id": variant(), "price": "5.00"}]}
+    answer = shop.ask(CLIENTS_WRITE, **given)
+    assert (answer.status_code, answer.json()) == (
+        200,
+        {
+            "errors": [{"message": "Throttled", "extensions": {"code": "THROTTLED"}}],
+            "extensions": {
+                "cost": {
+                    "requestedQueryCost": 10,
+                    "actualQueryCost": None,
+                    "throttleStatus": {"maximumAvailable": 2000, "currentlyAvailable": 9, "restoreRate": 0},
+                }
+            },
+        },
+    )
+    totals = shop.totals()
+    assert (totals["writes"], totals["spent"], totals["throttled"]) == ({}, 0, 0)
+    assert shop.ask(CLIENTS_WRITE, **given).json()["data"]["productVariantsBulkUpdate"]["userErrors"] == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "complaint"),
+    [
+        ({"route": "crm.details", "body": "throttled"}, "is for a shop, not for crm.details"),
+        ({"route": "shop.graphql", "body": "refusal"}, "is for a language model, not for shop.graphql"),
+        ({"route": "shop.graphql", "after": True}, "needs a status"),
+        ({"route": "shop.graphql", "after": True, "status": 500}, "can do so 'after' its work"),
+        ({"route": "shop.graphql", "after": "yes", "drop": True}, "'after' must be true or false"),
+    ],
+)
+def test_a_rule_that_means_nothing_here_is_refused(shop: Asking, rule: dict[str, object], complaint: str) -> None:
+    answer = shop.post("/_sim/faults", json=rule)
+    assert answer.status_code == 422
+    assert complaint in answer.json()["detail"]

@@ -1,0 +1,73 @@
+"""The bucket of points, on a clock of the test's own."""
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automation_pipeline.simulator.shop.bucket import Bucket
+
+SLACK = 1e-6
+
+
+@dataclass
+class Clock:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+points = st.floats(0, 500, allow_nan=False)
+steps = st.lists(st.tuples(st.floats(0, 30, allow_nan=False), points, st.floats(0, 1)), max_size=60)
+
+
+@given(steps, st.floats(1, 2000), st.floats(0, 500))
+def test_it_is_never_overdrawn_and_never_overfull(
+    steps: list[tuple[float, float, float]], maximum: float, rate: float
+) -> None:
+    """Whatever share of its cost each call gets back."""
+    clock = Clock()
+    bucket = Bucket(maximum, rate, clock)
+    for waited, cost, share in steps:
+        clock.now += waited
+        level = bucket.level()
+        assert bucket.take(cost) is (cost <= level)
+        assert bucket.level() >= -SLACK
+        assert bucket.spent <= maximum + rate * (clock.now - 1000) + SLACK
+        if cost <= level:
+            bucket.give_back(cost * share)
+        assert -SLACK <= bucket.lowest <= bucket.level() <= maximum
+
+
+@given(steps)
+def test_what_it_refuses_costs_nothing(steps: list[tuple[float, float, float]]) -> None:
+    bucket = Bucket(100, 0, Clock())
+    taken = sum(cost for _, cost, _ in steps if bucket.take(cost))
+    assert bucket.spent == pytest.approx(taken)
+    assert bucket.level() == pytest.approx(100 - taken)
+
+
+def test_points_come_back_at_the_rate_up_to_the_maximum() -> None:
+    clock = Clock()
+    bucket = Bucket(2000, 100, clock)
+    assert [bucket.take(1990), bucket.take(11), bucket.throttled] == [True, False, 1]
+    clock.now += 0.25
+    assert (bucket.level(), bucket.take(36), bucket.take(35)) == (35, False, True)
+    clock.now += 60
+    assert (bucket.level(), bucket.lowest) == (2000, 0)
+
+
+def test_another_rate_counts_from_now_on_and_another_maximum_begins_full() -> None:
+    clock = Clock()
+    bucket = Bucket(1000, 10, clock)
+    bucket.take(1000)
+    clock.now += 10
+    bucket.set_restore_rate(1)
+    clock.now += 10
+    assert bucket.level() == 110
+    bucket.set_maximum(50)
+    assert (bucket.level(), bucket.lowest, bucket.spent) == (50, 50, 1000)
+    bucket.forget()
+    assert (bucket.level(), bucket.spent) == (50, 0)

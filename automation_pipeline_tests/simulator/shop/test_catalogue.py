@@ -1,0 +1,53 @@
+"""What the simulated shop sells: the same for the same seed, plausible, and odd here and there."""
+
+from decimal import Decimal
+
+import pytest
+
+from automation_pipeline.simulator.shop.catalogue import MOST_VARIANTS, Sizes, drawn, size_fault
+
+
+def test_the_same_seed_and_sizes_are_the_same_catalogue_and_another_seed_is_another() -> None:
+    sizes = Sizes(40, 3)
+    assert list(drawn(7, sizes)) == list(drawn(7, sizes))
+    assert [one.price for one in drawn(7, sizes)] != [one.price for one in drawn(8, sizes)]
+
+
+def test_more_products_leave_the_first_ones_as_they_are() -> None:
+    assert list(drawn(7, Sizes(90, 3)))[:120] == list(drawn(7, Sizes(40, 3)))
+
+
+def test_it_looks_like_a_shop() -> None:
+    variants = list(drawn(7, Sizes(400, 3)))
+    assert [one.sku for one in variants] == [f"SKU-{place}" for place in range(1, 1201)]
+    assert {one.product.status for one in variants} == {"ACTIVE", "DRAFT", "ARCHIVED"}
+    usual = [one.price for one in variants if Decimal("1.99") <= one.price <= Decimal("299.99")]
+    assert len(usual) > 1150
+    assert len({price % 1 for price in usual}) > 5
+    assert Decimal("0.00") in {one.price for one in variants}
+    assert 200 < sum(one.compare_at is not None for one in variants) < 400
+    assert 950 < sum(one.unit_cost is not None for one in variants) < 1100
+
+
+@pytest.mark.parametrize(("currency", "places"), [("EUR", 2), ("JPY", 0), ("KWD", 3)])
+def test_amounts_have_the_places_of_their_currency(currency: str, places: int) -> None:
+    for one in drawn(7, Sizes(40, 3, currency)):
+        for amount in (one.price, one.compare_at, one.unit_cost):
+            assert amount is None or amount.as_tuple().exponent == -places
+
+
+@pytest.mark.parametrize(
+    ("products", "variants", "is_good"),
+    [
+        (0, 1, True),
+        (1, 2048, True),
+        (50_000, 4, True),
+        (50_000, 5, False),
+        (-1, 1, False),
+        (1, 0, False),
+        (1, 2049, False),
+    ],
+)
+def test_a_shop_has_its_limits(products: int, variants: int, is_good: bool) -> None:
+    assert (size_fault(products, variants) is None) is is_good
+    assert not is_good or products * variants <= MOST_VARIANTS

@@ -1,0 +1,137 @@
+"""`/_sim/shop`: setting the simulated shop up, changing it by hand, and reading what was done to it."""
+
+from typing import Any
+
+import pytest
+
+from automation_pipeline_tests.outside import edit_in_shop, forget, remove_from_shop, set_up_shop
+from automation_pipeline_tests.simulator.shop.asking import PAGE, Asking, number, variant
+
+
+def test_it_tells_settings_and_totals(shop: Asking) -> None:
+    shop.write({"id": variant(), "price": "5.00"}, {"id": variant(1, 2), "price": "6.00"})
+    shop.write({"id": variant(), "price": "7.00"})
+    shop.prices(variant())
+    assert shop.totals() == {
+        "products": 40,
+        "variants_per_product": 3,
+        "currency": "EUR",
+        "maximum": 2000,
+        "restore_rate": 0,
+        "level": 1979,
+        "lowest": 1979,
+        "spent": 21,
+        "throttled": 0,
+        "calls": {"read": 1, "catalogue": 0, "write": 2},
+        "writes": {number(): 2, number(1, 2): 1},
+    }
+
+
+def test_a_variant_has_a_history_of_prices(shop: Asking) -> None:
+    (first,) = shop.prices(variant())
+    shop.write({"id": variant(), "price": "5.00", "compareAtPrice": "9.00"})
+    edit_in_shop(shop.url, number(), "6.00")
+    edit_in_shop(shop.url, number(), "7.00", compareAtPrice=None)
+    told = shop.totals(variant=number())
+    assert [(then["price"], then["compareAtPrice"], then["by"]) for then in told["history"]][1:] == [
+        ("5.00", "9.00", "api"),
+        ("6.00", "9.00", "hand"),
+        ("7.00", None, "hand"),
+    ]
+    assert (told["history"][0]["price"], told["writes"], told["is_there"]) == (first, 1, True)
+    assert shop.prices(variant()) == ["7.00"]
+
+
+def test_a_removed_variant_is_nowhere_any_more(shop: Asking) -> None:
+    remove_from_shop(shop.url, number(1, 2))
+    assert shop.prices(variant(1, 2)) == [None]
+    page = shop.data(PAGE, first=3)["productVariants"]
+    assert [node["sku"] for node in page["nodes"]] == ["SKU-1", "SKU-3", "SKU-4"]
+    codes = [error["code"] for error in shop.write({"id": variant(1, 2), "price": "5"})["userErrors"]]
+    assert codes == ["PRODUCT_VARIANT_DOES_NOT_EXIST"]
+    assert shop.totals(variant=number(1, 2))["is_there"] is False
+
+
+def test_a_page_goes_on_behind_a_variant_that_was_removed_meanwhile(shop: Asking) -> None:
+    first = shop.data(PAGE, first=2)["productVariants"]["pageInfo"]["endCursor"]
+    remove_from_shop(shop.url, number(1, 2))
+    assert shop.data(PAGE, first=1, after=first)["productVariants"]["nodes"][0]["sku"] == "SKU-3"
+
+
+def test_a_reset_forgets_what_was_done_and_fills_the_bucket(shop: Asking) -> None:
+    before = shop.prices(variant())
+    set_up_shop(shop.url, maximum=500)
+    shop.write({"id": variant(), "price": "5.00"})
+    edit_in_shop(shop.url, number(2), "6.00")
+    remove_from_shop(shop.url, number(3))
+    forget(shop.url)
+    totals = shop.totals()
+    assert (totals["writes"], totals["spent"], totals["level"], totals["maximum"]) == ({}, 0, 500, 500)
+    assert totals["calls"] == {"read": 0, "catalogue": 0, "write": 0}
+    assert shop.prices(variant()) == before
+    assert shop.prices(variant(3)) != [None]
+
+
+def test_another_size_begins_the_catalogue_anew_and_the_same_one_keeps_its_prices(shop: Asking) -> None:
+    shop.write({"id": variant(), "price": "5.00"})
+    set_up_shop(shop.url, products=40, variants_per_product=3)
+    assert shop.prices(variant()) == ["5.00"]
+    set_up_shop(shop.url, products=2, variants_per_product=4)
+    assert len(shop.data(PAGE, first=50)["productVariants"]["nodes"]) == 8
+    assert (shop.prices(variant()) != ["5.00"], shop.totals()["writes"]) == (True, {})
+
+
+def test_a_shop_may_sell_nothing(shop: Asking) -> None:
+    set_up_shop(shop.url, products=0)
+    assert shop.data(PAGE, first=5)["productVariants"] == {
+        "nodes": [],
+        "pageInfo": {"hasNextPage": False, "endCursor": None},
+    }
+
+
+@pytest.mark.parametrize(
+    "posted",
+    [
+        {},
+        [],
+        {"product": 1},
+        {"maximum": 5, "products": -1},
+        {"maximum": 5, "variants_per_product": 0},
+        {"maximum": 5, "products": 50_000, "variants_per_product": 5},
+        {"maximum": 5, "products": 1.5},
+        {"maximum": 5, "products": True},
+        {"maximum": 5, "currency": "eur"},
+        {"maximum": 5, "restore_rate": -1},
+        {"maximum": 5, "restore_rate": "fast"},
+        {"maximum": None},
+    ],
+)
+def test_settings_are_all_good_or_none_is_taken(shop: Asking, posted: Any) -> None:
+    before = shop.totals()
+    answer = shop.put("/_sim/shop", json=posted)
+    assert (answer.status_code, set(answer.json())) == (422, {"detail"})
+    assert shop.totals() == before
+
+
+@pytest.mark.parametrize(
+    "posted",
+    [
+        {},
+        {"id": "1", "price": "5"},
+        {"id": number()},
+        {"id": number(), "price": "-5"},
+        {"id": number(), "price": "5.001"},
+        {"id": number(), "price": "dear"},
+        {"id": number(), "price": "5", "compareAtPrice": "dear"},
+        {"id": variant(), "price": "5"},
+        {"id": None, "price": "5"},
+    ],
+)
+def test_an_edit_that_cannot_be_is_refused(shop: Asking, posted: Any) -> None:
+    assert shop.post("/_sim/shop/variants", json=posted).status_code == 422
+
+
+@pytest.mark.parametrize("path", ["/_sim/shop?variant=1", "/_sim/shop?variant=x"])
+def test_a_variant_that_never_was_has_no_history(shop: Asking, path: str) -> None:
+    assert shop.get(path).status_code == 422
+    assert shop.delete("/_sim/shop/variants/1").status_code == 422

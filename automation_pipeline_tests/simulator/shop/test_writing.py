@@ -1,0 +1,94 @@
+"""The mutation of the simulated shop: what it sets, what it refuses, and how it says which one is wrong."""
+
+from typing import Any
+
+import pytest
+
+from automation_pipeline_tests.outside import set_up_shop
+from automation_pipeline_tests.simulator.shop.asking import WRITE, Asking, number, product, variant
+
+GOOD = {"id": variant(1, 2), "price": "5.00"}
+REFUSED = [
+    ({"id": variant(1), "price": "-1"}, "NEGATIVE_PRICE_VALUE", "price"),
+    ({"id": variant(1), "price": "5", "compareAtPrice": "-0.01"}, "GREATER_THAN_OR_EQUAL_TO", "compareAtPrice"),
+    ({"id": variant(1), "price": None}, "BLANK", "price"),
+    ({"id": variant(1), "price": "100000000"}, "INVALID_INPUT", "price"),
+    ({"id": variant(1), "price": "5.001"}, "INVALID_INPUT", "price"),
+    ({"id": variant(2), "price": "5"}, "MUST_BE_FOR_THIS_PRODUCT", "id"),
+    ({"id": variant(1, 4), "price": "5"}, "PRODUCT_VARIANT_DOES_NOT_EXIST", "id"),
+    ({"id": product(1), "price": "5"}, "PRODUCT_VARIANT_DOES_NOT_EXIST", "id"),
+    ({"price": "5"}, "PRODUCT_VARIANT_ID_MISSING", "id"),
+    (GOOD, "INVALID_INPUT", "id"),
+]
+
+
+@pytest.mark.parametrize(("bad", "code", "field"), REFUSED)
+def test_one_bad_variant_is_named_and_the_others_are_set_where_that_is_allowed(
+    shop: Asking, bad: dict[str, Any], code: str, field: str
+) -> None:
+    result = shop.write(GOOD, bad)
+    assert [(error["code"], error["field"]) for error in result["userErrors"]] == [(code, ["variants", "1", field])]
+    assert [one["id"] for one in result["productVariants"]] == [variant(1, 2)]
+    assert shop.totals()["writes"] == {number(1, 2): 1}
+
+
+@pytest.mark.parametrize(("bad", "code", "field"), REFUSED)
+def test_else_one_bad_variant_refuses_all(shop: Asking, bad: dict[str, Any], code: str, field: str) -> None:
+    result = shop.write(GOOD, bad, partial=False)
+    assert [error["code"] for error in result["userErrors"]] == [code]
+    assert (result["productVariants"], shop.totals()["writes"]) == (None, {})
+
+
+def test_nothing_can_be_set_of_a_product_that_is_not_there(shop: Asking) -> None:
+    result = shop.write(GOOD, place=41)
+    assert (result["product"], result["productVariants"]) == (None, None)
+    assert result["userErrors"] == [
+        {"code": "PRODUCT_DOES_NOT_EXIST", "field": ["productId"], "message": "Product does not exist"}
+    ]
+
+
+def test_what_is_not_named_stays_and_null_clears(shop: Asking) -> None:
+    def compared(**given: object) -> object:
+        return shop.write({"id": variant(), **given})["productVariants"][0]["compareAtPrice"]
+
+    assert compared(price="5.00", compareAtPrice="7.5") == "7.50"
+    assert compared(price="6.00") == "7.50"
+    assert compared(compareAtPrice="8") == "8.00"
+    assert shop.prices(variant()) == ["6.00"]
+    assert compared(price="6.00", compareAtPrice=None) is None
+
+
+def test_a_product_without_its_money_is_left_as_it_is(shop: Asking) -> None:
+    (before,) = shop.prices(variant())
+    assert shop.write({"id": variant()})["productVariants"][0]["price"] == before
+    assert shop.totals()["writes"] == {}
+
+
+@pytest.mark.parametrize("price", ["cheap", "1e3", "", " 5", "5,00", True, ["5"]])
+def test_what_is_no_amount_refuses_the_whole_call(shop: Asking, price: object) -> None:
+    given = {"product": product(), "variants": [GOOD, {"id": variant(), "price": price}]}
+    assert shop.code(WRITE, **given) == "INVALID_VARIABLE"
+    totals = shop.totals()
+    assert (totals["writes"], totals["spent"]) == ({}, 0)
+
+
+def test_at_most_250_are_given_at_once(shop: Asking) -> None:
+    set_up_shop(shop.url, products=1, variants_per_product=251)
+    given = [{"id": variant(1, place), "price": "5.00"} for place in range(1, 252)]
+    assert shop.code(WRITE, product=product(), variants=given) == "MAX_INPUT_SIZE_EXCEEDED"
+    assert len(shop.write(*given[:250])["productVariants"]) == 250
+    literal = f"{{ nodes(ids: {str([variant()] * 251).replace(chr(39), chr(34))}) {{ id }} }}"
+    assert shop.code(literal) == "MAX_INPUT_SIZE_EXCEEDED"
+
+
+@pytest.mark.parametrize(("currency", "price", "said"), [("JPY", "1299", "1299"), ("KWD", "1.234", "1.234")])
+def test_amounts_have_as_many_places_as_the_currency(shop: Asking, currency: str, price: str, said: str) -> None:
+    set_up_shop(shop.url, currency=currency)
+    assert shop.write({"id": variant(), "price": price})["productVariants"][0]["price"] == said
+    assert shop.write({"id": variant(), "price": f"{price}.5" if currency == "JPY" else f"{price}5"})["userErrors"]
+
+
+def test_an_id_that_is_none_is_an_error_of_the_call(shop: Asking) -> None:
+    answer = shop.ask(WRITE, product="7000001", variants=[GOOD]).json()
+    assert answer["data"] == {"productVariantsBulkUpdate": None}
+    assert answer["errors"][0]["message"] == "Invalid global id '7000001'"
