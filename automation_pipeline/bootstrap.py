@@ -26,6 +26,7 @@ from automation_pipeline.core.settings import Settings, load_settings
 from automation_pipeline.core.slots import Slots
 from automation_pipeline.core.webhooks import WebhookSender
 from automation_pipeline.fiches.ports import FicheSource
+from automation_pipeline.pricing.ports import Storefront
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.leases import DatabaseLeases
 from automation_pipeline.storage.metering import Metering
@@ -92,20 +93,10 @@ class Services:
     @cached_property
     def speech(self) -> Provider:
         """Speech-to-text under the cap that all processes share."""
-        from automation_pipeline.clients.audio import AudioLimits  # noqa: PLC0415  httpx only where it is used
-        from automation_pipeline.clients.elevenlabs import ElevenLabsSpeechToText  # noqa: PLC0415  the same
+        from automation_pipeline.clients.opening import open_speech  # noqa: PLC0415  httpx only where it is used
 
-        settings, key = self.settings, self.settings.elevenlabs_api_key
-        speech = ElevenLabsSpeechToText(
-            key.get_secret_value() if key else None,
-            settings.elevenlabs_base_url,
-            now=self.clock.now,
-            at_once=settings.transcription_recording_worker_concurrency,
-            audio_limits=AudioLimits(max_megabytes=settings.transcription_audio_max_megabytes),
-            audio_origins=settings.transcription_audio_allowed_origins,
-            meter=self.meter,
-        )
-        return Provider(speech, self._shared_limiter, speech_knobs(settings))
+        speech = open_speech(self.settings, self.clock.now, self.meter)
+        return Provider(speech, self._shared_limiter, speech_knobs(self.settings))
 
     @cached_property
     def judge(self) -> Judge:
@@ -126,6 +117,13 @@ class Services:
         owner = f"{socket.gethostname()}:{os.getpid()}"
         places = Slots(self.leases, "language-model", settings.llm_max_concurrency, owner)
         return Judge(model, self._shared_limiter, places, self.leases, judge_knobs(settings))
+
+    @cached_property
+    def storefront(self) -> Storefront:
+        """The shop whose prices are changed. PermanentError names the setting that is missing."""
+        from automation_pipeline.clients.opening import open_storefront  # noqa: PLC0415  only where it is asked for
+
+        return open_storefront(self.settings, self.clock.now, self.meter)
 
     @cached_property
     def webhooks(self) -> WebhookSender:

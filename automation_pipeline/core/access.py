@@ -16,6 +16,8 @@ class Permission(StrEnum):
     PRODUCTS = "products"
     CHAT = "chat"
     REALTIME = "realtime"
+    PRICING = "pricing"
+    PRICING_RUNS = "pricing.runs"
     ADMIN_USERS = "admin.users"
     ADMIN_ROLES = "admin.roles"
     ADMIN_PERMISSIONS = "admin.permissions"

@@ -46,9 +46,20 @@ class ChannelRefusal(StrEnum):
     NOT_ALLOWED = "not allowed"
 
 
+# What prices do is told to those who may read them, and to no channel that others join.
+_OF_PRICING = (
+    "automation.circuit.",
+    "automation.dlq.",
+    "automation.reconciliation.",
+    "automation.target.",
+    "policy.",
+    "rule.",
+)
+
+
 def is_internal(event_name: str) -> bool:
-    """`automation/completed` and its like are for our own processes, not for browsers."""
-    return "/" in event_name
+    """`automation/completed` and its like are for our own processes, not for browsers; so is all of pricing."""
+    return "/" in event_name or event_name.startswith(_OF_PRICING)
 
 
 def channels_of(event_name: str, payload: Mapping[str, object]) -> tuple[Channel, ...]:

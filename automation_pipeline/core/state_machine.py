@@ -6,16 +6,16 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
-from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.core.errors import ConflictError
 
 State = TypeVar("State", bound=StrEnum)
 
 
-class IllegalMoveError(PermanentError):
+class IllegalMoveError(ConflictError):
     """A state was asked to become one that it may not become."""
 
-    def __init__(self, machine: str, frm: str, to: str) -> None:
-        super().__init__(f"A {machine} cannot move from {frm} to {to}.")
+    def __init__(self, machine: str, frm: str, to: str, words: str | None = None) -> None:
+        super().__init__(words or f"A {machine} cannot move from {frm} to {to}.")
         self.machine = machine
         self.frm = frm
         self.to = to

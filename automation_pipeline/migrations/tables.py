@@ -4,6 +4,7 @@ from automation_pipeline.access import tables as access
 from automation_pipeline.audits import tables as audits
 from automation_pipeline.automation import tables as automation
 from automation_pipeline.fiches import tables as fiches
+from automation_pipeline.pricing import tables as pricing
 from automation_pipeline.storage import (
     idempotency,
     leases,
@@ -27,6 +28,7 @@ TABLE_MODULES = (
     leases,
     measures,
     outbox,
+    pricing,
     pulses,
     rate_limits,
     run_requests,

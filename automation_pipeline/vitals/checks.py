@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 from automation_pipeline.access.store.tokens import list_tokens
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.pricing.ports import Storefront
 from automation_pipeline.storage.pulses import DAEMON, seconds_since_beat
 from automation_pipeline.vitals.beside import Check, findings_of
 from automation_pipeline.vitals.definitions import SECONDS, check_definitions
@@ -27,6 +28,7 @@ def examine(services: Services) -> tuple[Finding, ...]:
         "crm": Check(partial(_crm, services), seconds=ANSWER_SECONDS + 5),
         "speech": Check(partial(_speech, services), seconds=ANSWER_SECONDS + 5),
         "model": Check(partial(_model, services), seconds=ANSWER_SECONDS + 5),
+        "shop": Check(partial(_shop, services), seconds=ANSWER_SECONDS + 5),
         "smtp": Check(partial(_smtp, services), seconds=ANSWER_SECONDS + 5),
         "pusher": Check(partial(_pusher, services), seconds=ANSWER_SECONDS + 5),
         "dagster": Check(partial(_dagster, services), seconds=SECONDS + 5),
@@ -80,6 +82,14 @@ def _model(services: Services) -> str | None:
         return None
     _ask(_apart(services).judge.model)
     return f"{settings.llm_base_url} answers and knows {settings.llm_model}"
+
+
+def _shop(services: Services) -> str | None:
+    if services.settings.shop_api_base_url is None:
+        return None
+    storefront = _apart(services).storefront
+    asyncio.run(_visited(storefront))
+    return f"{storefront.name} answers and accepts the token"
 
 
 def _smtp(services: Services) -> str | None:
@@ -146,6 +156,11 @@ async def _asked(adapter: _Checkable) -> None:
     finally:
         if isinstance(adapter, _Closable):
             await adapter.aclose()
+
+
+async def _visited(storefront: Storefront) -> None:
+    async with storefront.open() as shop:
+        await _asked(shop)
 
 
 def _length(seconds: float) -> str:

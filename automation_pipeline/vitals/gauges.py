@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from automation_pipeline.audits.store.gauges import unfinished_audits
 from automation_pipeline.automation.store.gauges import count_runs, failed_notifications
@@ -15,6 +14,8 @@ from automation_pipeline.storage.outbox_gauges import outbox_standing
 from automation_pipeline.storage.pulses import DAEMON, seconds_since_beat
 from automation_pipeline.storage.run_requests import waiting_requests
 from automation_pipeline.transcription.store.gauges import waiting_tasks
+from automation_pipeline.vitals.gauge import Gauge, Histogram, Sample, single
+from automation_pipeline.vitals.pricing import WORDS, pricing_gauges, pricing_histograms
 
 Name = TypeVar("Name", bound=str)
 
@@ -27,29 +28,21 @@ _WORDS = {
     "provider_call_seconds_total": "How long calls of providers took",
     "phase_seconds_total": "How long runs were in each phase",
     "phases_total": "Phases that runs have been through",
+    **WORDS,
 }
-
-
-@dataclass(frozen=True)
-class Sample:
-    labels: Mapping[str, str]
-    value: float
-
-
-@dataclass(frozen=True)
-class Gauge:
-    """A counter is only ever raised; its name ends in `_total`."""
-
-    name: str
-    words: str
-    samples: Sequence[Sample]
-    kind: Literal["gauge", "counter"] = "gauge"
 
 
 def gauges(services: Services) -> tuple[Gauge, ...]:
     """Names come once each."""
     with services.database.reading() as session:
-        return (*_runs(session), *_queues(session), *_outbox(session), *_daemon(session), *_counters(session))
+        ours = (*_runs(session), *_queues(session), *_outbox(session), *_daemon(session), *_counters(session))
+        told = pricing_gauges(session, services.clock.now())
+        return (*ours, *(gauge for gauge in told if gauge.samples))
+
+
+def histograms(services: Services) -> tuple[Histogram, ...]:
+    with services.database.reading() as session:
+        return pricing_histograms(session)
 
 
 def _runs(session: Session) -> Iterator[Gauge]:
@@ -57,7 +50,7 @@ def _runs(session: Session) -> Iterator[Gauge]:
     yield Gauge("automation_runs", "Runs that are stored, by status", _samples("status", counts.runs))
     yield Gauge("automation_fiches", "Fiches of ended runs, by outcome", _samples("outcome", counts.fiches))
     failed = failed_notifications(session)
-    yield _single("automation_notifications_failed", "Messages about runs that nobody received", failed)
+    yield single("automation_notifications_failed", "Messages about runs that nobody received", failed)
 
 
 def _queues(session: Session) -> Iterator[Gauge]:
@@ -71,15 +64,15 @@ def _queues(session: Session) -> Iterator[Gauge]:
 
 def _outbox(session: Session) -> Iterator[Gauge]:
     standing = outbox_standing(session)
-    yield _single("automation_outbox_waiting", "Events that wait to leave", standing.waiting)
-    yield _single("automation_outbox_parked", "Events that were given up and wait for somebody", standing.parked)
-    yield _single("automation_outbox_lag_seconds", "Age of the oldest event that waits", standing.lag_seconds)
+    yield single("automation_outbox_waiting", "Events that wait to leave", standing.waiting)
+    yield single("automation_outbox_parked", "Events that were given up and wait for somebody", standing.parked)
+    yield single("automation_outbox_lag_seconds", "Age of the oldest event that waits", standing.lag_seconds)
 
 
 def _daemon(session: Session) -> Iterator[Gauge]:
     silence = seconds_since_beat(session, DAEMON)
     if silence is not None:
-        yield _single("automation_daemon_silence_seconds", "Since Dagster's daemon last ticked", max(0.0, silence))
+        yield single("automation_daemon_silence_seconds", "Since Dagster's daemon last ticked", max(0.0, silence))
 
 
 def _counters(session: Session) -> Iterator[Gauge]:
@@ -97,10 +90,6 @@ def labels_of(written: str) -> Mapping[str, str]:
 
 def _plain(escape: re.Match[str]) -> str:
     return "\n" if escape[1] == "n" else escape[1]
-
-
-def _single(name: str, words: str, value: float) -> Gauge:
-    return Gauge(name, words, (Sample({}, value),))
 
 
 def _samples(label: str, counts: Mapping[Name, int]) -> Sequence[Sample]:

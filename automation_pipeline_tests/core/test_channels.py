@@ -43,6 +43,15 @@ def names(name: str, payload: dict[str, Any], *, private: bool = True) -> list[s
         ("transcription.started", {"fiche_id": "été/1 2"}, ["fiche-_t__1_2"]),
         ("automation/completed", {"fiche_id": "1"}, []),
         ("fiche/transcribed", {"fiche_id": "1"}, []),
+        ("automation.run.completed", {}, ["global"]),
+        ("automation.target.apply", {}, []),
+        ("automation.reconciliation.mismatch", {"job_id": "1"}, []),
+        ("automation.circuit.opened", {}, []),
+        ("automation.dlq.report", {}, []),
+        ("rule.created", {}, []),
+        ("rule.run.rolled_back", {"fiche_id": "1"}, []),
+        ("policy.removed", {}, []),
+        ("ruled", {}, ["global"]),
     ],
 )
 def test_an_event_is_shown_where_its_payload_says(name: str, payload: dict[str, Any], shown: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""What is looked at beyond what `cli/test_doctor.py` shows: Pusher, the daemon, who may call."""
+"""What is looked at beyond what `cli/test_doctor.py` shows: Pusher, the shop, the daemon, who may call."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from automation_pipeline.storage.pulses import DAEMON, beat_pulse
 from automation_pipeline.vitals import checks
 from automation_pipeline.vitals.finding import Finding
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.outside import PUSHER_APP_ID, PUSHER_KEY, PUSHER_SECRET
+from automation_pipeline_tests.outside import PUSHER_APP_ID, PUSHER_KEY, PUSHER_SECRET, SHOP_TOKEN
 from automation_pipeline_tests.vitals.conftest import MakeServices
 
 SECRET = "a-secret-that-is-long-enough-for-hs256"
@@ -45,6 +45,25 @@ def test_pusher_is_asked_whether_it_knows_us(
     pusher = found(serving(**{name: value for name, value in given.items() if value != ""}))["pusher"]
     assert (pusher.state, says in pusher.detail, "wr0ng" in pusher.detail) == (state, True, False)
     assert pusher.required is bool(variables)
+
+
+@pytest.mark.parametrize(
+    ("variables", "state", "says"),
+    [
+        ({}, "not set", "optional, not configured"),
+        ({"SHOP_API_TOKEN": SHOP_TOKEN}, "ok", " answers and accepts the token"),
+        ({"SHOP_API_TOKEN": "wr0ng"}, "failed", "(check SHOP_API_TOKEN)"),
+        ({"SHOP_API_TOKEN": ""}, "failed", "SHOP_API_TOKEN is not set"),
+        ({"SHOP_API_TOKEN": SHOP_TOKEN, "SHOP_API_BASE_URL": "http://127.0.0.1:9"}, "failed", "could not be reached"),
+    ],
+)
+def test_the_shop_is_asked_whether_it_knows_us(
+    serving: MakeServices, simulated: str, variables: Mapping[str, object], state: str, says: str
+) -> None:
+    given = {"SHOP_API_BASE_URL": simulated, **variables} if variables else {}
+    shop = found(serving(**{name: value for name, value in given.items() if value != ""}))["shop"]
+    assert (shop.state, says in shop.detail, "wr0ng" in shop.detail) == (state, True, False)
+    assert shop.required is bool(variables)
 
 
 def test_who_may_call_is_told_in_numbers(serving: MakeServices, database: Database, clock: StandingClock) -> None:

@@ -9,11 +9,11 @@ from pydantic import AliasChoices, Field, ValidationError, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.settings.edges import EdgeSettings
+from automation_pipeline.core.settings.pricing import PricingSettings
 from automation_pipeline.core.settings.types import Day, TimeZone
 
 
-class Settings(EdgeSettings):
+class Settings(PricingSettings):
     """Field names are the variables' names in lower case. An empty variable counts as unset."""
 
     model_config = SettingsConfigDict(env_ignore_empty=True, extra="ignore", frozen=True)
@@ -83,6 +83,12 @@ class Settings(EdgeSettings):
     def _lost_after_several_heartbeats(self) -> Self:
         if 3 * self.automation_heartbeat_seconds > self.automation_lost_after_seconds + 1e-9:
             raise ValueError("AUTOMATION_HEARTBEAT_SECONDS must be at most a third of AUTOMATION_LOST_AFTER_SECONDS")
+        return self
+
+    @model_validator(mode="after")
+    def _hold_longer_than_a_call(self) -> Self:
+        if self.pricing_lease_seconds <= self.shop_timeout_seconds:
+            raise ValueError("PRICING_LEASE_SECONDS must be more than SHOP_TIMEOUT_SECONDS")
         return self
 
 

@@ -1,11 +1,12 @@
 """Failed targets are the dead letters: what they lack, what to do about them, and which may be tried again."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import timedelta
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.core.json_model import Instant, JsonModel
+from automation_pipeline.core.state_machine import IllegalMoveError
 from automation_pipeline.pricing.domain.failures import FailureKind
 from automation_pipeline.pricing.domain.states import RULE_RUN, RunState
 
@@ -44,8 +45,18 @@ class DeadLetter(JsonModel):
     retryable: bool
 
 
+@dataclass(frozen=True)
+class Tally:
+    """How many dead letters of a kind there are, how many of them are worth another try, and how many lie for long."""
+
+    kind: FailureKind
+    count: int
+    retryable: int
+    stale: int
+
+
 class DeadLetterReport(JsonModel):
-    """`by_error_type` is ordered by how many; the entries by when they failed."""
+    """`by_error_type` is ordered by how many; the entries by when they failed, the first ones where there are many."""
 
     project_id: str
     total_failed: int
@@ -56,19 +67,18 @@ class DeadLetterReport(JsonModel):
     entries: tuple[DeadLetter, ...]
 
 
-def drained(project_id: str, entries: Iterable[DeadLetter], now: datetime) -> DeadLetterReport:
-    """A report of the dead letters; they stay where they are."""
-    letters = sorted(entries, key=lambda entry: (entry.failed_at, entry.target_id))
-    counts = Counter(entry.error_type for entry in letters)
-    by_type = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+def drained(project_id: str, tallies: Iterable[Tally], entries: Sequence[DeadLetter]) -> DeadLetterReport:
+    """A report of the dead letters, which stay where they are. All are counted, even where they are too many to be
+    listed."""
+    known = sorted(tallies, key=lambda tally: (-tally.count, tally.kind))
     return DeadLetterReport(
         project_id=project_id,
-        total_failed=len(letters),
-        retryable=sum(entry.retryable for entry in letters),
-        stale=sum(now - entry.failed_at > STALE_AFTER for entry in letters),
-        by_error_type=by_type,
-        recommendations=tuple(recommendation(kind, count) for kind, count in by_type.items()),
-        entries=tuple(letters),
+        total_failed=sum(tally.count for tally in known),
+        retryable=sum(tally.retryable for tally in known),
+        stale=sum(tally.stale for tally in known),
+        by_error_type={tally.kind: tally.count for tally in known},
+        recommendations=tuple(recommendation(tally.kind, tally.count) for tally in known),
+        entries=tuple(entries),
     )
 
 
@@ -86,7 +96,7 @@ def targets_to_retry(
 ) -> list[str]:
     """All failed targets that are worth it, or those chosen; with `force` the hopeless too, whose cause was removed."""
     if not RULE_RUN.can_move(run, RunState.APPLYING) or run is RunState.QUEUED:
-        raise ConflictError(f"A run that is {run} cannot be retried.")
+        raise IllegalMoveError(RULE_RUN.name, run, RunState.APPLYING, f"A run that is {run} cannot be retried.")
     letters = {letter.target_id: letter for letter in failed}
     wanted = list(letters) if chosen is None else list(dict.fromkeys(chosen))
     strangers = [target_id for target_id in wanted if target_id not in letters]

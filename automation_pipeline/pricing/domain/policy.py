@@ -11,6 +11,8 @@ from automation_pipeline.core.json_model import JsonModel, parse
 from automation_pipeline.pricing.domain.field_rules import Amount, Currency, Flag, Number
 from automation_pipeline.pricing.domain.money import Price
 
+INVALID_POLICY = "Invalid pricing policy data"
+
 _NO_AMOUNTS: Mapping[str, int] = {}
 
 Share = Annotated[Number, Field(gt=0, le=1)]
@@ -75,7 +77,7 @@ class Guarded:
 
 
 def parse_policy(given: Mapping[str, object]) -> Policy:
-    return parse(Policy, given, "Invalid pricing policy data")
+    return parse(Policy, given, INVALID_POLICY)
 
 
 def guarded(policy: Policy, sku: str | None, current: Price, proposed: int, used: Decimal = Decimal(0)) -> Guarded:

@@ -16,7 +16,7 @@ _LEAST = 1
 _CRITICAL_SHARE = Decimal("0.01")
 
 
-class Severity(StrEnum):
+class MismatchSeverity(StrEnum):
     INFO = "info"
     WARNING = "warning"
     CRITICAL = "critical"
@@ -33,7 +33,7 @@ class Mismatch(JsonModel):
     actual_currency: str
     difference: int | None
     percentage_diff: float | None
-    severity: Severity
+    severity: MismatchSeverity
 
 
 class Unverified(JsonModel):
@@ -61,20 +61,6 @@ class Reading:
     expected: Price
     actual: Price | None
     reason: str = "the shop did not tell its price"
-
-
-@dataclass(frozen=True)
-class Applied:
-    target_id: str
-    variant_id: str
-    currency: str
-    applied_at: datetime
-
-
-def latest(targets: Sequence[Applied]) -> list[Applied]:
-    """The last one applied to each variant and currency: an older one was meant to be overwritten."""
-    ordered = sorted(targets, key=lambda target: (target.applied_at, target.target_id))
-    return list({(target.variant_id, target.currency): target for target in ordered}.values())
 
 
 def report(run_id: str, readings: Sequence[Reading], now: datetime) -> ReconciliationReport:
@@ -111,20 +97,27 @@ def mismatch(reading: Reading) -> Mismatch | None:
     )
 
 
-def severity(expected: Price, actual: Price) -> Severity:
+def severity(expected: Price, actual: Price) -> MismatchSeverity:
     """One minor unit is told and no more: a shop may round. Another currency is always critical."""
     if expected.currency != actual.currency:
-        return Severity.CRITICAL
+        return MismatchSeverity.CRITICAL
     difference = abs(actual.unit_amount - expected.unit_amount)
     if difference <= _LEAST:
-        return Severity.INFO
-    return Severity.CRITICAL if difference > expected.unit_amount * _CRITICAL_SHARE else Severity.WARNING
+        return MismatchSeverity.INFO
+    return (
+        MismatchSeverity.CRITICAL if difference > expected.unit_amount * _CRITICAL_SHARE else MismatchSeverity.WARNING
+    )
 
 
-def next_first_check(finished_at: datetime, done: Sequence[str]) -> tuple[str, datetime] | None:
-    """The name and the time of the next of the early checks; None after the last, when the daily pass takes over."""
-    left = ((name, finished_at + after) for name, after in FIRST_CHECKS if name not in done)
-    return next(left, None)
+def worst(found: ReconciliationReport) -> MismatchSeverity | None:
+    """The gravest of its differences."""
+    severities = {one.severity for one in found.details}
+    return next((severity for severity in reversed(MismatchSeverity) if severity in severities), None)
+
+
+def repairable(found: ReconciliationReport) -> tuple[Mismatch, ...]:
+    """A price in another currency is for people to look at."""
+    return tuple(one for one in found.details if one.difference is not None)
 
 
 def in_daily_pass(finished_at: datetime, now: datetime) -> bool:

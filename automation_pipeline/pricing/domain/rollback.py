@@ -1,11 +1,13 @@
 """Which applied prices may be taken back, in which order, and what the run is afterwards."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from automation_pipeline.core.errors import ConflictError, InvalidInputError
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.state_machine import IllegalMoveError
 from automation_pipeline.pricing.domain.states import RULE_RUN, RollbackState, RunState, TargetState
+from automation_pipeline.pricing.domain.work import WorkTarget
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ def targets_to_roll_back(
 ) -> list[str]:
     """The applied ones, or those chosen of them, the last applied first. Failed ones are left as they are."""
     if not RULE_RUN.can_move(run, RunState.ROLLED_BACK):
-        raise ConflictError(f"A run that is {run} cannot be rolled back.")
+        raise IllegalMoveError(RULE_RUN.name, run, RunState.ROLLED_BACK, f"A run that is {run} cannot be rolled back.")
     applied = {target.id: target for target in targets if target.status is TargetState.APPLIED}
     wanted = list(applied) if chosen is None else list(dict.fromkeys(chosen))
     strangers = [target_id for target_id in wanted if target_id not in applied]
@@ -43,6 +45,11 @@ def after_rollback(run: RunState, targets: Iterable[TargetState]) -> AfterRollba
         taken_back = TargetState.ROLLED_BACK in states
         return AfterRollback(run, RollbackState.PARTIAL if taken_back else RollbackState.NONE)
     return AfterRollback(RULE_RUN.move(run, RunState.ROLLED_BACK), RollbackState.DONE)
+
+
+def turned_round(target: WorkTarget) -> WorkTarget:
+    """To take a price back is to apply the former one on top of the present one."""
+    return replace(target, before=target.after, after=target.before)
 
 
 def _order(target: AppliedTarget) -> tuple[float, str]:

@@ -7,6 +7,7 @@ import pytest
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.pricing.domain.dead_letters import (
     DeadLetter,
+    Tally,
     drained,
     recommendation,
     targets_to_retry,
@@ -40,18 +41,19 @@ LETTERS = [
 
 
 def test_a_report_counts_by_kind_and_says_what_to_do() -> None:
-    report = drained("p1", LETTERS, NOW)
+    tallies = [Tally(FailureKind.RATE_LIMIT, 1, 1, 0), Tally(FailureKind.NOT_FOUND, 3, 0, 1)]
+    report = drained("p1", tallies, LETTERS[:2])
     assert (report.total_failed, report.retryable, report.stale) == (4, 1, 1)
-    assert report.by_error_type == {FailureKind.NOT_FOUND: 3, FailureKind.RATE_LIMIT: 1}
+    assert list(report.by_error_type.items()) == [(FailureKind.NOT_FOUND, 3), (FailureKind.RATE_LIMIT, 1)]
     assert report.recommendations == (
         "3 variants no longer exist in the shop: re-sync the catalogue",
         "1 variant met the shop's rate limit: retry later, or lower the concurrency",
     )
-    assert [entry.target_id for entry in report.entries] == ["t2", "t4", "t3", "t1"]
+    assert [entry.target_id for entry in report.entries] == ["t1", "t2"]
 
 
 def test_without_dead_letters_there_is_nothing_to_do() -> None:
-    report = drained("p1", [], NOW)
+    report = drained("p1", [], [])
     assert (report.total_failed, report.by_error_type, report.recommendations) == (0, {}, ())
 
 

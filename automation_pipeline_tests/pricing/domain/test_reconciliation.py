@@ -7,14 +7,13 @@ import pytest
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.domain.money import Price
 from automation_pipeline.pricing.domain.reconciliation import (
-    Applied,
     Reading,
     in_daily_pass,
-    latest,
     mismatch,
-    next_first_check,
+    repairable,
     report,
     severity,
+    worst,
 )
 
 T0 = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
@@ -74,15 +73,20 @@ def test_a_report_tells_mismatches_and_what_could_not_be_read() -> None:
     }
 
 
-def test_only_the_latest_applied_of_a_variant_and_currency_is_looked_at() -> None:
-    old, new = Applied("t1", "v1", "EUR", T0), Applied("t2", "v1", "EUR", T0 + timedelta(days=1))
-    other = Applied("t3", "v1", "USD", T0)
-    assert {target.target_id for target in latest([new, old, other])} == {"t2", "t3"}
-
-
-def test_a_run_is_checked_after_five_minutes_and_an_hour_and_then_daily_for_thirty_days() -> None:
-    assert next_first_check(T0, []) == ("5m", T0 + timedelta(minutes=5))
-    assert next_first_check(T0, ["5m"]) == ("1h", T0 + timedelta(hours=1))
-    assert next_first_check(T0, ["5m", "1h"]) is None
+def test_a_run_is_in_the_daily_pass_from_its_first_hour_to_its_thirtieth_day() -> None:
     ages = [timedelta(hours=1), timedelta(hours=2), timedelta(days=30), timedelta(days=30, seconds=1)]
     assert [in_daily_pass(T0, T0 + age) for age in ages] == [False, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("actual", "weight"),
+    [([1299], None), ([1300], "info"), ([1300, 1305], "warning"), ([1305, 1, 1300], "critical")],
+)
+def test_a_report_is_as_grave_as_its_gravest_difference(actual: list[int], weight: str | None) -> None:
+    found = report("r1", [reading(Price(amount, "USD"), f"t{amount}") for amount in actual], T0)
+    assert worst(found) == weight
+
+
+def test_what_is_priced_in_another_currency_is_not_put_back() -> None:
+    found = report("r1", [reading(Price(1, "USD"), "t1"), reading(Price(1, "EUR"), "t2"), reading(None, "t3")], T0)
+    assert [one.target_id for one in repairable(found)] == ["t1"]

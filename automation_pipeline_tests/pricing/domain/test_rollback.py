@@ -1,12 +1,22 @@
 """What may be taken back, in which order, and what the run is then."""
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
-from automation_pipeline.pricing.domain.rollback import AppliedTarget, after_rollback, targets_to_roll_back
+from automation_pipeline.pricing.domain.money import Price
+from automation_pipeline.pricing.domain.retrying import Progress
+from automation_pipeline.pricing.domain.rollback import (
+    AppliedTarget,
+    after_rollback,
+    targets_to_roll_back,
+    turned_round,
+)
+from automation_pipeline.pricing.domain.rule import OnDrift
 from automation_pipeline.pricing.domain.states import RunState, TargetState
+from automation_pipeline.pricing.domain.work import Applied, GivenUp, Terms, WorkTarget, before_writing
 
 T0 = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 TARGETS = [
@@ -53,3 +63,23 @@ def test_a_run_is_rolled_back_when_nothing_is_applied_any_more(
 ) -> None:
     after = after_rollback(RunState(run), (TargetState(state) for state in states.split()))
     assert (after.status, after.rollback_state) == (status, rollback_state)
+
+
+@pytest.mark.parametrize(
+    ("seen", "force", "what"),
+    [
+        (Price(900, "EUR"), False, "write"),
+        (Price(1000, "EUR"), False, "found"),
+        (Price(950, "EUR"), False, "left"),
+        (Price(950, "EUR"), True, "write"),
+        (Price(900, "USD"), True, "left"),
+        (None, True, "left"),
+    ],
+)
+def test_a_price_is_taken_back_by_applying_the_former_one(seen: Price | None, force: bool, what: str) -> None:
+    applied = WorkTarget(1, "p", "v", None, Price(1000, "EUR"), Price(900, "EUR"), False, Progress(), False, T0)
+    target = turned_round(applied)
+    assert (target.after, turned_round(target)) == (Price(1000, "EUR"), applied)
+    terms = Terms(OnDrift.OVERWRITE if force else OnDrift.REFUSE, None, takes_back=True)
+    decided = before_writing(target, seen, Decimal(0), terms)
+    assert type(decided) is {"write": type(None), "found": Applied, "left": GivenUp}[what]

@@ -1,0 +1,71 @@
+"""From settings to clients; each is only loaded where it is asked for."""
+
+from collections.abc import Callable
+from contextlib import aclosing
+from datetime import datetime
+from urllib.parse import urlsplit
+
+from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.core.meter import Meter
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.pricing.domain.knobs import Knobs
+from automation_pipeline.pricing.ports import Storefront
+from automation_pipeline.transcription.ports import SpeechToText
+
+
+def open_speech(settings: Settings, now: Callable[[], datetime], meter: Meter) -> SpeechToText:
+    from automation_pipeline.clients.audio import AudioLimits  # noqa: PLC0415  httpx only where it is used
+    from automation_pipeline.clients.elevenlabs import ElevenLabsSpeechToText  # noqa: PLC0415  the same
+
+    key = settings.elevenlabs_api_key
+    return ElevenLabsSpeechToText(
+        key.get_secret_value() if key else None,
+        settings.elevenlabs_base_url,
+        now=now,
+        at_once=settings.transcription_recording_worker_concurrency,
+        audio_limits=AudioLimits(max_megabytes=settings.transcription_audio_max_megabytes),
+        audio_origins=settings.transcription_audio_allowed_origins,
+        meter=meter,
+    )
+
+
+def open_storefront(settings: Settings, now: Callable[[], datetime], meter: Meter) -> Storefront:
+    """PermanentError names the setting that is missing."""
+    address, token = settings.shop_api_base_url, settings.shop_api_token
+    if address is None:
+        raise PermanentError("SHOP_API_BASE_URL is not set: it is the address of the shop whose prices are changed.")
+    if token is None or not token.get_secret_value():
+        raise PermanentError("SHOP_API_TOKEN is not set: it is the access token of the shop's Admin API.")
+    from automation_pipeline.clients.shop import ShopifyShop  # noqa: PLC0415  httpx only where it is used
+
+    def shop() -> aclosing[ShopifyShop]:
+        opened = ShopifyShop(
+            address,
+            token.get_secret_value(),
+            version=settings.shop_api_version,
+            now=now,
+            timeout_seconds=settings.shop_timeout_seconds,
+            connections=settings.worker_max_concurrency,
+            meter=meter,
+        )
+        return aclosing(opened)
+
+    return Storefront(host_of(address), shop, shop_knobs(settings), meter)
+
+
+def shop_knobs(settings: Settings) -> Knobs:
+    return Knobs(
+        calls_at_once=settings.worker_max_concurrency,
+        call_seconds=settings.shop_timeout_seconds,
+        lease_seconds=settings.pricing_lease_seconds,
+        reconciles=settings.worker_enable_reconciliation,
+        time_zone=settings.automation_timezone,
+    )
+
+
+def host_of(address: str) -> str:
+    """The host, with the port where the address names one: `shop.example.com`, `127.0.0.1:8090`."""
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    shown = f"[{host}]" if ":" in host else host
+    return shown if parts.port is None else f"{shown}:{parts.port}"

@@ -1,0 +1,105 @@
+"""One call of a shop, at its turn: when the bucket holds its points and the circuit lets it through."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import TypeVar
+
+from automation_pipeline.core.events import Event
+from automation_pipeline.core.instants import iso
+from automation_pipeline.pricing.domain.circuit import Answer, Circuit, has_opened
+from automation_pipeline.pricing.domain.failures import Signal, classified
+from automation_pipeline.pricing.domain.keys import circuit_key
+from automation_pipeline.pricing.domain.pricing_rule import TENANT
+from automation_pipeline.pricing.domain.shop_calls import Called, ShopRestingError
+from automation_pipeline.pricing.ports import Storefront
+from automation_pipeline.pricing.store.shops import Heard, Turn, give_back, hear, take_turn
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.instants import database_time
+from automation_pipeline.storage.outbox import enqueue
+
+# A shop that rests may be well again sooner than it said: somebody else's probe.
+LOOK_AGAIN_SECONDS = 1.0
+
+Value = TypeVar("Value")
+
+
+async def call_shop(
+    call: Callable[[], Awaitable[Called[Value]]], cost: float, *, front: Storefront, database: Database
+) -> Called[Value]:
+    """What the call brought, as a value whatever it was. Every process that calls the shop comes through here: together
+    they keep its pace. ShopRestingError: it is to be left alone for longer than a worker stays."""
+    await _turn(cost, front, database)
+    called: Called[Value] | None = None
+    try:
+        called = await _answer(call, front)
+        return called
+    finally:
+        await asyncio.to_thread(_hear, called, cost, front, database)
+
+
+async def _answer(call: Callable[[], Awaitable[Called[Value]]], front: Storefront) -> Called[Value]:
+    try:
+        async with asyncio.timeout(front.knobs.call_seconds):
+            return await call()
+    except TimeoutError:
+        words = f"The shop did not answer within {front.knobs.call_seconds:g} s."
+        return Called(failure=classified(Signal(lost=True), words))
+
+
+async def _turn(cost: float, front: Storefront, database: Database) -> None:
+    turn = await asyncio.to_thread(_take_turn, cost, front, database, is_promised=False)
+    goes = False
+    try:
+        while turn.seconds > 0:
+            if turn.is_resting and turn.seconds > front.knobs.longest_pause_seconds:
+                raise ShopRestingError(f"{front.name} is to be left alone.", retry_after_seconds=turn.seconds)
+            await asyncio.sleep(min(turn.seconds, LOOK_AGAIN_SECONDS) if turn.is_resting else turn.seconds)
+            turn = await asyncio.to_thread(_take_turn, cost, front, database, is_promised=True)
+        goes = True
+    finally:
+        if not goes:
+            await asyncio.to_thread(_give_back, cost, front, database)
+
+
+def _take_turn(cost: float, front: Storefront, database: Database, *, is_promised: bool) -> Turn:
+    with database.transaction() as session:
+        return take_turn(session, front.name, cost, is_promised=is_promised)
+
+
+def _give_back(cost: float, front: Storefront, database: Database) -> None:
+    with database.transaction() as session:
+        give_back(session, front.name, cost)
+
+
+def _hear(called: Called[Value] | None, cost: float, front: Storefront, database: Database) -> None:
+    if called is not None and called.is_throttled:
+        front.meter.count("rules_429_count_total", shop=front.name)
+    with database.transaction() as session:
+        before, after = hear(session, front.name, _said(called, cost))
+        if has_opened(before, after):
+            enqueue(session, [_opened(front.name, after, database_time(session))])
+
+
+def _said(called: Called[Value] | None, cost: float) -> Heard:
+    """A call that was broken off says nothing about the shop."""
+    if called is None:
+        return Heard(None, cost)
+    if called.failure is None:
+        return Heard(Answer.WELL, cost, called.bucket)
+    if called.is_throttled:
+        return Heard(Answer.THROTTLED, cost, called.bucket, called.failure.retry_after_seconds)
+    return Heard(Answer.FAILED if called.failure.retryable else Answer.WELL, cost, called.bucket)
+
+
+def _opened(shop: str, circuit: Circuit, now: datetime) -> Event:
+    until = circuit.until or now
+    return Event(
+        tenant_id=TENANT,
+        key=circuit_key(shop, until),
+        name="automation.circuit.opened",
+        producer="pricing",
+        correlation_id=f"shop-{shop}",
+        occurred_at=now,
+        payload={"shop": shop, "until": iso(until), "throttles": circuit.throttles, "failures": circuit.failures},
+    )

@@ -1,0 +1,103 @@
+"""Go through the targets of a run, some at a time, for as long as the run is this worker's own and something is due."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from automation_pipeline.pricing.domain.failures import Failure
+from automation_pipeline.pricing.domain.work import Settled, Terms, WorkTarget
+from automation_pipeline.pricing.ports import Desk
+from automation_pipeline.pricing.stages.apply_chunk import apply_chunk
+
+# How often it is seen whether the work is still wanted, and whether what waits is due.
+LOOK_AGAIN_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Until something is due; None: nobody knows, for somebody has paused the shop."""
+
+    seconds: float | None
+
+
+class Work(Protocol):
+    """What is done with the targets, each part in a transaction of its own under the hold: LostHoldError, when the run
+    is somebody else's."""
+
+    def begin(self) -> Terms: ...
+
+    def keep(self) -> bool:
+        """Keep the hold; whether the work is still wanted."""
+        ...
+
+    def take(self) -> Sequence[WorkTarget] | Wait:
+        """Those that are due. None at all: it is over, and the hold is given back."""
+        ...
+
+    def settle(self, settled: Sequence[Settled]) -> None: ...
+
+    def give_up(self, critical: Failure) -> None:
+        """The shop would refuse everything."""
+        ...
+
+    def leave(self, seconds: float | None) -> None:
+        """Give the hold back, and say when somebody is to come back for the rest."""
+        ...
+
+
+async def work_through(work: Work, *, desk: Desk) -> bool:
+    """Whether it is over; if not, what is left is due too late to stay for it."""
+    worker = _Worker(work, desk)
+    working, beating = asyncio.ensure_future(worker.work()), asyncio.ensure_future(worker.beat())
+    try:
+        await asyncio.wait({working, beating}, return_when=asyncio.FIRST_COMPLETED)
+        return await working if working.done() else await beating
+    finally:
+        for task in (working, beating):
+            task.cancel()
+        await asyncio.gather(working, beating, return_exceptions=True)
+
+
+class _Worker:
+    def __init__(self, work: Work, desk: Desk) -> None:
+        self._work, self._desk, self._knobs = work, desk, desk.front.knobs
+        self._is_wanted = True
+
+    async def beat(self) -> bool:
+        """Ends with an error alone: that the hold is lost."""
+        while True:
+            self._is_wanted = await asyncio.to_thread(self._work.keep)
+            await asyncio.sleep(min(self._knobs.lease_seconds / 4, LOOK_AGAIN_SECONDS))
+
+    async def work(self) -> bool:
+        terms = await asyncio.to_thread(self._work.begin)
+        waited = 0.0
+        while True:
+            step = await asyncio.to_thread(self._work.take)
+            if isinstance(step, Wait):
+                if step.seconds is None or waited + step.seconds > self._knobs.longest_pause_seconds:
+                    await asyncio.to_thread(self._work.leave, step.seconds)
+                    return False
+                pause = min(step.seconds, LOOK_AGAIN_SECONDS)
+                waited += pause
+                await asyncio.sleep(pause)
+            elif not step:
+                return True
+            else:
+                waited = 0.0
+                if not await self._goes_on_after(step, terms):
+                    return False
+
+    async def _goes_on_after(self, targets: Sequence[WorkTarget], terms: Terms) -> bool:
+        async def write_down(settled: Sequence[Settled]) -> None:
+            await asyncio.to_thread(self._work.settle, settled)
+
+        halt = await apply_chunk(targets, terms, desk=self._desk, settle=write_down, is_wanted=lambda: self._is_wanted)
+        if halt is None:
+            return True
+        if halt.critical is None:
+            await asyncio.to_thread(self._work.leave, halt.resting_seconds)
+            return False
+        await asyncio.to_thread(self._work.give_up, halt.critical)
+        return True

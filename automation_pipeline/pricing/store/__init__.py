@@ -1,0 +1,1 @@
+"""Queries of pricing: rules, runs, targets, shops and what came after."""

@@ -1,0 +1,137 @@
+"""Alerts as rows: the last of each name in a project, what is raised now, and who carries it to the webhook."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy.orm import Session
+
+from automation_pipeline.core.delivery import Delivery, DeliveryStatus
+from automation_pipeline.pricing.domain.alerts import Alert, AlertName, AlertSeverity, Fired
+from automation_pipeline.pricing.domain.pricing_rule import TENANT
+from automation_pipeline.pricing.domain.raised_alert import AlertStatus, DueAlert, PricingAlert
+from automation_pipeline.pricing.tables import AlertRow
+from automation_pipeline.storage.bulk import among, is_postgres
+from automation_pipeline.storage.instants import database_now
+
+
+def one_raiser_at_a_time(session: Session) -> None:
+    """To the end of the transaction: the second of two at once finds what the first has raised."""
+    if is_postgres(session):  # SQLite has one writer anyhow
+        session.execute(select(func.pg_advisory_xact_lock(func.hashtext("pricing-alerts"))))
+
+
+def last_fired(session: Session, project_ids: Collection[str]) -> Mapping[tuple[str, AlertName], Fired]:
+    """By project and name."""
+    newest = (
+        select(func.max(AlertRow.id))
+        .where(AlertRow.tenant_id == TENANT, among(session, AlertRow.project_id, project_ids))
+        .group_by(AlertRow.project_id, AlertRow.name)
+    )
+    rows = session.execute(
+        select(AlertRow.project_id, AlertRow.name, AlertRow.severity, AlertRow.raised_at).where(AlertRow.id.in_(newest))
+    ).tuples()
+    return {
+        (project, AlertName(name)): Fired(AlertSeverity(severity), raised_at)
+        for project, name, severity, raised_at in rows
+    }
+
+
+def add_alerts(
+    session: Session, raised: Iterable[tuple[str, Alert]], now: datetime, *, has_webhook: bool
+) -> list[PricingAlert]:
+    """By project. With a webhook they wait to be carried there."""
+    status = AlertStatus.PENDING if has_webhook else AlertStatus.UNSENT
+    rows = [
+        AlertRow(
+            tenant_id=TENANT,
+            project_id=project,
+            name=alert.name,
+            severity=alert.severity,
+            message=alert.message,
+            raised_at=now,
+            status=status,
+            attempts=0,
+            next_retry_at=database_now(),
+        )
+        for project, alert in raised
+    ]
+    session.add_all(rows)
+    session.flush()
+    return [_alert(row) for row in rows]
+
+
+def list_alerts(session: Session, project_id: str | None, limit: int, offset: int) -> list[PricingAlert]:
+    """Newest first; of all projects without one."""
+    query = select(AlertRow).where(*_of(project_id)).order_by(AlertRow.id.desc()).limit(limit).offset(offset)
+    return [_alert(row) for row in session.scalars(query)]
+
+
+def count_alerts(session: Session, project_id: str | None) -> int:
+    return session.scalar(select(func.count(AlertRow.id)).where(*_of(project_id))) or 0
+
+
+def is_alert_due(session: Session) -> bool:
+    return session.scalar(select(AlertRow.id).where(*_due()).limit(1)) is not None
+
+
+def claim_due(session: Session, *, limit: int, hold_seconds: float) -> list[DueAlert]:
+    """Nobody else gets them until the hold ends; each claim is an attempt, also of somebody who dies over it."""
+    oldest = (
+        select(AlertRow.id)
+        .where(*_due())
+        .order_by(AlertRow.next_retry_at, AlertRow.id)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+        .cte("oldest")  # run once: PostgreSQL may repeat a subquery, and with SKIP LOCKED each time finds other rows
+    )
+    claimed = session.scalars(
+        update(AlertRow)
+        .where(AlertRow.id.in_(select(oldest.c.id)))
+        .values(attempts=AlertRow.attempts + 1, next_retry_at=database_now(hold_seconds))
+        .returning(AlertRow)
+        .execution_options(synchronize_session=False)
+    ).all()
+    return [_due_alert(row) for row in sorted(claimed, key=lambda row: row.id)]
+
+
+def record_delivery(session: Session, due: DueAlert, delivery: Delivery) -> None:
+    """Nothing, when somebody else has claimed it since."""
+    is_sent = delivery.status is DeliveryStatus.SENT
+    session.execute(
+        update(AlertRow)
+        .where(AlertRow.id == due.id, AlertRow.attempts == due.attempt, AlertRow.status == AlertStatus.PENDING)
+        .values(
+            status=AlertStatus(delivery.status),
+            status_code=delivery.status_code,
+            last_error=delivery.error,
+            next_retry_at=database_now(delivery.pause_seconds),
+            sent_at=database_now() if is_sent else None,
+        )
+        .execution_options(synchronize_session=False)
+    )
+
+
+def _due() -> tuple[ColumnElement[bool], ...]:
+    return AlertRow.status == AlertStatus.PENDING, AlertRow.next_retry_at <= database_now()
+
+
+def _of(project_id: str | None) -> Sequence[ColumnElement[bool]]:
+    ours = AlertRow.tenant_id == TENANT
+    return (ours,) if project_id is None else (ours, AlertRow.project_id == project_id)
+
+
+def _alert(row: AlertRow) -> PricingAlert:
+    return PricingAlert.model_validate({name: getattr(row, name) for name in PricingAlert.model_fields})
+
+
+def _due_alert(row: AlertRow) -> DueAlert:
+    return DueAlert(
+        id=row.id,
+        project_id=row.project_id,
+        name=row.name,
+        severity=row.severity,
+        message=row.message,
+        raised_at=row.raised_at,
+        attempt=row.attempts,
+    )

@@ -1,0 +1,101 @@
+"""How each project's price changes fare: what alerts and gauges are made of. As many queries whatever there is."""
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from sqlalchemy import Text, cast, func, or_, select
+from sqlalchemy.orm import Session
+
+from automation_pipeline.pricing.domain.alerts import RATE_LIMIT_WINDOW, Health
+from automation_pipeline.pricing.domain.dead_letters import KEPT_FOR
+from automation_pipeline.pricing.domain.failures import FailureKind
+from automation_pipeline.pricing.domain.run_result import counts_for_success
+from automation_pipeline.pricing.domain.states import ACTIVE_RUN_STATES, RULE_RUN, RunState, TargetState
+from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow, ShopRow
+from automation_pipeline.storage.instants import database_time
+from automation_pipeline.storage.transitions import TransitionRow
+
+SUCCESS_WINDOW = timedelta(hours=1)
+_SETTLED = (TargetState.APPLIED, TargetState.FAILED, TargetState.ROLLED_BACK)
+
+
+def health_of_projects(session: Session, now: datetime) -> dict[str, Health]:
+    """By project; one of which there is nothing to say is not there."""
+    tried, letters = _tried(session, now), dead_letter_counts(session, now)
+    refused = _refused(session, now)
+    applied = Counter({project: count for (project, is_applied), count in tried.items() if is_applied})
+    failed = Counter({project: count for (project, is_applied), count in tried.items() if not is_applied})
+    return {
+        project: Health(
+            applied=applied[project],
+            failed=failed[project],
+            dead_letters=letters.get(project, 0),
+            rate_limits=refused.get(project, 0),
+        )
+        for project in sorted({*applied, *failed, *letters, *refused})
+    }
+
+
+def dead_letter_counts(session: Session, now: datetime) -> Mapping[str, int]:
+    """By project, those that nobody has acknowledged and that are still kept."""
+    query = (
+        select(RuleTargetRow.project_id, func.count())
+        .join(RuleRunRow, RuleRunRow.id == RuleTargetRow.rule_run_id)
+        .where(
+            RuleTargetRow.status == TargetState.FAILED,
+            RuleTargetRow.acknowledged_at.is_(None),
+            RuleTargetRow.last_attempt >= now - KEPT_FOR,
+            RuleRunRow.status != RunState.ROLLED_BACK,
+        )
+        .group_by(RuleTargetRow.project_id)
+    )
+    return dict(iter(session.execute(query).tuples()))
+
+
+def _tried(session: Session, now: datetime) -> Counter[tuple[str, bool]]:
+    """How many targets were applied, and how many not, in the last cycles of the runs that ended lately. One that was
+    rolled back since was applied then."""
+    began_at = (
+        select(func.max(TransitionRow.at))
+        .where(
+            TransitionRow.machine == RULE_RUN.name,
+            TransitionRow.entity_id == cast(RuleRunRow.id, Text),
+            TransitionRow.to_state == RunState.APPLYING,
+        )
+        .scalar_subquery()
+    )
+    ended = (
+        select(RuleRunRow.id, RuleRunRow.project_id, RuleRunRow.retry_cycle, began_at.label("began_at"))
+        .where(RuleRunRow.finished_at > now - SUCCESS_WINDOW, RuleRunRow.status.not_in(ACTIVE_RUN_STATES))
+        .cte("ended")
+    )
+    in_last_cycle = or_(ended.c.retry_cycle == 0, RuleTargetRow.last_attempt >= ended.c.began_at)
+    query = (
+        select(ended.c.project_id, RuleTargetRow.status, RuleTargetRow.error_type, func.count())
+        .join(RuleTargetRow, RuleTargetRow.rule_run_id == ended.c.id)
+        .where(RuleTargetRow.status.in_(_SETTLED), in_last_cycle)
+        .group_by(ended.c.project_id, RuleTargetRow.status, RuleTargetRow.error_type)
+    )
+    counts: Counter[tuple[str, bool]] = Counter()
+    for project, status, error, count in session.execute(query).tuples():
+        then = TargetState.APPLIED if status == TargetState.ROLLED_BACK else TargetState(status)
+        kind = FailureKind(error) if then is TargetState.FAILED else None
+        if counts_for_success(then, kind):
+            counts[project, then is TargetState.APPLIED] += count
+    return counts
+
+
+def _refused(session: Session, now: datetime) -> dict[str, int]:
+    """The shops' refusals of the last minutes, told to every project with a run at work there meanwhile. They are kept
+    by the database's clock."""
+    since = database_time(session) - RATE_LIMIT_WINDOW
+    shops = session.execute(select(ShopRow.shop, ShopRow.refusals)).tuples()
+    lately = {shop: sum(at > since.timestamp() for at in refusals) for shop, refusals in shops}
+    is_at_work = or_(RuleRunRow.status.in_(ACTIVE_RUN_STATES), RuleRunRow.wish.is_not(None))
+    has_just_ended = RuleRunRow.finished_at > now - RATE_LIMIT_WINDOW
+    query = select(RuleRunRow.project_id, RuleRunRow.shop).where(or_(is_at_work, has_just_ended)).distinct()
+    refused: Counter[str] = Counter()
+    for project, shop in session.execute(query).tuples():
+        refused[project] += lately.get(shop, 0)
+    return {project: count for project, count in refused.items() if count}

@@ -1,0 +1,164 @@
+"""How a shop takes our calls, kept for all processes: turns are given one after the other, by the database's clock."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from automation_pipeline.pricing.domain import tank
+from automation_pipeline.pricing.domain.circuit import Answer, Circuit, CircuitState, NotBefore, after_answer, ask
+from automation_pipeline.pricing.domain.shop_calls import Bucket
+from automation_pipeline.pricing.domain.tank import Tank
+from automation_pipeline.pricing.tables import ShopRow
+from automation_pipeline.storage.bulk import insert_into
+from automation_pipeline.storage.instants import database_time
+
+MOST_REFUSALS = 100
+
+
+@dataclass(frozen=True)
+class Turn:
+    """In how many seconds the call may go; with 0 it goes now. `is_resting`: the shop wants to be left alone."""
+
+    seconds: float
+    is_resting: bool
+    circuit: Circuit
+
+
+@dataclass(frozen=True)
+class ShopStanding:
+    """`refusals` are when it last refused calls for coming too fast."""
+
+    shop: str
+    circuit: Circuit
+    bucket: Bucket
+    paused_at: datetime | None
+    paused_by: str | None
+    pause_reason: str | None
+    refusals: Sequence[datetime]
+
+
+def take_turn(session: Session, shop: str, cost: float, *, is_promised: bool) -> Turn:
+    """Promise the points, unless they are promised, and say when the call may go."""
+    row, now = _held(session, shop), database_time(session)
+    wait = 0.0
+    if not is_promised:
+        left, wait = tank.promised(_tank(row), cost, now)
+        _keep_tank(row, left)
+    permission = ask(_circuit(row), now)
+    if isinstance(permission, NotBefore):
+        rest = (permission.at - now).total_seconds()
+        return Turn(max(wait, rest), is_resting=True, circuit=_circuit(row))
+    if wait <= 0:
+        _keep_circuit(row, permission.circuit)
+    return Turn(wait, is_resting=False, circuit=permission.circuit)
+
+
+def give_back(session: Session, shop: str, cost: float) -> None:
+    """The call is not made after all."""
+    row = _held(session, shop)
+    _keep_tank(row, tank.returned(_tank(row), cost, database_time(session)))
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What an answer said; None: the call was broken off. `told_seconds` is the wait that a refusal came with."""
+
+    answer: Answer | None
+    cost: float
+    bucket: Bucket | None = None
+    told_seconds: float | None = None
+
+
+def hear(session: Session, shop: str, said: Heard) -> tuple[Circuit, Circuit]:
+    """The circuit before and after the answer."""
+    row, now = _held(session, shop), database_time(session)
+    before = _circuit(row)
+    _keep_tank(row, tank.heard(_tank(row), said.cost, said.bucket, now))
+    if said.answer is None:
+        return before, before
+    told = None if said.told_seconds is None else timedelta(seconds=said.told_seconds)
+    after = after_answer(before, said.answer, now, told)
+    _keep_circuit(row, after)
+    if said.answer is Answer.THROTTLED:
+        row.refusals = [*row.refusals, now.timestamp()][-MOST_REFUSALS:]
+    return before, after
+
+
+def standing_of(session: Session, shop: str) -> ShopStanding | None:
+    """None: it was never called."""
+    row = session.get(ShopRow, shop)
+    return None if row is None else _standing(row)
+
+
+def all_standings(session: Session) -> list[ShopStanding]:
+    return [_standing(row) for row in session.scalars(select(ShopRow).order_by(ShopRow.shop))]
+
+
+def set_pause(session: Session, shop: str, *, by: str | None, reason: str | None) -> ShopStanding:
+    """By nobody: it is not paused any more."""
+    row = _held(session, shop)
+    row.paused_at = None if by is None else row.paused_at or database_time(session)
+    row.paused_by, row.pause_reason = by, reason
+    return _standing(row)
+
+
+def close_circuit(session: Session, shop: str) -> None:
+    """Somebody knows that the shop is well again."""
+    _keep_circuit(_held(session, shop), Circuit())
+
+
+def is_shop_paused(session: Session, shop: str) -> bool:
+    return session.scalar(select(ShopRow.paused_at).where(ShopRow.shop == shop)) is not None
+
+
+def _held(session: Session, shop: str) -> ShopRow:
+    found = session.scalar(select(ShopRow).where(ShopRow.shop == shop).with_for_update())
+    if found is not None:
+        return found
+    new = tank.unheard(database_time(session))
+    insert = insert_into(session, ShopRow).values(
+        shop=shop,
+        circuit=CircuitState.CLOSED,
+        throttles=0,
+        failures=0,
+        available=new.available,
+        maximum=new.maximum,
+        restore_rate=new.restore_rate,
+        pending=0.0,
+        measured_at=new.measured_at,
+        refusals=[],
+    )
+    session.execute(insert.on_conflict_do_nothing(index_elements=["shop"]))
+    return session.scalars(select(ShopRow).where(ShopRow.shop == shop).with_for_update()).one()
+
+
+def _tank(row: ShopRow) -> Tank:
+    return Tank(row.available, row.maximum, row.restore_rate, row.pending, row.measured_at)
+
+
+def _keep_tank(row: ShopRow, kept: Tank) -> None:
+    row.available, row.maximum, row.restore_rate = kept.available, kept.maximum, kept.restore_rate
+    row.pending, row.measured_at = kept.pending, kept.measured_at
+
+
+def _circuit(row: ShopRow) -> Circuit:
+    return Circuit(CircuitState(row.circuit), row.throttles, row.failures, row.until)
+
+
+def _keep_circuit(row: ShopRow, kept: Circuit) -> None:
+    row.circuit, row.throttles, row.failures, row.until = kept.state, kept.throttles, kept.failures, kept.until
+
+
+def _standing(row: ShopRow) -> ShopStanding:
+    return ShopStanding(
+        shop=row.shop,
+        circuit=_circuit(row),
+        bucket=Bucket(row.available, row.maximum, row.restore_rate),
+        paused_at=row.paused_at,
+        paused_by=row.paused_by,
+        pause_reason=row.pause_reason,
+        refusals=[datetime.fromtimestamp(at, UTC) for at in row.refusals],
+    )

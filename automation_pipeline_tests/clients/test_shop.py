@@ -1,0 +1,234 @@
+"""The client of the shop: what it sends, what becomes of a call that is not answered, and that it lets go of all."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from automation_pipeline.clients import shop
+from automation_pipeline.clients.shop_queries import CATALOGUE, PRICES, WHO, WRITE
+from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.core.meter import Meter
+from automation_pipeline.pricing.domain.failures import Failure
+from automation_pipeline_tests.clients.counter import (
+    PATH,
+    TOKEN,
+    catalogue,
+    client,
+    failing,
+    node,
+    page,
+    priced,
+    prices,
+    raising,
+    saying,
+    told,
+    updated,
+    using,
+    write,
+)
+
+ASKING = (
+    (page, catalogue(), CATALOGUE, {"first": 250, "after": None}),
+    (prices, told(), PRICES, {"ids": ["gid://shopify/ProductVariant/1"]}),
+    (write, updated(), WRITE, None),
+)
+
+
+@pytest.mark.parametrize(("ask", "document", "query", "variables"), ASKING, ids=["page", "prices", "write"])
+def test_every_call_is_one_post_of_graphql(ask: Any, document: object, query: str, variables: object) -> None:
+    requests: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        return httpx.Response(200, json=document)
+
+    assert ask(answer).failure is None
+    (request,) = requests
+    assert (request.method, str(request.url)) == ("POST", f"https://shop.test{PATH}")
+    assert request.headers["X-Shopify-Access-Token"] == TOKEN
+    assert request.headers["Content-Type"] == "application/json"
+    asked = json.loads(request.content)
+    assert asked["query"] == query
+    assert variables is None or asked["variables"] == variables
+
+
+def test_a_place_in_the_catalogue_is_handed_on_as_it_is() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert json.loads(request.content)["variables"]["after"] == 'ab"c=='
+        return httpx.Response(200, json=catalogue(node()))
+
+    assert len(page(answer, 'ab"c==').value.variants) == 1
+
+
+def test_what_calls_cost_fits_into_what_a_question_may_ask_for() -> None:
+    costs = client(saying({})).costs
+    assert (costs.page, costs.prices, costs.each_price, costs.write) == (753, 1, 1, 10)
+
+
+def verdict(failure: Failure) -> tuple[str, bool, bool]:
+    return failure.kind.value, failure.retryable, failure.outcome_unknown
+
+
+NEVER_SENT = ("network", True, False)
+NOBODY_KNOWS = ("network", True, True)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "says"),
+    [
+        (httpx.ConnectError("x"), NEVER_SENT, "could not be reached (ConnectError; check SHOP_API_BASE_URL)"),
+        (httpx.ConnectTimeout("x"), NEVER_SENT, "could not be reached (ConnectTimeout; check SHOP_API_BASE_URL)"),
+        (httpx.PoolTimeout("x"), NEVER_SENT, "could not be reached"),
+        (httpx.ProxyError("x"), NEVER_SENT, "could not be reached"),
+        (UnicodeError("label too long"), ("network", False, False), "cannot be looked up (check SHOP_API_BASE_URL)"),
+        (httpx.ReadTimeout("x"), NOBODY_KNOWS, "did not answer in time"),
+        (httpx.WriteTimeout("x"), NOBODY_KNOWS, "did not answer in time"),
+        (httpx.ReadError(TOKEN), NOBODY_KNOWS, "broke (ReadError)"),
+        (httpx.WriteError("x"), NOBODY_KNOWS, "broke (WriteError)"),
+        (httpx.RemoteProtocolError(PATH), NOBODY_KNOWS, "broke (RemoteProtocolError)"),
+    ],
+)
+@pytest.mark.parametrize("ask", [page, prices, write])
+def test_a_call_that_is_not_answered_says_whether_it_may_have_had_its_effect(
+    error: Exception, expected: tuple[str, bool, bool], says: str, ask: Any
+) -> None:
+    called = ask(raising(error))
+    assert (called.value, verdict(called.failure), called.bucket, called.request_id) == (None, expected, None, None)
+    assert says in called.failure.message
+    assert TOKEN not in called.failure.message
+    assert PATH not in called.failure.message
+
+
+class Endless(httpx.AsyncByteStream):
+    """Pieces for as long as anybody reads; `read` counts their bytes."""
+
+    def __init__(self, piece: bytes = b" " * 100_000, pause: float = 0.0) -> None:
+        self._piece, self._pause, self.read = piece, pause, 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            await asyncio.sleep(self._pause)
+            self.read += len(self._piece)
+            yield self._piece
+
+
+@pytest.mark.parametrize(
+    ("status", "ask", "expected"),
+    [
+        (200, page, ("server", True, True)),
+        (200, write, NOBODY_KNOWS),
+        (401, write, ("authentication", False, False)),
+    ],
+)
+def test_an_endless_answer_is_not_read_to_its_end(status: int, ask: Any, expected: tuple[str, bool, bool]) -> None:
+    stream = Endless()
+    assert verdict(ask(lambda _: httpx.Response(status, stream=stream)).failure) == expected
+    assert stream.read <= shop.MOST_BYTES + 100_000
+
+
+def test_an_answer_that_drips_is_waited_for_no_longer_than_the_limit() -> None:
+    stream = Endless(b" ", pause=0.01)
+    failure = write(lambda _: httpx.Response(200, stream=stream), timeout_seconds=0.2).failure
+    assert (verdict(failure), failure.message) == (NOBODY_KNOWS, "The shop did not answer in time.")
+
+
+@pytest.mark.parametrize(("ask", "expected"), [(page, ("server", True, True)), (write, NOBODY_KNOWS)])
+@pytest.mark.parametrize("body", [b"", b"null", b"[]", b"7", b"<html>Welcome</html>", b'{"data": {"sh'])
+def test_a_body_that_is_no_answer_at_all(ask: Any, expected: tuple[str, bool, bool], body: bytes) -> None:
+    failure = ask(lambda _: httpx.Response(200, content=body)).failure
+    assert verdict(failure) == expected
+    assert failure.message == "The shop's answer is not understood: it is no GraphQL."
+
+
+def test_every_call_is_counted() -> None:
+    meter = Meter()
+    page(saying(catalogue()), meter=meter)
+    write(saying({}, 429), meter=meter)
+    counted = meter.drain()
+    assert counted["provider_calls_total", 'provider="shop",status="200"'] == 1
+    assert counted["provider_calls_total", 'provider="shop",status="429"'] == 1
+
+
+@pytest.mark.parametrize("token", [None, "", "  ", "tökén", "a\nb"])
+def test_without_a_token_that_can_be_sent_there_is_no_client(token: str | None) -> None:
+    with pytest.raises(PermanentError, match="SHOP_API_TOKEN"):
+        client(saying({}), token=token)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "shop.test", "ftp://shop.test", "http://", "http://h:port/", "http://h:99999", "http://h:0", "http://\n"],
+)
+def test_an_address_that_is_not_of_the_web_is_refused_at_once(address: str) -> None:
+    with pytest.raises(PermanentError, match="SHOP_API_BASE_URL"):
+        client(saying({}), base_url=address)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "address"),
+    [
+        ("https://shop.test", "https://shop.test/admin/api/2026-10/graphql.json"),
+        (" https://shop.test:8443/ ", "https://shop.test:8443/admin/api/2026-10/graphql.json"),
+        ("http://127.0.0.1:1/sim/?a=1#b", "http://127.0.0.1:1/sim/admin/api/2026-10/graphql.json"),
+    ],
+)
+def test_the_route_lies_below_the_address(base_url: str, address: str) -> None:
+    assert str(shop.graphql_address(base_url, "2026-10")) == address
+
+
+def test_the_check_asks_who_the_shop_is_and_says_nothing_when_it_answers() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert json.loads(request.content)["query"] == WHO
+        return httpx.Response(200, json={"data": {"shop": {"currencyCode": "EUR"}}})
+
+    using(client(answer), lambda opened: opened.check())
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "says"),
+    [
+        (saying({"errors": "[API] Invalid API key"}, 401), PermanentError, "Invalid API key (check SHOP_API_TOKEN)"),
+        (saying({}, 404), PermanentError, "SHOP_API_BASE_URL"),
+        (saying({}, 503, Retry_After="7"), TransientError, "answered 503"),
+        (saying(failing("Throttled", "THROTTLED")), TransientError, "is busy"),
+        (saying(failing("no", "ACCESS_DENIED")), PermanentError, "no"),
+        (saying({"data": {"shop": None}}), TransientError, "not understood"),
+        (raising(httpx.ConnectError("x")), TransientError, "could not be reached"),
+    ],
+)
+def test_the_check_says_what_is_wrong_in_one_sentence(answer: Any, kind: type[Exception], says: str) -> None:
+    with pytest.raises(kind) as caught:
+        using(client(answer), lambda opened: opened.check())
+    assert says in str(caught.value)
+    assert str(caught.value).endswith(".")
+    assert type(caught.value) is kind
+
+
+def test_a_shop_that_is_left_in_the_middle_is_let_go() -> None:
+    async def leave() -> None:
+        waiting = asyncio.Event()
+
+        async def answer(_: httpx.Request) -> httpx.Response:
+            waiting.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        opened = client(answer)
+        call = asyncio.create_task(opened.prices(["1"]))
+        await waiting.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await opened.aclose()
+
+    asyncio.run(leave())
+
+
+def test_prices_of_many_variants_are_one_call() -> None:
+    ids = [str(number) for number in range(1, 251)]
+    answered = told(*(priced(int(each)) for each in ids))
+    assert len(prices(saying(answered), *ids).value) == 250

@@ -1,0 +1,161 @@
+"""Catalogue and prices as they come from the shop: what is taken, and what is not understood."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automation_pipeline.pricing.domain.failures import FailureKind
+from automation_pipeline.pricing.domain.money import Price, format_amount
+from automation_pipeline.pricing.domain.shop_calls import Page
+from automation_pipeline.pricing.domain.variant import Variant
+from automation_pipeline_tests.clients.counter import catalogue, node, page, priced, prices, saying, told
+
+
+def only(**changed: object) -> Variant:
+    (variant,) = page(saying(catalogue(node(1, **changed)))).value.variants
+    return variant
+
+
+def test_a_variant_comes_with_all_that_rules_ask_about() -> None:
+    assert only() == Variant(
+        variant_id="1",
+        product_id="7",
+        currency="EUR",
+        amount=1999,
+        compare_at=2990,
+        cost=850,
+        sku="SKU-1",
+        barcode="4006381333931",
+        variant_title="Red",
+        title="Lamp",
+        handle="lamp",
+        vendor="Lux",
+        product_type="Light",
+        tags=("new", "sale"),
+        inventory=4,
+        is_active=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "field", "value"),
+    [
+        ({"status": "DRAFT"}, "is_active", False),
+        ({"status": "ARCHIVED"}, "is_active", False),
+        ({"sku": ""}, "sku", None),
+        ({"sku": None}, "sku", None),
+        ({"barcode": " "}, "barcode", None),
+        ({"price": None}, "amount", None),
+        ({"price": "0.00"}, "amount", 0),
+        ({"compareAtPrice": None}, "compare_at", None),
+        ({"inventoryQuantity": None}, "inventory", None),
+        ({"inventoryQuantity": -3}, "inventory", -3),
+        ({"inventoryItem": None}, "cost", None),
+        ({"inventoryItem": {"unitCost": None}}, "cost", None),
+        ({"inventoryItem": {"unitCost": {"amount": "8.5", "currencyCode": "USD"}}}, "cost", None),
+        ({"inventoryItem": {"unitCost": {"amount": "any", "currencyCode": "USD"}}}, "cost", None),
+        ({"tags": []}, "tags", ()),
+        ({"title": "Re\0d"}, "variant_title", "Red"),
+        ({"tags": ["a\0b"]}, "tags", ("ab",)),
+    ],
+)
+def test_what_a_shop_may_leave_out_or_say_otherwise(changed: dict[str, Any], field: str, value: object) -> None:
+    assert getattr(only(**changed), field) == value
+
+
+@pytest.mark.parametrize(
+    ("currency", "text", "amount"),
+    [("EUR", "19.99", 1999), ("JPY", "1299", 1299), ("JPY", "1299.0", 1299), ("KWD", "1.234", 1234)],
+)
+def test_amounts_are_of_the_currency_that_the_answer_tells(currency: str, text: str, amount: int) -> None:
+    (variant,) = page(saying(catalogue(node(1, price=text), currency=currency))).value.variants
+    assert (variant.amount, variant.currency) == (amount, currency)
+    assert prices(saying(told(priced(1, text, None), currency=currency))).value == {"1": Price(amount, currency)}
+
+
+@pytest.mark.parametrize(
+    ("after", "has_next", "asked", "expected"),
+    [("abc", True, None, "abc"), ("abc", False, None, None), (None, False, None, None), ("b", True, "a", "b")],
+)
+def test_the_next_page_begins_where_this_one_ends(
+    after: str | None, has_next: bool, asked: str | None, expected: str | None
+) -> None:
+    document = catalogue()
+    document["data"]["productVariants"]["pageInfo"] = {"hasNextPage": has_next, "endCursor": after}
+    assert page(saying(document), asked).value == Page((), expected)
+
+
+@pytest.mark.parametrize(("after", "asked"), [(None, None), ("", None), ("a", "a"), (7, None), ("x" * 3000, None)])
+def test_a_page_that_leads_nowhere_or_to_itself_is_not_understood(after: object, asked: str | None) -> None:
+    document = catalogue(node())
+    document["data"]["productVariants"]["pageInfo"] = {"hasNextPage": True, "endCursor": after}
+    assert page(saying(document), asked).failure.kind is FailureKind.SERVER
+
+
+NONSENSE = [
+    {"price": "-1.00"},
+    {"price": "1e3"},
+    {"price": "NaN"},
+    {"price": "19,99"},
+    {"price": ""},
+    {"price": "19\0.99"},
+    {"price": "9" * 15},
+    {"price": "9" * 5000},
+    {"price": 19.99},
+    {"price": 10**40},
+    {"price": ["19.99"]},
+    {"compareAtPrice": "much"},
+    {"compareAtPrice": "-0.01"},
+    {"id": None},
+    {"id": "1"},
+    {"id": "gid://shopify/Product/1"},
+    {"id": "gid://shopify/ProductVariant/x"},
+    {"id": "gid://shopify/ProductVariant/" + "1" * 30},
+    {"product": None},
+    {"product": {"id": "gid://shopify/ProductVariant/7", "status": "ACTIVE"}},
+    {"product": {"id": "gid://shopify/Product/7"}},
+    {"tags": "new"},
+    {"tags": [1]},
+    {"sku": 7},
+    {"inventoryQuantity": 10**30},
+    {"inventoryQuantity": "4"},
+    {"inventoryQuantity": True},
+    {"inventoryItem": {"unitCost": {"amount": "-1", "currencyCode": "EUR"}}},
+    {"inventoryItem": {"unitCost": {"amount": None, "currencyCode": "EUR"}}},
+]
+
+
+@pytest.mark.parametrize("changed", NONSENSE, ids=lambda changed: str(changed)[:60])
+def test_one_variant_of_nonsense_spoils_the_page_and_another_attempt_may_help(changed: dict[str, Any]) -> None:
+    called = page(saying(catalogue(node(1), node(2, **changed), after="more")))
+    assert called.value is None
+    assert (called.failure.kind, called.failure.retryable) == (FailureKind.SERVER, True)
+    assert called.failure.message.startswith("The shop's answer is not understood: ")
+    assert len(called.failure.message) < 200
+
+
+@pytest.mark.parametrize("currency", [None, "", "eur", "EURO", 978, "E\0R"])
+def test_without_a_currency_no_amount_is_understood(currency: object) -> None:
+    assert page(saying(catalogue(node(), currency=currency))).failure.kind is FailureKind.SERVER
+    assert prices(saying(told(priced(1), currency=currency))).failure.kind is FailureKind.SERVER
+
+
+def test_prices_are_of_those_asked_about_that_the_shop_knows() -> None:
+    answered = told(priced(1, "1.00", None), None, {}, priced(3, None), priced(4, "4.00", "5.00"), priced(99))
+    assert prices(saying(answered), "1", "2", "3", "4").value == {"1": Price(100, "EUR"), "4": Price(400, "EUR", 500)}
+
+
+@pytest.mark.parametrize("nodes", [[7], ["1"], [priced(1, "x")], [priced(1, 3)], [{"id": "1", "price": "1.00"}]])
+def test_prices_that_are_none_are_not_understood(nodes: list[object]) -> None:
+    assert prices(saying(told(*nodes))).failure.kind is FailureKind.SERVER
+
+
+@given(amount=st.integers(0, 10**12), currency=st.sampled_from(["EUR", "JPY", "KWD"]))
+def test_an_amount_survives_the_way_there_and_back(amount: int, currency: str) -> None:
+
+    text = format_amount(amount, currency)
+    assert prices(saying(told(priced(1, text, text), currency=currency))).value == {
+        "1": Price(amount, currency, amount)
+    }

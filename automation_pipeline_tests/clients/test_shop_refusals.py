@@ -1,0 +1,238 @@
+"""Answers that are no data: which failure each is, how long to wait, what is told of it, how full the bucket is."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from automation_pipeline.pricing.domain.failures import Failure
+from automation_pipeline.pricing.domain.shop_calls import Bucket
+from automation_pipeline_tests.clients.counter import (
+    NOW,
+    PATH,
+    ROOT,
+    TOKEN,
+    catalogue,
+    costing,
+    failing,
+    page,
+    prices,
+    saying,
+    told,
+    updated,
+    write,
+)
+
+
+def verdict(failure: Failure) -> tuple[str, bool, bool]:
+    return failure.kind.value, failure.retryable, failure.outcome_unknown
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (302, ("unknown", False, False)),
+        (400, ("validation", False, False)),
+        (401, ("authentication", False, False)),
+        (402, ("shop_closed", False, False)),
+        (403, ("authorization", False, False)),
+        (404, ("not_found", False, False)),
+        (408, ("network", True, True)),
+        (409, ("conflict", False, False)),
+        (422, ("validation", False, False)),
+        (423, ("shop_closed", False, False)),
+        (429, ("rate_limit", True, False)),
+        (430, ("validation", False, False)),
+        (500, ("server", True, True)),
+        (502, ("server", True, True)),
+        (503, ("server", True, True)),
+    ],
+)
+@pytest.mark.parametrize("body", [b"", b"<html>", b'{"errors": "no"}', b"[" * 100_000])
+def test_a_status_says_which_failure_it_is(status: int, expected: tuple[str, bool, bool], body: bytes) -> None:
+    failure = write(lambda _: httpx.Response(status, content=body)).failure
+    assert verdict(failure) == expected
+    assert failure.message.startswith(f"The shop answered {status}")
+
+
+@pytest.mark.parametrize(
+    ("errors", "says"),
+    [
+        ("Exceeded 2 calls per second.", "The shop answered 422: Exceeded 2 calls per second."),
+        ({"price": ["is bad", "is long"], "id": "?"}, "The shop answered 422: price: is bad, is long; id: ?."),
+        (["one", 2, "three"], "The shop answered 422: one; three."),
+        ([{"message": "one"}, {"message": 2}, 7, {"message": "two"}], "The shop answered 422: one; two."),
+        (7, "The shop answered 422."),
+        (None, "The shop answered 422."),
+        ([], "The shop answered 422."),
+        ({"field": {"deep": ["x"]}}, "The shop answered 422: field."),
+    ],
+)
+def test_the_shops_words_are_told_however_it_puts_them(errors: object, says: str) -> None:
+    assert page(saying({"errors": errors}, 422)).failure.message == says
+
+
+@pytest.mark.parametrize(
+    ("status", "advice"), [(401, "SHOP_API_TOKEN"), (403, "scopes"), (404, "SHOP_API_BASE_URL and SHOP_API_VERSION")]
+)
+def test_what_to_check_is_said_where_it_is_known(status: int, advice: str) -> None:
+    assert advice in page(saying({}, status)).failure.message
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("2.0", 2.0),
+        ("30", 30.0),
+        ("0", 1.0),
+        ("-5", None),
+        ("abc", None),
+        ("", None),
+        ("3600", 3600.0),
+        ("1" * 5000, None),
+        ("Mon, 04 May 2026 10:01:30 GMT", 90.0),
+        ("Mon, 04 May 2026 09:00:00 GMT", 1.0),
+    ],
+)
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_wait_that_the_shop_asks_for_is_kept(header: str, seconds: float | None, status: int) -> None:
+    assert page(saying({}, status, Retry_After=header)).failure.retry_after_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("available", "requested", "rate", "seconds"),
+    [(2, 10, 100.0, 1.0), (0, 753, 100.0, 7.53), (-50, 50, 50, 2.0), (2, None, 100.0, None), (2, 10, 0, None)],
+)
+def test_a_throttled_answer_waits_for_the_bucket(
+    available: float, requested: float | None, rate: float, seconds: float | None
+) -> None:
+    answered = failing("Throttled", "THROTTLED") | costing(available, requested, rate)
+    called = write(saying(answered))
+    assert called.is_throttled
+    assert verdict(called.failure) == ("rate_limit", True, False)
+    assert called.failure.retry_after_seconds == seconds
+
+
+def test_a_throttled_answer_without_a_bucket_may_still_have_a_header() -> None:
+    assert page(saying(failing("Throttled", "throttled"), Retry_After="4")).failure.retry_after_seconds == 4
+    assert page(saying(failing("Throttled", "throttled"))).failure.retry_after_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("answered", "expected"),
+    [
+        (failing("?", "INTERNAL_SERVER_ERROR"), ("server", True, True)),
+        (failing("?", "ACCESS_DENIED"), ("authorization", False, False)),
+        (failing("?", "ACCESS_DENIED", data={"productVariantsBulkUpdate": None}), ("authorization", False, False)),
+        (failing("?", "SHOP_INACTIVE"), ("shop_closed", False, False)),
+        (failing("?", "MAX_COST_EXCEEDED"), ("validation", False, False)),
+        (failing("?", "undefinedField"), ("unknown", False, False)),
+        (failing("?", 7), ("unknown", False, False)),
+        ({"errors": "no"}, ("unknown", False, False)),
+        ({"errors": {"base": ["no"]}}, ("unknown", False, False)),
+        ({"errors": ["no"]}, ("unknown", False, False)),
+        # Something was done, or may have been: the price is read before anything else.
+        (failing("?", None, data={"productVariantsBulkUpdate": None}), ("network", True, True)),
+        (failing("?", None, data=None), ("network", True, True)),
+        (failing("?", "ACCESS_DENIED", **updated()), ("authorization", False, True)),
+        (failing("?", "THROTTLED", **updated()), ("rate_limit", True, True)),
+    ],
+)
+def test_errors_are_looked_at_before_data(answered: dict[str, Any], expected: tuple[str, bool, bool]) -> None:
+    called = write(saying(answered))
+    assert (called.value, verdict(called.failure)) == (None, expected)
+
+
+def test_of_several_errors_being_throttled_counts_most() -> None:
+    errors = [{"message": "a", "extensions": {"code": "OTHER"}}, {"message": "b", "extensions": {"code": "THROTTLED"}}]
+    assert page(saying({"errors": errors})).is_throttled
+
+
+def test_a_question_with_errors_beside_its_data_failed_and_cannot_have_changed_anything() -> None:
+    failure = prices(saying(failing("no", "ACCESS_DENIED", **told()))).failure
+    assert (verdict(failure), failure.message) == (
+        ("authorization", False, False),
+        "The shop answered with an error: no.",
+    )
+
+
+@pytest.mark.parametrize("errors", [None, [], {}, ""])
+def test_no_errors_are_none(errors: object) -> None:
+    assert page(saying(catalogue() | {"errors": errors})).failure is None
+
+
+@pytest.mark.parametrize(
+    ("said", "bucket"),
+    [
+        (costing(1990), Bucket(1990.0, 2000.0, 100.0)),
+        (costing(-3), Bucket(-3.0, 2000.0, 100.0)),
+        (costing(5000), Bucket(2000.0, 2000.0, 100.0)),
+        (costing("1990"), None),
+        (costing(1990, rate=0), None),
+        (costing(1990, rate=-1), None),
+        (costing(1990, rate=1e-300), None),
+        (costing(1990, maximum=0), None),
+        (costing(10**400), None),
+        (costing(True), None),
+        ({"extensions": None}, None),
+        ({"extensions": {"cost": 7}}, None),
+        ({"extensions": {"cost": {"throttleStatus": []}}}, None),
+        ({}, None),
+    ],
+)
+def test_the_bucket_is_told_with_every_answer_that_knows_it(said: dict[str, Any], bucket: Bucket | None) -> None:
+    for answered, status in ((catalogue(), 200), (failing("no"), 200), ({"errors": "no"}, 429), ({"data": 7}, 200)):
+        body = json.dumps(answered | said).encode()
+        assert page(lambda _, body=body, status=status: httpx.Response(status, content=body)).bucket == bucket
+
+
+@pytest.mark.parametrize("status", [200, 429, 500])
+def test_the_requests_id_is_told_with_every_answer(status: int) -> None:
+    assert page(saying({"errors": "no"}, status, X_Request_Id="abc-1")).request_id == "abc-1"
+    assert len(page(saying(catalogue(), 200, X_Request_Id="x" * 9000)).request_id) == 200
+    assert page(saying(catalogue())).request_id is None
+
+
+def test_no_message_shows_the_token_or_the_path_and_none_is_long() -> None:
+    pieces = f"{TOKEN[:4]}\0{TOKEN[4:]} {TOKEN[:4]}\u200b{TOKEN[4:]}"
+    for said in (f"No {TOKEN} at {ROOT}", f"Nothing at {PATH}", pieces, "\0\n" + TOKEN * 1000):
+        for answer in (saying({"errors": said}, 404), saying(failing(said)), saying({"errors": {said: [said]}}, 401)):
+            message = page(answer).failure.message
+            assert len(message) < 450
+            assert not any(secret in message for secret in (TOKEN, PATH, "/hidden", "\0", "\n"))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["message", "extensions", "code"]), inner)
+    ),
+    max_leaves=8,
+)
+ANSWERS = st.fixed_dictionaries({}, optional={"data": JSON, "errors": JSON, "extensions": JSON | st.just(costing(1))})
+
+
+@given(
+    body=(JSON | ANSWERS).map(lambda document: json.dumps(document).encode()) | st.binary(),
+    status=st.sampled_from([200, 200, 200, 204, 302, 400, 401, 404, 413, 429, 503]),
+    wait=st.none() | st.text(st.characters(min_codepoint=32, max_codepoint=126)),
+)
+@example(b"[" * 100_000, 200, None)
+@example(b"1" * 5000, 200, "Mon, 99 May 99999 10:01:30 GMT")
+@example(b'{"errors": "\\ud800"}', 400, "1" * 5000)
+def test_whatever_a_shop_answers_is_a_value(body: bytes, status: int, wait: str | None) -> None:
+    headers = {"Retry-After": wait, "X-Request-Id": wait} if wait is not None else {}
+    for ask in (page, prices, write):
+        called = ask(lambda _: httpx.Response(status, content=body, headers=headers))
+        assert (called.value is None, called.failure is not None) == (True, True)
+        assert called.failure.retry_after_seconds is None or called.failure.retry_after_seconds >= 1
+
+
+def test_the_clock_of_dates_is_ours() -> None:
+    later = NOW + timedelta(seconds=30)
+    answered = saying({}, 429, Retry_After="Mon, 04 May 2026 10:01:30 GMT")
+    assert page(answered, now=lambda: later).failure.retry_after_seconds == 60

@@ -1,0 +1,159 @@
+"""A write: what is sent of each price, and what becomes of each by the shop's answer."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automation_pipeline.pricing.domain.failures import Failure, FailureKind
+from automation_pipeline.pricing.domain.money import Price
+from automation_pipeline.pricing.domain.shop_calls import PriceWrite
+from automation_pipeline_tests.clients.counter import TOKEN, WRITES, complaint, priced, saying, updated, write
+
+CONFIRMED = [priced(1, "1.00"), priced(2, "2.00"), priced(3, "3.00")]
+
+
+def sent(given: PriceWrite) -> dict[str, Any]:
+    requests: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        return httpx.Response(200, json=updated())
+
+    write(answer, given)
+    (request,) = requests
+    variables = json.loads(request.content)["variables"]
+    assert variables["productId"] == "gid://shopify/Product/7"
+    (variant,) = variables["variants"]
+    return variant
+
+
+@pytest.mark.parametrize(
+    ("price", "writes_compare_at", "expected"),
+    [
+        (Price(1999, "EUR"), False, {"price": "19.99"}),
+        (Price(1999, "EUR", 2990), False, {"price": "19.99"}),
+        (Price(1999, "EUR", 2990), True, {"price": "19.99", "compareAtPrice": "29.90"}),
+        (Price(1999, "EUR"), True, {"price": "19.99", "compareAtPrice": None}),
+        (Price(5, "EUR"), False, {"price": "0.05"}),
+        (Price(1299, "JPY", 1500), True, {"price": "1299", "compareAtPrice": "1500"}),
+        (Price(1234, "KWD"), False, {"price": "1.234"}),
+    ],
+)
+def test_a_compare_at_price_is_sent_cleared_or_left_alone(
+    price: Price, writes_compare_at: bool, expected: dict[str, Any]
+) -> None:
+    variant = sent(PriceWrite("11", price, writes_compare_at))
+    assert variant == {"id": "gid://shopify/ProductVariant/11", **expected}
+
+
+def outcome(answered: dict[str, Any], *writes: PriceWrite) -> dict[str, object]:
+    """Of each variant its amount, or the kind of its failure."""
+    written = write(saying(answered), *writes).value
+    return {key: said.kind.value if isinstance(said, Failure) else said.unit_amount for key, said in written.items()}
+
+
+BAD_PRICE = complaint("variants", "1", "price")
+GONE = complaint("variants", "2", "id", code="PRODUCT_VARIANT_DOES_NOT_EXIST")
+NO_PRODUCT = complaint("productId", code="PRODUCT_DOES_NOT_EXIST")
+
+
+@pytest.mark.parametrize(
+    ("confirmed", "errors", "expected"),
+    [
+        (CONFIRMED, (), {"1": 100, "2": 200, "3": 300}),
+        (CONFIRMED[:1], (BAD_PRICE, GONE), {"1": 100, "2": "validation", "3": "not_found"}),
+        (CONFIRMED, (BAD_PRICE,), {"1": 100, "2": "validation", "3": 300}),
+        (CONFIRMED[:2], (), {"1": 100, "2": 200, "3": "network"}),
+        ([], (), {"1": "network", "2": "network", "3": "network"}),
+        ([], (NO_PRODUCT,), {"1": "not_found", "2": "not_found", "3": "not_found"}),
+        (CONFIRMED[:1], (complaint(code="PRODUCT_SUSPENDED"),), {"1": 100, "2": "validation", "3": "validation"}),
+        (CONFIRMED[:1], (BAD_PRICE, NO_PRODUCT), {"1": 100, "2": "validation", "3": "not_found"}),
+        (CONFIRMED[:1], (complaint("variants", "3", "price"),), {"1": 100, "2": "validation", "3": "validation"}),
+        (CONFIRMED[:1], (complaint("variants", "9" * 40),), {"1": 100, "2": "validation", "3": "validation"}),
+        (CONFIRMED[:1], (complaint("variants", "-1"),), {"1": 100, "2": "validation", "3": "validation"}),
+        (CONFIRMED[1:], (complaint("variants", 0, "price"),), {"1": "validation", "2": 200, "3": 300}),
+        (CONFIRMED[1:], (complaint("input", "variants", "0"),), {"1": "validation", "2": 200, "3": 300}),
+        ([*CONFIRMED, priced(99)], (), {"1": 100, "2": 200, "3": 300}),
+        ([*CONFIRMED[:2], {}, priced(3, None)], (), {"1": 100, "2": 200, "3": "network"}),
+    ],
+)
+def test_every_write_ends_as_its_price_or_its_failure(
+    confirmed: list[object], errors: tuple[object, ...], expected: dict[str, object]
+) -> None:
+    assert outcome(updated(*confirmed, errors=errors)) == expected
+
+
+def test_a_price_that_the_shop_says_nothing_of_may_have_been_written() -> None:
+    silent = write(saying(updated())).value["1"]
+    assert (silent.retryable, silent.outcome_unknown) == (True, True)
+
+
+def test_a_price_that_the_shop_refuses_has_not_been_written_and_never_will() -> None:
+    refused = write(saying(updated(errors=(complaint("variants", "0", "price"),)))).value["1"]
+    assert (refused.retryable, refused.outcome_unknown) == (False, False)
+    assert refused.message == "The shop refuses the price: is not right, INVALID_INPUT."
+
+
+def test_what_the_shop_confirms_is_told_as_it_says() -> None:
+    confirmed = write(saying(updated(priced(1, "0.99", None)))).value["1"]
+    assert confirmed == Price(99, "EUR")
+    assert write(saying(updated(priced(1, "99", "120")), 200), PriceWrite("1", Price(1, "JPY"), True)).value == {
+        "1": Price(99, "JPY", 120)
+    }
+
+
+def test_complaints_without_words_are_told_too() -> None:
+    refused = write(saying(updated(errors=(complaint("variants", "0", code=None, message=7),)))).value["1"]
+    assert (refused.kind, refused.message) == (
+        FailureKind.VALIDATION,
+        "The shop refuses the price: it says no reason.",
+    )
+
+
+def test_complaints_are_shown_short_and_without_the_token() -> None:
+    long = complaint("variants", "0", message=f"{TOKEN} is\0 not\n good " + "x" * 5000, code="y" * 5000)
+    said = write(saying(updated(errors=(long,)))).value["1"].message
+    assert said.startswith("The shop refuses the price: *** is not good xxx")
+    assert len(said) < 700
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        [],
+        {},
+        {"productVariantsBulkUpdate": None},
+        {"productVariantsBulkUpdate": []},
+        {"productVariantsBulkUpdate": {"productVariants": 7}},
+        {"productVariantsBulkUpdate": {"productVariants": [priced(1, "x")]}},
+        {"productVariantsBulkUpdate": {"productVariants": [priced(1, "9" * 14)]}},
+        {"productVariantsBulkUpdate": {"productVariants": [{"id": "1", "price": "1.00"}]}},
+        {"productVariantsBulkUpdate": {"userErrors": ["no"]}},
+    ],
+)
+def test_after_an_answer_that_is_not_understood_nobody_knows(data: object) -> None:
+    called = write(saying({"data": data}))
+    assert called.value is None
+    assert (called.failure.retryable, called.failure.outcome_unknown) == (True, True)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["variants", "0", "price"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["id", "price", "field"]), inner),
+    max_leaves=6,
+)
+ENTRIES = st.lists(st.builds(priced, st.integers(0, 5), st.just("1.00") | JSON, JSON) | JSON, max_size=4)
+ERRORS = st.lists(st.builds(lambda field, code: complaint(code=code) | {"field": field}, JSON, JSON), max_size=4)
+
+
+@given(confirmed=ENTRIES, errors=ERRORS | JSON)
+def test_whatever_the_shop_says_of_a_write_no_price_is_forgotten(confirmed: list[object], errors: object) -> None:
+    body = json.dumps(updated(*confirmed, errors=errors)).encode()
+    called = write(lambda _: httpx.Response(200, content=body))
+    assert (called.value is None) != (called.failure is None)
+    assert called.failure or set(called.value) == {each.variant_id for each in WRITES}

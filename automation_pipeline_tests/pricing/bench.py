@@ -1,0 +1,204 @@
+"""The bench of the stages of pricing: a fake shop that is never in a hurry, rules, runs, and what became of them."""
+
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from sqlalchemy import select, update
+
+from automation_pipeline.core.events import Event
+from automation_pipeline.core.meter import Meter
+from automation_pipeline.pricing.domain.pricing_rule import PricingRule
+from automation_pipeline.pricing.domain.rule_run import RuleRun, RuleTrigger, Wish
+from automation_pipeline.pricing.ports import Storefront
+from automation_pipeline.pricing.stages.approve_run import approve_run
+from automation_pipeline.pricing.stages.create_rule import create_rule
+from automation_pipeline.pricing.stages.plan_run import plan_run
+from automation_pipeline.pricing.stages.preview_rule import preview_rule
+from automation_pipeline.pricing.stages.put_policy import put_policy
+from automation_pipeline.pricing.stages.queue_run import queue_run
+from automation_pipeline.pricing.stages.request_rule_run import request_rule_run
+from automation_pipeline.pricing.stages.work_run import work_run
+from automation_pipeline.pricing.store.new_runs import add_run
+from automation_pipeline.pricing.store.run_views import get_run
+from automation_pipeline.pricing.tables import (
+    CheckRow,
+    PriceChangeRow,
+    RuleRunRow,
+    RuleTargetRow,
+    ShopRow,
+    SkippedVariantRow,
+)
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.outbox import OutboxRow, event_in
+from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline.storage.transitions import TransitionRow
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.shop import FakeShop, storefront
+from automation_pipeline_tests.waiting import run as run_loop
+
+Result = TypeVar("Result")
+
+CREATOR, APPROVER = "user:1", "user:2"
+PLENTY = 1e9
+_TENTH_OFF: dict[str, object] = {
+    "name": "A tenth off",
+    "selector": {"all": True},
+    "transform": {"op": "percent", "value": -10},
+    "currency": "EUR",
+}
+
+
+@dataclass
+class Bench:
+    """`knobs` are the storefront's. The shop's bucket holds plenty, so that no call waits for its points."""
+
+    database: Database
+    clock: StandingClock
+    shop: FakeShop = field(default_factory=FakeShop)
+    knobs: dict[str, Any] = field(default_factory=dict)
+    meter: Meter = field(default_factory=Meter)
+
+    def __post_init__(self) -> None:
+        bucket = {"available": PLENTY, "maximum": PLENTY, "restore_rate": PLENTY}
+        with self.database.transaction() as session:
+            if session.get(ShopRow, self.front.name) is None:
+                session.add(ShopRow(shop=self.front.name, measured_at=self.clock.now(), refusals=[], **bucket))
+
+    @property
+    def front(self) -> Storefront:
+        return storefront(self.shop, meter=self.meter, **self.knobs)
+
+    @staticmethod
+    def loop(work: Coroutine[object, object, Result]) -> Result:
+        return run_loop(work)
+
+    def rule(self, *, project_id: str = "default", **fields: object) -> PricingRule:
+        """A tenth off everything in EUR, unless the fields say otherwise (as people write them)."""
+        given = _TENTH_OFF | fields
+        return create_rule(given, project_id=project_id, database=self.database, clock=self.clock, actor=CREATOR)
+
+    def guard(self, project_id: str = "default", **policy: object) -> None:
+        put_policy(project_id, policy, database=self.database, clock=self.clock, actor=CREATOR)
+
+    def asked_for(self, rule: PricingRule, *, trigger: RuleTrigger = RuleTrigger.LAUNCHPAD, force: bool = False) -> int:
+        """A run that a worker is to plan and queue."""
+        return request_rule_run(
+            rule.id,
+            database=self.database,
+            clock=self.clock,
+            shop=self.front.name,
+            actor=CREATOR,
+            trigger=trigger,
+            force=force,
+        )
+
+    def plan(self, run_id: int) -> RuleRun:
+        return self.loop(plan_run(run_id, front=self.front, database=self.database, clock=self.clock))
+
+    def previewed(self, rule: PricingRule | None = None, *, actor: str = CREATOR) -> RuleRun:
+        rule = rule or self.rule()
+        world = {"front": self.front, "database": self.database, "clock": self.clock}
+        return self.loop(preview_rule(rule.id, **world, actor=actor, trigger=RuleTrigger.API))
+
+    def approve(self, run: RuleRun, *, actor: str = APPROVER) -> RuleRun:
+        return approve_run(run.id, database=self.database, clock=self.clock, actor=actor)
+
+    def queue(self, run: RuleRun, *, actor: str = CREATOR, force: bool = False) -> RuleRun:
+        return queue_run(run.id, database=self.database, clock=self.clock, actor=actor, force=force)
+
+    def queued(self, rule: PricingRule | None = None, *, force: bool = False) -> RuleRun:
+        """Previewed and queued."""
+        return self.queue(self.previewed(rule), force=force)
+
+    def work(self, run: RuleRun) -> RuleRun:
+        """What a worker of Dagster would do with it."""
+        return self.work_id(run.id)
+
+    def work_id(self, run_id: int) -> RuleRun:
+        world = {"front": self.front, "database": self.database, "clock": self.clock}
+        return self.loop(work_run(run_id, **world, owner="bench"))
+
+    def scheduled(self, rule: PricingRule) -> int:
+        """A run that its schedule has asked for."""
+        with self.database.transaction() as session:
+            now = self.clock.now()
+            made = {"shop": self.front.name, "trigger": RuleTrigger.SCHEDULE, "actor": "schedule", "wish": Wish.APPLY}
+            return add_run(session, rule, now=now, scheduled_for=now, **made)
+
+    def rested(self) -> None:
+        """The shop has been left alone for as long as it wanted."""
+        with self.database.transaction() as session:
+            session.execute(update(ShopRow).values(until=database_now(-1.0)))
+
+    def run(self, run_id: int) -> RuleRun:
+        with self.database.reading() as session:
+            return get_run(session, run_id)
+
+    def run_row(self, run_id: int) -> RuleRunRow:
+        with self.database.reading() as session:
+            return session.get_one(RuleRunRow, run_id)
+
+    def set_run(self, run_id: int, **columns: Any) -> None:
+        with self.database.transaction() as session:
+            session.execute(update(RuleRunRow).where(RuleRunRow.id == run_id).values(**columns))
+
+    def targets(self, run_id: int) -> list[RuleTargetRow]:
+        return self._rows(select(RuleTargetRow).where(RuleTargetRow.rule_run_id == run_id).order_by(RuleTargetRow.id))
+
+    def statuses(self, run_id: int) -> dict[str, str]:
+        """By variant."""
+        return {target.variant_id or "": target.status for target in self.targets(run_id)}
+
+    def skipped(self, run_id: int) -> list[SkippedVariantRow]:
+        its = SkippedVariantRow.rule_run_id == run_id
+        return self._rows(select(SkippedVariantRow).where(its).order_by(SkippedVariantRow.id))
+
+    def changes(self, run_id: int) -> list[PriceChangeRow]:
+        its = PriceChangeRow.rule_run_id == run_id
+        return self._rows(select(PriceChangeRow).where(its).order_by(PriceChangeRow.id))
+
+    def checks(self, run_id: int) -> list[CheckRow]:
+        return self._rows(select(CheckRow).where(CheckRow.rule_run_id == run_id).order_by(CheckRow.id))
+
+    def moves(self, machine: str, entity_id: int) -> list[tuple[str, str]]:
+        its = TransitionRow.machine == machine, TransitionRow.entity_id == str(entity_id)
+        rows = self._rows(select(TransitionRow).where(*its).order_by(TransitionRow.id))
+        return [(row.from_state, row.to_state) for row in rows]
+
+    def events(self, name: str | None = None) -> list[Event]:
+        found = [event_in(row) for row in self._rows(select(OutboxRow).order_by(OutboxRow.id))]
+        return [event for event in found if name in {None, event.name}]
+
+    def requests(self) -> list[tuple[str, Mapping[str, object]]]:
+        """Key and config of what was asked of Dagster."""
+        return [(row.request_key, row.config) for row in self._rows(select(RunRequestRow).order_by(RunRequestRow.id))]
+
+    def set_target(self, target_id: int, **columns: Any) -> None:
+        with self.database.transaction() as session:
+            session.execute(update(RuleTargetRow).where(RuleTargetRow.id == target_id).values(**columns))
+
+    def hold_again(self, run_id: int) -> None:
+        """As if whoever held it last still did."""
+        self.set_run(run_id, lease_until=database_now(60.0))
+
+    def make_due(self, run_id: int) -> None:
+        """Whatever of the run waits for its time is due now."""
+        with self.database.transaction() as session:
+            waits = RuleTargetRow.rule_run_id == run_id, RuleTargetRow.next_attempt_at.is_not(None)
+            session.execute(update(RuleTargetRow).where(*waits).values(next_attempt_at=database_now(-1.0)))
+            its = RuleRunRow.id == run_id, RuleRunRow.resume_at.is_not(None)
+            session.execute(update(RuleRunRow).where(*its).values(resume_at=database_now(-1.0)))
+
+    def expire_hold(self, run_id: int) -> None:
+        """As if its worker had not been heard of for too long."""
+        self.set_run(run_id, lease_until=database_now(-1.0))
+
+    def pass_minutes(self, minutes: float) -> None:
+        self.clock.pass_time(timedelta(minutes=minutes))
+
+    def _rows(self, query: Any) -> Sequence[Any]:
+        with self.database.reading() as session:
+            return list(session.scalars(query))

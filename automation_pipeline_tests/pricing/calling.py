@@ -1,0 +1,125 @@
+"""What processes do that call one shop together. Importable by them."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+from datetime import UTC, datetime
+
+import httpx
+
+from automation_pipeline.clients.shop import ShopifyShop
+from automation_pipeline.core.meter import Meter
+from automation_pipeline.pricing.domain.knobs import Knobs
+from automation_pipeline.pricing.domain.money import Price
+from automation_pipeline.pricing.domain.shop_calls import PriceWrite
+from automation_pipeline.pricing.domain.variant import Variant
+from automation_pipeline.pricing.ports import Shop, Storefront
+from automation_pipeline.pricing.stages.call_shop import call_shop
+from automation_pipeline.pricing.store.chunks import claim_chunk
+from automation_pipeline.pricing.store.holds import take_hold
+from automation_pipeline.pricing.store.shops import take_turn
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.instants import database_time
+from automation_pipeline_tests.outside import NO_CERTIFICATES, SHOP_TOKEN
+
+NAME = "shop.test"
+
+
+def over_http(url: str) -> Storefront:
+    """The simulator's shop."""
+
+    def opened() -> aclosing[ShopifyShop]:
+        transport = httpx.AsyncHTTPTransport(verify=NO_CERTIFICATES)
+        now = datetime(2026, 5, 4, tzinfo=UTC)
+        return aclosing(ShopifyShop(url, SHOP_TOKEN, version="2026-10", now=lambda: now, transport=transport))
+
+    return Storefront(NAME, opened, Knobs(), Meter())
+
+
+def catalogue(url: str) -> list[Variant]:
+    async def first_page() -> list[Variant]:
+        async with over_http(url).open() as shop:
+            called = await shop.page(None)
+            assert called.value is not None, called.failure
+            return list(called.value.variants)
+
+    return asyncio.run(first_page())
+
+
+def drain(database_url: str, shop_url: str, variant_ids: Sequence[str], times: int) -> int:
+    """Reads many prices, one call after the other; how many went well."""
+
+    async def read() -> int:
+        front, well = over_http(shop_url), 0
+        async with front.open() as shop:
+            for _ in range(times):
+                cost = shop.costs.reading(len(variant_ids))
+                called = await call_shop(lambda: shop.prices(variant_ids), cost, front=front, database=database)
+                well += called.failure is None
+        return well
+
+    database = Database(database_url)
+    try:
+        return asyncio.run(read())
+    finally:
+        database.dispose()
+
+
+def write_many(database_url: str, shop_url: str, writes: Sequence[tuple[str, str]], at_once: int) -> int:
+    """Sets a price for each (product, variant); how many went well."""
+
+    async def write_some(shop: Shop, left: list[tuple[str, str]]) -> int:
+        well = 0
+        while left:
+            product_id, variant_id = left.pop()
+            wanted = [PriceWrite(variant_id, Price(1234, "EUR", None), writes_compare_at=False)]
+            called = await call_shop(
+                lambda product_id=product_id, wanted=wanted: shop.write(product_id, wanted),
+                shop.costs.write,
+                front=front,
+                database=database,
+            )
+            well += called.failure is None
+        return well
+
+    async def write_all() -> int:
+        left = list(writes)
+        async with front.open() as shop:
+            return sum(await asyncio.gather(*(write_some(shop, left) for _ in range(at_once))))
+
+    database, front = Database(database_url), over_http(shop_url)
+    try:
+        return asyncio.run(write_all())
+    finally:
+        database.dispose()
+
+
+def may_go(database_url: str) -> bool:
+    """Whether a call that this process wants to make goes at once."""
+    database = Database(database_url)
+    try:
+        with database.transaction() as session:
+            return take_turn(session, NAME, 1.0, is_promised=False).seconds <= 0
+    finally:
+        database.dispose()
+
+
+def take(database_url: str, run_id: int, owner: str) -> int:
+    """The token of this process's hold of the run; 0 without one."""
+    database = Database(database_url)
+    try:
+        with database.transaction() as session:
+            hold = take_hold(session, run_id, owner, 60.0)
+            return hold.token if hold else 0
+    finally:
+        database.dispose()
+
+
+def claim(database_url: str, run_id: int) -> int:
+    """How many targets of the run this process has taken up."""
+    database = Database(database_url)
+    try:
+        with database.transaction() as session:
+            return len(claim_chunk(session, run_id, "worker", database_time(session)))
+    finally:
+        database.dispose()

@@ -1,0 +1,56 @@
+"""A day of runs is judged by the prices that were applied, what waits for somebody, and what has changed since."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from automation_pipeline.pricing.domain.day import DAY_CHECKS, DayRun, DayRuns, judge_runs
+from automation_pipeline.pricing.domain.states import RunState
+
+AT = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
+
+
+def a_day(*runs: tuple[int, int], letters: int = 0, mismatched: int = 0, broken: tuple[str, ...] = ()) -> DayRuns:
+    """Of runs with so many applied and failed; the first has the dead letters."""
+    made = [
+        DayRun(
+            id=number, rule_name="Sale", project_id="p", trigger="api", status=RunState.APPLIED, finished_at=AT,
+            apply_ms=1000, applied=applied, failed=failed, dead_letters=letters if number == 1 else 0,
+            has_mismatch=number <= mismatched,
+        )
+        for number, (applied, failed) in enumerate(runs, start=1)
+    ]  # fmt: skip
+    return DayRuns(made, broken)
+
+
+@pytest.mark.parametrize(
+    ("day", "failed"),
+    [
+        (a_day(), []),
+        (a_day((97, 3)), []),
+        (a_day((9699, 301)), ["success_rate"]),
+        (a_day((50, 0), (46, 4)), ["success_rate"]),
+        (a_day((10, 9)), []),
+        (a_day((10, 10)), ["success_rate"]),
+        (a_day((0, 19)), []),
+        (a_day((1, 0), letters=50), []),
+        (a_day((1, 0), letters=51), ["dead_letters"]),
+        (a_day((1, 0), mismatched=1), ["no_mismatch"]),
+        (a_day((1, 0), broken=("Run 1 is APPLIED and has 2 failed targets.",)), ["invariants"]),
+    ],
+)
+def test_a_day_is_good_or_it_is_said_what_is_not(day: DayRuns, failed: list[str]) -> None:
+    found = judge_runs(day)
+    assert tuple(finding.check for finding in found) == DAY_CHECKS
+    assert [finding.check for finding in found if not finding.passed] == failed
+
+
+def test_the_findings_name_the_numbers_and_the_first_of_many() -> None:
+    day = a_day(*[(2, 1)] * 8, letters=3, mismatched=8, broken=("Run 1 was queued late.", "Run 2 too."))
+    named = "run 1, run 2, run 3, run 4, run 5, and 3 more."
+    assert [finding.says for finding in judge_runs(day)] == [
+        "16 of 24 price changes succeeded.",
+        "3 failed price changes wait for somebody.",
+        f"Prices in the shop are critically different from what was applied: {named}",
+        "Run 1 was queued late, Run 2 too",
+    ]

@@ -1,0 +1,43 @@
+"""An event of a rule is the same however often it is told, and another one for another time."""
+
+from datetime import UTC, datetime, timedelta
+
+from automation_pipeline.pricing.domain.rule_events import missed, policy_removed, promotion_ended, scheduled
+
+NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def test_a_start_is_told_once_a_time_of_the_schedule() -> None:
+    first, again = scheduled(3, "default", 7, NOW, NOW), scheduled(3, "default", 7, NOW, NOW + HOUR)
+    assert (first.key, first.name, first.correlation_id) == (
+        "rule-schedule-3-1777888800000",
+        "rule.scheduled.queued",
+        "rule-run-7",
+    )
+    assert first.payload == {
+        "ruleId": "3",
+        "projectId": "default",
+        "runId": "7",
+        "scheduledFor": "2026-05-04T10:00:00.000Z",
+    }
+    assert again.key == first.key
+    assert scheduled(3, "default", 8, NOW + HOUR, NOW).key != first.key
+
+
+def test_what_was_missed_is_not_taken_for_what_was_started() -> None:
+    event = missed(3, "default", NOW, NOW)
+    assert (event.name, event.correlation_id) == ("rule.scheduled.missed", "rule-3")
+    assert event.key != scheduled(3, "default", 7, NOW, NOW).key
+
+
+def test_the_end_of_a_promotion_is_told_of_each_of_its_runs() -> None:
+    first, second = (promotion_ended(3, "default", run_id, NOW, NOW) for run_id in (7, 8))
+    assert (first.key, second.key) == ("rule-run-7-end-1777888800000", "rule-run-8-end-1777888800000")
+    assert first.payload == {"ruleId": "3", "projectId": "default", "runId": "7", "endsAt": "2026-05-04T10:00:00.000Z"}
+
+
+def test_guardrails_that_are_removed_twice_are_told_twice() -> None:
+    first, second = policy_removed("eu", "user:1", NOW), policy_removed("eu", "user:1", NOW + HOUR)
+    assert first.key != second.key
+    assert first.payload == {"projectId": "eu", "removedBy": "user:1"}

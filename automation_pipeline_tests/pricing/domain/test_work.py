@@ -1,0 +1,194 @@
+"""What is decided about one variant: before the write by the price that is there, and after a call that failed."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automation_pipeline.pricing.domain.failures import FailureKind, Signal, classified
+from automation_pipeline.pricing.domain.money import Price
+from automation_pipeline.pricing.domain.policy import Policy
+from automation_pipeline.pricing.domain.retrying import MAX_RETRIES, Progress
+from automation_pipeline.pricing.domain.rollback import turned_round
+from automation_pipeline.pricing.domain.rule import OnDrift
+from automation_pipeline.pricing.domain.work import (
+    Applied,
+    GivenUp,
+    PutBack,
+    Terms,
+    WorkTarget,
+    after_failed_call,
+    before_writing,
+    day_began,
+    deferred,
+    overdue,
+    without_variant,
+)
+
+BEGAN = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+BEFORE, AFTER = Price(1000, "EUR"), Price(900, "EUR")
+REFUSES, OVERWRITES = Terms(OnDrift.REFUSE, None), Terms(OnDrift.OVERWRITE, None)
+BACK, BACK_BY_FORCE = replace(REFUSES, takes_back=True), replace(OVERWRITES, takes_back=True)
+LOST = classified(Signal(lost=True), "Nothing came back.")
+BUSY = classified(Signal(status=500), "The shop is busy.")
+GONE = classified(Signal(status=404), "It is gone.")
+HASTE = classified(Signal(status=429), "Too fast.", 5.0)
+
+
+def target(**changes: object) -> WorkTarget:
+    facts = {"id": 1, "product_id": "1", "variant_id": "11", "sku": "S", "before": BEFORE, "after": AFTER}
+    state = {"writes_compare_at": False, "progress": Progress(), "outcome_unknown": False, "began_at": BEGAN}
+    return WorkTarget(**{**facts, **state, **changes})
+
+
+@pytest.mark.parametrize(
+    ("seen", "terms", "becomes"),
+    [
+        (BEFORE, REFUSES, None),
+        (AFTER, REFUSES, Applied),
+        (Price(1234, "EUR"), REFUSES, GivenUp),
+        (Price(1234, "EUR"), OVERWRITES, None),
+        (Price(1000, "USD"), REFUSES, GivenUp),
+        (Price(1000, "USD"), OVERWRITES, GivenUp),
+        (None, OVERWRITES, GivenUp),
+        (Price(1000, "EUR", 2000), REFUSES, None),
+    ],
+)
+def test_a_price_is_written_only_over_the_one_that_was_previewed(
+    seen: Price | None, terms: Terms, becomes: type | None
+) -> None:
+    decided = before_writing(target(), seen, Decimal(0), terms)
+    assert (None if decided is None else type(decided)) is becomes
+
+
+@pytest.mark.parametrize(
+    ("seen", "terms", "becomes"),
+    [
+        (AFTER, BACK, None),
+        (BEFORE, BACK, Applied),
+        (Price(1234, "EUR"), BACK, GivenUp),
+        (Price(1234, "EUR"), BACK_BY_FORCE, None),
+        (Price(900, "USD"), BACK_BY_FORCE, GivenUp),
+        (None, BACK_BY_FORCE, GivenUp),
+    ],
+)
+def test_a_price_is_taken_back_only_where_nobody_has_edited_it(
+    seen: Price | None, terms: Terms, becomes: type | None
+) -> None:
+    decided = before_writing(turned_round(target()), seen, Decimal(0), terms)
+    assert (None if decided is None else type(decided)) is becomes
+
+
+def test_what_is_found_done_is_a_change_from_the_former_price() -> None:
+    assert before_writing(target(), AFTER, Decimal(0), REFUSES) == Applied(target(), BEFORE, was_found=True)
+
+
+@pytest.mark.parametrize(
+    ("one", "terms", "words"),
+    [
+        (target(), REFUSES, "the shop has 12.34 EUR, not 10.00 EUR as was previewed."),
+        (turned_round(target()), BACK, "the shop has 12.34 EUR, not 9.00 EUR as was applied: somebody has edited it"),
+    ],
+)
+def test_a_refusal_for_drift_names_both_prices(one: WorkTarget, terms: Terms, words: str) -> None:
+    decided = before_writing(one, Price(1234, "EUR"), Decimal(0), terms)
+    assert isinstance(decided, GivenUp)
+    assert (decided.failure.kind, decided.failure.retryable) == (FailureKind.CONFLICT, False)
+    assert decided.failure.message.startswith("CONFLICT_PRICE_DRIFT: ")
+    assert words in decided.failure.message
+    assert decided.seen == Price(1234, "EUR")
+
+
+@pytest.mark.parametrize(
+    ("policy", "used", "failing"),
+    [
+        (Policy(), 0, None),
+        (Policy(max_pct_delta=Decimal("0.10")), 0, None),
+        (Policy(max_pct_delta=Decimal("0.09")), 0, "maxPctDelta"),
+        (Policy(daily_change_budget_pct=Decimal("0.10")), 0, None),
+        (Policy(daily_change_budget_pct=Decimal("0.10")), Decimal("0.05"), "dailyBudget"),
+    ],
+)
+def test_the_guardrails_are_looked_at_with_what_is_spent_of_the_day(
+    policy: Policy, used: Decimal, failing: str | None
+) -> None:
+    decided = before_writing(target(), BEFORE, Decimal(used), Terms(OnDrift.REFUSE, policy))
+    if failing is None:
+        assert decided is None
+        return
+    assert isinstance(decided, GivenUp)
+    assert decided.failure.kind is FailureKind.VALIDATION
+    assert failing in decided.failure.message
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 10**6), st.booleans())
+def test_nothing_is_written_over_a_price_that_nobody_previewed_unless_the_rule_says_so(
+    before: int, after: int, seen: int, overwrites: bool
+) -> None:
+    one = target(before=Price(before, "EUR"), after=Price(after, "EUR"))
+    decided = before_writing(one, Price(seen, "EUR"), Decimal(0), OVERWRITES if overwrites else REFUSES)
+    if decided is None:
+        assert seen != after
+        assert seen == before or overwrites
+    else:
+        assert isinstance(decided, Applied) == (seen == after)
+
+
+@given(st.lists(st.sampled_from([LOST, BUSY, HASTE, GONE]), max_size=40), st.integers(0, 9))
+def test_a_target_is_given_up_in_the_end_and_doubts_about_a_write_stay(failures: list[object], seed: int) -> None:
+    one, random, doubted = target(), Random(seed), False
+    for failure in failures:
+        settled = after_failed_call(one, failure, random)
+        doubted = doubted or failure.outcome_unknown
+        if isinstance(settled, GivenUp):
+            assert failure is GONE or one.progress.attempts == MAX_RETRIES
+            return
+        assert (settled.outcome_unknown, settled.failure) == (doubted, failure)
+        assert settled.wait_seconds >= 1
+        assert settled.progress.attempts <= MAX_RETRIES
+        one = replace(one, progress=settled.progress, outcome_unknown=settled.outcome_unknown)
+
+
+def test_who_was_not_tried_is_as_before() -> None:
+    one = target(progress=Progress(2, 1, 5.0), outcome_unknown=True)
+    assert deferred(one, 7.0) == PutBack(one, 7.0, Progress(2, 1, 5.0), None, outcome_unknown=True)
+
+
+def test_a_target_without_a_variant_is_not_found() -> None:
+    failure = without_variant(target(variant_id=None)).failure
+    assert (failure.kind, failure.retryable) == (FailureKind.NOT_FOUND, False)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "waited_seconds", "is_late"),
+    [(10, 0.0, False), (10.1, 0.0, True), (14, 300.0, False), (16, 300.0, True)],
+)
+def test_a_target_has_ten_minutes_besides_the_waits_that_the_shop_asked_for(
+    minutes: float, waited_seconds: float, is_late: bool
+) -> None:
+    one = target(progress=Progress(1, 3, waited_seconds))
+    late = overdue([one], BEGAN + timedelta(minutes=minutes))
+    assert [(given_up.failure.kind, given_up.progress) for given_up in late] == [
+        (FailureKind.TIMEOUT, one.progress)
+    ] * is_late
+
+
+@pytest.mark.parametrize(
+    ("now", "zone", "began"),
+    [
+        ("2026-05-04T10:00+00:00", "UTC", "2026-05-04T00:00+00:00"),
+        ("2026-05-04T10:00+00:00", "Europe/Paris", "2026-05-03T22:00+00:00"),
+        ("2026-05-03T23:00+00:00", "Europe/Paris", "2026-05-03T22:00+00:00"),
+        ("2026-05-03T21:59+00:00", "Europe/Paris", "2026-05-02T22:00+00:00"),
+        ("2026-03-29T12:00+00:00", "Europe/Paris", "2026-03-28T23:00+00:00"),
+        ("2026-10-25T12:00+00:00", "Europe/Paris", "2026-10-24T22:00+00:00"),
+        ("2026-09-06T12:00+00:00", "America/Santiago", "2026-09-06T04:00+00:00"),
+    ],
+)
+def test_a_day_begins_where_the_shop_is(now: str, zone: str, began: str) -> None:
+    """The last one is a day whose midnight the clocks leave out."""
+    assert day_began(datetime.fromisoformat(now), zone) == datetime.fromisoformat(began)

@@ -1,0 +1,278 @@
+"""Calls of a shop: its pace is kept by all processes together, and it is left alone when it wants to be."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from automation_pipeline.core.meter import Meter
+from automation_pipeline.pricing.domain.circuit import CircuitState
+from automation_pipeline.pricing.domain.failures import FailureKind, Signal, classified
+from automation_pipeline.pricing.domain.shop_calls import Bucket, Called, ShopRestingError
+from automation_pipeline.pricing.stages import call_shop as module
+from automation_pipeline.pricing.stages.call_shop import call_shop
+from automation_pipeline.pricing.store.shops import ShopStanding, standing_of
+from automation_pipeline.pricing.tables import ShopRow
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.instants import database_now
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.shop import FakeShop, storefront
+from automation_pipeline_tests.outside import set_up_shop, shop_totals
+from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.calling import NAME, catalogue, drain, may_go, write_many
+from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.waiting import come_true, leap, run
+
+COST = 10.0
+WELL = Called(value="well")
+BUSY, REFUSED, HASTE = Signal(status=500), Signal(status=404), Signal(status=429)
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    """A worker that waits for nothing: it leaves a shop that rests."""
+    return Bench(database, clock, FakeShop(), {"longest_pause_seconds": 0.0})
+
+
+def answer(signal: Signal, told: float | None = None) -> Called[str]:
+    return Called(failure=classified(signal, "The shop is busy.", told))
+
+
+def call(bench: Bench, brought: Called[str] = WELL) -> Called[str]:
+    async def answered() -> Called[str]:
+        return brought
+
+    return run(call_shop(answered, COST, front=bench.front, database=bench.database))
+
+
+def calls(bench: Bench, signal: Signal, times: int) -> None:
+    for _ in range(times):
+        call(bench, answer(signal))
+
+
+def standing(bench: Bench) -> ShopStanding:
+    with bench.database.reading() as session:
+        found = standing_of(session, bench.front.name)
+    assert found is not None
+    return found
+
+
+def state(bench: Bench) -> CircuitState:
+    return standing(bench).circuit.state
+
+
+def rest_of(bench: Bench) -> float:
+    """For how long the shop is to be left alone, as the next caller is told."""
+    with pytest.raises(ShopRestingError, match=r"shop\.test is to be left alone") as rest:
+        call(bench)
+    assert rest.value.retry_after_seconds is not None
+    return rest.value.retry_after_seconds
+
+
+def shop_row(bench: Bench) -> ShopRow:
+    with bench.database.reading() as session:
+        return session.get_one(ShopRow, NAME)
+
+
+def set_shop(bench: Bench, **columns: object) -> None:
+    with bench.database.transaction() as session:
+        row = session.get_one(ShopRow, NAME)
+        for name, value in columns.items():
+            setattr(row, name, value)
+
+
+@pytest.mark.parametrize(("signal", "streak"), [(HASTE, 6), (BUSY, 5)])
+def test_a_streak_of_refusals_or_failures_opens_the_circuit_for_a_minute(
+    bench: Bench, signal: Signal, streak: int
+) -> None:
+    calls(bench, signal, streak - 1)
+    assert (state(bench), bench.events("automation.circuit.opened")) == ("closed", [])
+    calls(bench, signal, 1)
+    assert state(bench) == "open"
+    assert 0 < rest_of(bench) < 61
+    [opened] = bench.events("automation.circuit.opened")
+    assert (opened.payload["shop"], opened.payload["throttles"] or opened.payload["failures"]) == (NAME, streak)
+
+
+@pytest.mark.parametrize("proper", [WELL, answer(REFUSED)])
+def test_a_proper_answer_ends_a_streak_and_the_refusal_of_a_variant_is_one(bench: Bench, proper: Called[str]) -> None:
+    for signal, most in ((HASTE, 5), (BUSY, 4)):
+        calls(bench, signal, most)
+        call(bench, proper)
+        calls(bench, signal, most)
+        call(bench, proper)
+    assert state(bench) == "closed"
+
+
+def test_refusals_are_counted_apart_from_failures(bench: Bench) -> None:
+    for _ in range(3):
+        calls(bench, HASTE, 3)
+        calls(bench, BUSY, 3)
+    assert state(bench) == "closed"
+
+
+def test_refusals_are_remembered_and_metered(bench: Bench) -> None:
+    calls(bench, HASTE, 4)
+    assert len(standing(bench).refusals) == 4
+    assert bench.meter.drain()["rules_429_count_total", 'shop="shop.test"'] == 4
+
+
+def test_the_wait_that_a_refusal_comes_with_is_kept_by_all(bench: Bench) -> None:
+    call(bench, answer(HASTE, 30.0))
+    assert state(bench) == "closed"
+    assert 0 < rest_of(bench) < 31
+    bench.rested()
+    assert call(bench) == WELL
+
+
+def test_a_shop_that_asks_for_a_long_wait_is_left_alone_at_once(bench: Bench) -> None:
+    call(bench, answer(HASTE, 1000.0))
+    assert state(bench) == "open"
+    assert 60 < rest_of(bench) < 1001
+
+
+def test_who_is_sent_away_gives_the_points_back(bench: Bench) -> None:
+    calls(bench, BUSY, 5)
+    set_shop(bench, available=500.0, maximum=1000.0, restore_rate=1e-9, pending=0.0)
+    rest_of(bench)
+    assert (shop_row(bench).available, shop_row(bench).pending) == (pytest.approx(500.0), 0.0)
+
+
+def test_who_is_broken_off_while_waiting_gives_the_points_back(bench: Bench) -> None:
+    set_shop(bench, available=0.0, maximum=1000.0, restore_rate=1e-3, pending=0.0, measured_at=database_now())
+
+    async def broken_off() -> None:
+        waiting = asyncio.ensure_future(call_shop(never_called, COST, front=bench.front, database=bench.database))
+        await come_true(lambda: shop_row(bench).pending == COST)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    async def never_called() -> Called[str]:
+        raise AssertionError
+
+    run(broken_off())
+    assert shop_row(bench).pending == 0.0
+    assert -1 < shop_row(bench).available < 5
+
+
+def test_when_the_pause_is_over_one_call_goes_to_see_and_closes_the_circuit(bench: Bench) -> None:
+    calls(bench, BUSY, 5)
+    bench.rested()
+    seen: list[float] = []
+
+    async def probe() -> Called[str]:
+        with pytest.raises(ShopRestingError) as rest:
+            await call_shop(probe, COST, front=bench.front, database=bench.database)
+        seen.append(rest.value.retry_after_seconds or 0.0)
+        return WELL
+
+    assert run(call_shop(probe, COST, front=bench.front, database=bench.database)) == WELL
+    assert [0 < seconds < 61 for seconds in seen] == [True]
+    assert state(bench) == "closed"
+    assert call(bench) == WELL
+
+
+def test_of_several_processes_that_ask_when_the_pause_is_over_one_goes(bench: Bench, database_url: str) -> None:
+    calls(bench, HASTE, 6)
+    bench.rested()
+    went = at_once(may_go, *[(database_url,)] * CREW)
+    assert sorted(went) == [False] * (CREW - 1) + [True]
+    assert state(bench) == "half_open"
+
+
+def test_a_probe_that_fails_opens_the_circuit_again_and_is_no_news(bench: Bench) -> None:
+    calls(bench, BUSY, 5)
+    bench.rested()
+    calls(bench, HASTE, 1)
+    assert state(bench) == "open"
+    assert 0 < rest_of(bench) < 61
+    assert len(bench.events("automation.circuit.opened")) == 1
+
+
+def test_a_probe_that_is_broken_off_says_nothing_and_another_goes_later(bench: Bench) -> None:
+    calls(bench, BUSY, 5)
+    bench.rested()
+
+    async def broken_off() -> Called[str]:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        run(call_shop(broken_off, COST, front=bench.front, database=bench.database))
+    assert (state(bench), shop_row(bench).pending) == ("half_open", 0.0)
+    rest_of(bench)
+    bench.rested()
+    assert call(bench) == WELL
+
+
+def test_who_waits_for_a_shop_goes_as_soon_as_it_is_well_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOK_AGAIN_SECONDS", 0.02)
+    bench.knobs["longest_pause_seconds"] = 90.0
+    call(bench, answer(HASTE, 60.0))
+
+    async def rested_meanwhile() -> Called[str]:
+        async def well() -> Called[str]:
+            return WELL
+
+        waiting = asyncio.ensure_future(call_shop(well, COST, front=bench.front, database=bench.database))
+        await come_true(lambda: shop_row(bench).pending > 0)
+        bench.rested()
+        return await waiting
+
+    assert run(rested_meanwhile()) == WELL
+
+
+def test_a_call_that_takes_too_long_is_lost(bench: Bench) -> None:
+    async def never() -> Called[str]:
+        leap(31.0)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    failure = run(call_shop(never, COST, front=bench.front, database=bench.database)).failure
+    assert failure is not None
+    assert (failure.kind, failure.outcome_unknown, failure.retryable) == (FailureKind.NETWORK, True, True)
+    assert standing(bench).circuit.failures == 1
+
+
+def test_what_the_shop_tells_of_its_bucket_is_kept(bench: Bench) -> None:
+    call(bench, Called(value="well", bucket=Bucket(700.0, 4000.0, 200.0)))
+    assert standing(bench).bucket == Bucket(700.0, 4000.0, 200.0)
+
+
+def test_a_shop_that_was_never_called_is_kept_from_the_first_call_on(database: Database) -> None:
+    async def well() -> Called[str]:
+        return WELL
+
+    front = storefront(FakeShop(), meter=Meter())
+    run(call_shop(well, COST, front=front, database=database))
+    with database.reading() as session:
+        found = standing_of(session, front.name)
+    assert found is not None
+    assert (found.circuit.state, found.bucket.maximum, found.paused_at) == ("closed", 1000.0, None)
+
+
+@pytest.fixture
+def small_bucket(simulated: str) -> Iterator[str]:
+    before = shop_totals(simulated)
+    set_up_shop(simulated, products=50, variants_per_product=5, currency="EUR", maximum=2000, restore_rate=500)
+    yield simulated
+    kept = ("products", "variants_per_product", "currency", "maximum", "restore_rate")
+    set_up_shop(simulated, **{name: before[name] for name in kept})
+
+
+def test_processes_that_share_a_bucket_are_never_refused_for_haste(
+    database: Database, database_url: str, small_bucket: str
+) -> None:
+    """They begin with a bucket that is nearly empty, and all their calls together ask for more than it holds."""
+    variants = catalogue(small_bucket)
+    ids = [each.variant_id for each in variants]
+    assert drain(database_url, small_bucket, ids, 10) == 10
+    writes = [(each.product_id, each.variant_id) for each in variants[:120]]
+    went = at_once(write_many, *[(database_url, small_bucket, writes[part::3], 2) for part in range(3)])
+    totals = shop_totals(small_bucket)
+    assert went == [40, 40, 40]
+    assert (totals["throttled"], totals["calls"]["write"]) == (0, 120)
+    assert totals["spent"] > 2 * totals["maximum"] - 800
+    with database.reading() as session:
+        found = standing_of(session, NAME)
+    assert found is not None
+    assert (found.bucket.maximum, found.bucket.restore_rate, found.refusals) == (2000.0, 500.0, [])

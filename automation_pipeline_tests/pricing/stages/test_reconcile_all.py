@@ -1,0 +1,88 @@
+"""The daily look: which runs, each variant once, one report a run and day."""
+
+from datetime import timedelta
+
+import pytest
+
+from automation_pipeline.pricing.domain.reconciliation import ReconciliationReport
+from automation_pipeline.pricing.domain.rule_run import RuleRun
+from automation_pipeline.pricing.stages.reconcile_all import reconcile_all
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.shop import FakeShop, shelf
+from automation_pipeline_tests.pricing.bench import Bench
+
+YESTERDAY = timedelta(days=1)
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock, FakeShop(*shelf(4)), {"longest_pause_seconds": 0.0})
+
+
+def applied(bench: Bench, ago: timedelta = YESTERDAY, **rule: object) -> RuleRun:
+    run = bench.work(bench.queued(bench.rule(**rule)))
+    at = bench.clock.now() - ago
+    bench.set_run(run.id, queued_at=at, started_at=at, finished_at=at)
+    bench.shop.called.clear()
+    return run
+
+
+def look(bench: Bench) -> list[ReconciliationReport]:
+    return bench.loop(reconcile_all(front=bench.front, database=bench.database, clock=bench.clock))
+
+
+def test_all_runs_are_looked_at_in_one_read_and_each_variant_once(bench: Bench) -> None:
+    first = applied(bench)
+    second = applied(bench, name="Later", selector={"sku": ["SKU-1-1", "SKU-2-1"]})
+    bench.shop.edit("101", amount=1)
+    reports = {one.run_id: (one.total_checked, one.mismatches) for one in look(bench)}
+    assert reports == {str(first.id): (2, 0), str(second.id): (2, 1)}
+    [(_, asked)] = bench.shop.called
+    assert sorted(asked) == ["101", "201", "301", "401"]
+    checks = {check.name: check for check in bench.checks(second.id)}
+    assert (checks["2026-05-04"].mismatches, checks["2026-05-04"].worst) == (1, "critical")
+    [event] = bench.events("automation.reconciliation.mismatch")
+    assert event.key.endswith(":mismatch:2026-05-04")
+
+
+def test_a_day_has_one_look_and_the_next_day_another(bench: Bench) -> None:
+    run = applied(bench)
+    assert (len(look(bench)), len(look(bench))) == (1, 0)
+    bench.clock.pass_time(timedelta(days=1))
+    assert len(look(bench)) == 1
+    assert {check.name for check in bench.checks(run.id)} == {"5m", "1h", "2026-05-04", "2026-05-05"}
+
+
+@pytest.mark.parametrize(
+    ("ago", "looked_at"),
+    [
+        (timedelta(minutes=60), 0),
+        (timedelta(minutes=61), 1),
+        (timedelta(days=30), 1),
+        (timedelta(days=30, minutes=1), 0),
+    ],
+)
+def test_a_run_is_watched_from_its_second_hour_to_its_thirtieth_day(
+    bench: Bench, ago: timedelta, looked_at: int
+) -> None:
+    applied(bench, ago)
+    assert len(look(bench)) == looked_at
+
+
+def test_a_day_is_that_of_the_zone(bench: Bench) -> None:
+    run = applied(bench)
+    bench.clock.pass_time(timedelta(hours=13))
+    look(bench)
+    assert bench.checks(run.id)[-1].name == "2026-05-05"
+
+
+def test_who_wants_no_reconciliation_has_none(bench: Bench) -> None:
+    applied(bench)
+    bench.knobs["reconciles"] = False
+    assert (look(bench), bench.shop.called) == ([], [])
+
+
+def test_runs_of_other_shops_are_not_looked_at(bench: Bench) -> None:
+    bench.set_run(applied(bench).id, shop="other.test")
+    assert look(bench) == []

@@ -1,0 +1,288 @@
+"""Rules start at their time and promotions end at theirs: once each, whatever stands in the way for a while."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from automation_pipeline.core.instants import iso
+from automation_pipeline.pricing.domain.due_rules import DueRules
+from automation_pipeline.pricing.stages.delete_rule import delete_rule
+from automation_pipeline.pricing.stages.update_rule import update_rule
+from automation_pipeline.pricing.store.rules import hold_rule
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.pricing.kept import (
+    SHOP,
+    a_rule,
+    a_run,
+    asked_for,
+    change_run,
+    events,
+    filed,
+    forget_all,
+    look,
+    look_many,
+    look_or_ask,
+    rule_row,
+    run_row,
+    run_rows,
+    wished,
+)
+from automation_pipeline_tests.processes import CREW, at_once
+
+HOUR = timedelta(hours=1)
+NOTHING = DueRules()
+
+
+def in_hours(clock: StandingClock, hours: float) -> str:
+    return iso(clock.now() + hours * HOUR)
+
+
+def ending(run_id: int, database: Database, at: datetime, status: str = "APPLIED") -> None:
+    change_run(database, run_id, status=status, wish=None, queued_at=at, started_at=at, finished_at=at)
+
+
+def test_a_rule_whose_time_has_come_is_started(database: Database, clock: StandingClock) -> None:
+    rule, due_at = a_rule(database, clock, project_id="eu", scheduleAt=iso(clock.now())), clock.now()
+    a_rule(database, clock, scheduleAt=in_hours(clock, 1))
+    clock.pass_time(timedelta(minutes=3))
+    looked = look(database, clock)
+    [row] = run_rows(database)
+    assert looked == DueRules(started=(row.id,))
+    assert (row.rule_id, row.status, row.wish, row.wished_by) == (rule.id, "PREVIEW", "apply", "schedule")
+    assert (row.trigger, row.scheduled_for, row.shop, row.project_id) == ("schedule", due_at, SHOP, "eu")
+    assert (row.rule_version, row.rule_version_hash, row.created_by) == (1, rule.version_hash, "schedule")
+    assert filed(database) == [(f"rule-run-{row.id}-1", "rule_run", {"run_id": row.id})]
+    stored = rule_row(database, rule.id)
+    assert (stored.schedule_at, stored.updated_at) == (None, clock.now())
+    [event] = events(database, "rule.scheduled.queued")
+    assert (event.correlation_id, event.occurred_at) == (f"rule-run-{row.id}", clock.now())
+    assert event.payload == {
+        "ruleId": str(rule.id),
+        "projectId": "eu",
+        "runId": str(row.id),
+        "scheduledFor": iso(due_at),
+    }
+    assert look(database, clock) == NOTHING
+
+
+@pytest.mark.parametrize("fields", [{"enabled": False}, {"scheduleAt": None}, {}])
+def test_a_rule_that_is_not_due_is_left_alone(
+    fields: dict[str, object], database: Database, clock: StandingClock
+) -> None:
+    rule = a_rule(database, clock, **{"scheduleAt": in_hours(clock, -1), **fields})
+    if not fields:
+        delete_rule(rule.id, database=database, clock=clock, actor="user:12")
+    assert look(database, clock) == NOTHING
+    assert run_rows(database) == []
+
+
+@pytest.mark.parametrize(("status", "wish"), [("PREVIEW", "apply"), ("QUEUED", None), ("APPLYING", None)])
+def test_a_rule_with_a_run_is_put_off_until_that_is_over(
+    status: str, wish: str | None, database: Database, clock: StandingClock
+) -> None:
+    rule = a_rule(database, clock, scheduleAt=in_hours(clock, 0))
+    run_id = a_run(database, rule, status, clock.now(), wish=wish)
+    for _ in range(2):
+        assert look(database, clock) == DueRules(put_off=(rule.id,))
+        clock.pass_time(HOUR)
+    assert filed(database) == []
+    ending(run_id, database, clock.now())
+    looked = look(database, clock)
+    assert (len(looked.started), looked.put_off) == (1, ())
+
+
+def test_a_promotion_that_passed_in_an_outage_is_not_begun(database: Database, clock: StandingClock) -> None:
+    due_at = clock.now()
+    rule = a_rule(database, clock, scheduleAt=iso(due_at), endsAt=in_hours(clock, 1))
+    clock.pass_time(HOUR)
+    assert look(database, clock) == DueRules(missed=(rule.id,))
+    assert look(database, clock) == NOTHING
+    assert run_rows(database) == []
+    assert rule_row(database, rule.id).schedule_at is None
+    [event] = events(database, "rule.scheduled.missed")
+    assert event.payload == {"ruleId": str(rule.id), "projectId": "default", "scheduledFor": iso(due_at)}
+
+
+def test_a_rule_is_not_started_twice_for_one_time(database: Database, clock: StandingClock) -> None:
+    rule, due_at = a_rule(database, clock, scheduleAt=iso(clock.now())), iso(clock.now())
+    good = a_rule(database, clock, scheduleAt=in_hours(clock, 1))
+    [run_id] = look(database, clock).started
+    ending(run_id, database, clock.now())
+    clock.pass_time(HOUR)
+    update_rule(rule.id, {"scheduleAt": due_at}, database=database, clock=clock, actor="user:12")
+    looked = look(database, clock)
+    assert (looked.before, len(looked.started)) == ((rule.id,), 1)
+    assert [row.rule_id for row in run_rows(database)] == [rule.id, good.id]
+    assert rule_row(database, rule.id).schedule_at is None
+    assert look(database, clock) == NOTHING
+
+
+@pytest.mark.parametrize("status", ["APPLIED", "PARTIAL"])
+def test_what_a_promotion_has_applied_is_rolled_back_at_its_end(
+    status: str, database: Database, clock: StandingClock
+) -> None:
+    rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
+    targets = ["APPLIED", "FAILED", "ROLLED_BACK", "APPLIED"] if status == "PARTIAL" else ["APPLIED"]
+    run_id = a_run(database, rule, status, clock.now(), targets, requests=4, rollbacks=2)
+    assert look(database, clock) == NOTHING
+    clock.pass_time(HOUR)
+    assert look(database, clock) == DueRules(ended=(run_id,))
+    row = run_row(database, run_id)
+    assert (row.status, row.wish, row.wished_by, row.rollbacks) == (status, "rollback", "schedule", 3)
+    assert (row.promotion_ended_at, row.updated_at) == (clock.now(), clock.now())
+    assert wished(database, run_id) == [(one, one == "APPLIED") for one in targets]
+    assert filed(database) == [(f"rule-run-{run_id}-5", "rule_run", {"run_id": run_id})]
+    [event] = events(database, "rule.promotion.ended")
+    assert (event.correlation_id, event.payload["runId"]) == (f"rule-run-{run_id}", str(run_id))
+    assert look(database, clock) == NOTHING
+
+
+def test_all_runs_of_a_promotion_end_one_after_the_other_the_newest_first(
+    database: Database, clock: StandingClock
+) -> None:
+    rule, other = (a_rule(database, clock, endsAt=in_hours(clock, hours)) for hours in (1, 9))
+    first = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
+    a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"], promotion_ended_at=clock.now())
+    a_run(database, rule, "ROLLED_BACK", clock.now(), ["ROLLED_BACK"])
+    a_run(database, rule, "FAILED", clock.now(), ["FAILED"])
+    a_run(database, other, "APPLIED", clock.now(), ["APPLIED"])
+    last = a_run(database, rule, "PARTIAL", clock.now(), ["APPLIED", "FAILED"])
+    clock.pass_time(HOUR)
+    assert look(database, clock) == DueRules(ended=(last,))
+    assert look(database, clock) == DueRules()
+    change_run(database, last, wish=None)
+    assert look(database, clock) == DueRules(ended=(first,))
+    assert [row.id for row in run_rows(database) if row.wish] == [first]
+
+
+@pytest.mark.parametrize("how", ["disabled", "deleted"])
+def test_a_promotion_ends_though_its_rule_is_out_of_use(how: str, database: Database, clock: StandingClock) -> None:
+    rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
+    run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
+    if how == "deleted":
+        delete_rule(rule.id, database=database, clock=clock, actor="user:12")
+    else:
+        update_rule(rule.id, {"enabled": False}, database=database, clock=clock, actor="user:12")
+    clock.pass_time(HOUR)
+    assert look(database, clock) == DueRules(ended=(run_id,))
+
+
+def test_a_run_at_work_is_rolled_back_once_it_is_over(database: Database, clock: StandingClock) -> None:
+    rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
+    run_id = a_run(database, rule, "APPLYING", clock.now(), ["APPLYING"])
+    clock.pass_time(2 * HOUR)
+    assert look(database, clock) == NOTHING
+    ending(run_id, database, clock.now())
+    assert look(database, clock) == DueRules(ended=(run_id,))
+
+
+def test_a_retry_that_was_asked_for_gives_way_to_the_end(database: Database, clock: StandingClock) -> None:
+    rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
+    run_id = a_run(database, rule, "PARTIAL", clock.now(), ["APPLIED", "FAILED"], wish="retry", wished_by="user:1")
+    clock.pass_time(HOUR)
+    assert look(database, clock) == DueRules(ended=(run_id,))
+    assert run_row(database, run_id).wish == "rollback"
+    assert wished(database, run_id) == [("APPLIED", True), ("FAILED", False)]
+
+
+def test_a_rollback_that_was_asked_for_is_first_done(database: Database, clock: StandingClock) -> None:
+    rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
+    run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED", "APPLIED"], wish="rollback", rollback_force=True)
+    clock.pass_time(HOUR)
+    assert look(database, clock) == NOTHING
+    assert wished(database, run_id) == [("APPLIED", False)] * 2
+    change_run(database, run_id, wish=None, rollback_force=False)
+    assert look(database, clock) == DueRules(ended=(run_id,))
+
+
+@pytest.mark.parametrize(("lease_until", "is_held"), [("9000-01-01T00:00Z", True), ("2020-01-01T00:00Z", False)])
+def test_a_run_that_its_worker_still_has_is_left_to_it(
+    lease_until: str, *, is_held: bool, database: Database, clock: StandingClock
+) -> None:
+    rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
+    until = datetime.fromisoformat(lease_until)
+    run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"], lease_owner="w", lease_until=until)
+    clock.pass_time(HOUR)
+    assert look(database, clock) == (NOTHING if is_held else DueRules(ended=(run_id,)))
+    change_run(database, run_id, lease_until=None)
+    assert look(database, clock) == (DueRules(ended=(run_id,)) if is_held else NOTHING)
+
+
+def test_an_old_promotion_ends_before_its_next_time_is_missed(database: Database, clock: StandingClock) -> None:
+    rule = a_rule(database, clock, scheduleAt=in_hours(clock, 1), endsAt=in_hours(clock, 2))
+    run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
+    clock.pass_time(3 * HOUR)
+    assert look(database, clock) == DueRules(ended=(run_id,))
+    assert look(database, clock) == DueRules(missed=(rule.id,))
+
+
+@pytest.mark.parametrize("database_kind", ["postgres"])
+def test_a_rule_that_somebody_else_holds_is_left_for_the_next_look(database: Database, clock: StandingClock) -> None:
+    held, free = (a_rule(database, clock, scheduleAt=iso(clock.now())) for _ in range(2))
+    with database.transaction() as session:
+        hold_rule(session, held.id)
+        look(database, clock)
+        assert [row.rule_id for row in run_rows(database)] == [free.id]
+    look(database, clock)
+    assert [row.rule_id for row in run_rows(database)] == [free.id, held.id]
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(data=st.data())
+@pytest.mark.parametrize("database_kind", ["sqlite"])
+def test_whenever_it_is_looked_a_promotion_starts_and_ends_at_most_once(
+    data: st.DataObject, database: Database
+) -> None:
+    clock = StandingClock(datetime.fromisoformat("2026-05-04T10:00:00Z"))
+    forget_all(database)  # an example may be given up in the middle
+    starts, lasts = data.draw(st.integers(-3, 5)), data.draw(st.integers(1, 6))
+    rule = a_rule(database, clock, scheduleAt=in_hours(clock, starts), endsAt=in_hours(clock, starts + lasts))
+    begins_at, ends_at = clock.now() + starts * HOUR, clock.now() + (starts + lasts) * HOUR
+    started, ended, missed = list[int](), list[int](), list[int]()
+    for hours in (*data.draw(st.lists(st.integers(0, 4), max_size=6)), 12, 0):
+        clock.pass_time(hours * HOUR)
+        looked = look(database, clock)
+        if looked.started:
+            assert begins_at <= clock.now() < ends_at
+            ending(looked.started[0], database, clock.now(), data.draw(st.sampled_from(["APPLIED", "PARTIAL"])))
+        assert clock.now() >= ends_at or not (looked.ended or looked.missed)
+        started, ended, missed = [*started, *looked.started], [*ended, *looked.ended], [*missed, *looked.missed]
+    assert ended == started
+    assert len(started) + len(missed) == 1
+    assert (looked, rule_row(database, rule.id).schedule_at) == (NOTHING, None)
+
+
+def test_several_processes_start_a_rule_and_end_a_promotion_once(
+    database: Database, database_url: str, clock: StandingClock
+) -> None:
+    for _ in range(5):
+        a_rule(database, clock, scheduleAt=iso(clock.now()))
+        over = a_rule(database, clock, endsAt=iso(clock.now()))
+        a_run(database, over, "APPLIED", clock.now(), ["APPLIED"])
+    now = f"{clock.now():%Y-%m-%dT%H:%M}"
+    at_once(look_many, *[(database_url, now, 3)] * CREW)
+    look(database, clock)
+    rows = run_rows(database)
+    assert len({row.rule_id for row in rows}) == len(rows) == 10
+    assert {(row.trigger, row.wish) for row in rows} == {("schedule", "apply"), ("api", "rollback")}
+    assert {row.requests for row in rows} == {1}
+    assert len(filed(database)) == 10
+
+
+def test_beside_a_run_by_hand_one_of_the_two_is_made(
+    database: Database, database_url: str, clock: StandingClock
+) -> None:
+    rule = a_rule(database, clock, scheduleAt=iso(clock.now()))
+    now = f"{clock.now():%Y-%m-%dT%H:%M}"
+    made = at_once(look_or_ask, *((database_url, now, rule_id) for rule_id in (0, 0, rule.id, rule.id)))
+    assert sum(made) == len(run_rows(database)) == len(filed(database)) == 1
+
+
+def test_what_was_asked_for_by_hand_puts_the_schedule_off(database: Database, clock: StandingClock) -> None:
+    rule = a_rule(database, clock, scheduleAt=iso(clock.now()))
+    asked_for(rule, database, clock)
+    assert look(database, clock) == DueRules(put_off=(rule.id,))
+    assert rule_row(database, rule.id).schedule_at == clock.now()

@@ -1,0 +1,315 @@
+"""Taking prices back: what is written, what is left and why, and that nothing is written twice."""
+
+import pytest
+
+from automation_pipeline.core.errors import TransientError
+from automation_pipeline.core.retry import Backoff
+from automation_pipeline.pricing.domain import retrying
+from automation_pipeline.pricing.domain.failures import Signal
+from automation_pipeline.pricing.domain.rule_run import RuleRun
+from automation_pipeline.pricing.stages import take_back_prices as module
+from automation_pipeline.pricing.stages.cancel_run import cancel_run
+from automation_pipeline.pricing.stages.pause_shop import pause_shop
+from automation_pipeline.pricing.stages.roll_back_run import roll_back_run
+from automation_pipeline.pricing.stages.start_due_rules import start_due_rules
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.shop import LOST, PRICES, FakeShop, shelf, variant
+from automation_pipeline_tests.pricing.bench import Bench
+
+BUSY, REFUSED = Signal(status=500), Signal(status=401)
+FORMER = {"101": 1000, "201": 1000, "301": 1000}
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    """A worker that never waits: what is not due yet is left for later."""
+    return Bench(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No machine is so slow that what waits is due before the test says so."""
+    patient = Backoff(base_seconds=2000, cap_seconds=64000, multiplier=2, jitter=0.2)
+    monkeypatch.setattr(retrying, "RETRY_BACKOFF", patient)
+
+
+def applied(bench: Bench) -> RuleRun:
+    run = bench.work(bench.queued())
+    bench.shop.called.clear()
+    bench.shop.written.clear()
+    return run
+
+
+def ask(bench: Bench, run: RuleRun, **how: object) -> None:
+    roll_back_run(run.id, database=bench.database, clock=bench.clock, actor="user:7", **how)
+
+
+def rolled_back(bench: Bench, run: RuleRun, **how: object) -> RuleRun:
+    ask(bench, run, **how)
+    return bench.work(run)
+
+
+def test_every_price_is_read_and_then_written_as_it_was(bench: Bench) -> None:
+    run = applied(bench)
+    ended = rolled_back(bench, run)
+    row = bench.run_row(run.id)
+    assert (ended.status, ended.rollback_state, ended.wish, ended.targets.rolled_back) == (
+        "ROLLED_BACK",
+        "DONE",
+        None,
+        3,
+    )
+    assert (bench.shop.amounts(), row.lease_owner, row.wished_by) == (FORMER, None, None)
+    assert [kind for kind, _ in bench.shop.called] == ["prices", "write", "write", "write"]
+    assert bench.moves("rule run", run.id)[-1] == ("APPLIED", "ROLLED_BACK")
+    [first, *_] = bench.targets(run.id)
+    assert bench.moves("rule target", first.id)[-1] == ("APPLIED", "ROLLED_BACK")
+    assert (first.rolled_back_at is not None, first.is_writing, first.is_wished) == (True, False, False)
+
+
+def test_every_price_that_is_written_back_is_kept_and_the_end_is_told(bench: Bench) -> None:
+    run = applied(bench)
+    rolled_back(bench, run)
+    changes = [change for change in bench.changes(run.id) if change.kind == "rollback"]
+    assert {(one.from_amount, one.to_amount, one.was_found) for one in changes} == {(900, 1000, False)}
+    assert {one.event_key for one in changes} == {
+        f"{run.id}:{target.id}:rollback:1" for target in bench.targets(run.id)
+    }
+    [told] = bench.events("rule.run.rolled_back")
+    assert told.payload["rollbackState"] == "DONE"
+    assert (told.payload["status"], told.payload["rolledBack"], told.payload["stillApplied"]) == ("ROLLED_BACK", 3, 0)
+    assert bench.meter.drain()["rules_rollback_count_total", 'project="default"'] == 3
+
+
+def test_the_last_applied_goes_back_first(bench: Bench) -> None:
+    bench.knobs["calls_at_once"] = 1
+    rolled_back(bench, applied(bench))
+    assert [subject for kind, subject in bench.shop.called if kind == "write"] == ["3", "2", "1"]
+
+
+def test_a_price_that_was_edited_by_hand_stays_and_the_rollback_is_partial(bench: Bench) -> None:
+    run = applied(bench)
+    bench.shop.edit("201", amount=1234)
+    ended = rolled_back(bench, run)
+    assert (ended.status, ended.rollback_state, ended.wish) == ("APPLIED", "PARTIAL", None)
+    assert bench.statuses(run.id) == {"101": "ROLLED_BACK", "201": "APPLIED", "301": "ROLLED_BACK"}
+    assert bench.shop.amounts() == {**FORMER, "201": 1234}
+    left = bench.targets(run.id)[1]
+    assert (left.error_type, left.error_retryable, left.is_wished, left.is_writing) == ("conflict", False, False, False)
+    assert "12.34 EUR, not 9.00 EUR as was applied: somebody has edited it since" in str(left.error_message)
+    assert left.observed_price == {"unit_amount": 1234, "currency": "EUR", "compare_at": None}
+
+
+def test_what_was_left_is_taken_back_by_force(bench: Bench) -> None:
+    run = applied(bench)
+    bench.shop.edit("201", amount=1234)
+    rolled_back(bench, run)
+    ended = rolled_back(bench, run, force=True)
+    assert (ended.status, ended.rollback_state, bench.shop.amounts()) == ("ROLLED_BACK", "DONE", FORMER)
+    left = bench.targets(run.id)[1]
+    assert (left.error_message, left.error_type, bench.run_row(run.id).rollback_force) == (None, None, False)
+    assert [one.from_amount for one in bench.changes(run.id)][-1] == 1234
+    assert len(bench.events("rule.run.rolled_back")) == 2
+
+
+def test_not_even_force_overwrites_a_price_in_another_currency(bench: Bench) -> None:
+    run = applied(bench)
+    bench.shop.edit("201", currency="USD")
+    assert rolled_back(bench, run, force=True).rollback_state == "PARTIAL"
+
+
+def test_some_alone_are_taken_back(bench: Bench) -> None:
+    run = applied(bench)
+    ended = rolled_back(bench, run, target_ids=[bench.targets(run.id)[0].id])
+    assert (ended.status, ended.rollback_state) == ("APPLIED", "PARTIAL")
+    assert bench.shop.amounts() == {"101": 1000, "201": 900, "301": 900}
+    assert rolled_back(bench, run).status == "ROLLED_BACK"
+
+
+def test_a_partial_run_is_rolled_back_whole_and_its_failures_stay(bench: Bench) -> None:
+    bench.shop.refuse("301")
+    run = applied(bench)
+    ended = rolled_back(bench, run)
+    assert (run.status, ended.status, ended.rollback_state) == ("PARTIAL", "ROLLED_BACK", "DONE")
+    assert bench.statuses(run.id)["301"] == "FAILED"
+
+
+def test_the_struck_through_price_comes_back_where_the_rule_wrote_it(bench: Bench) -> None:
+    bench.shop = FakeShop(variant("101", "1", 1000, compare_at=1500))
+    transform = {"op": "percent", "value": -10, "compareAt": "before"}
+    rule = bench.rule(transform=transform)
+    run = bench.work(bench.queued(rule))
+    [target] = bench.targets(run.id)
+    assert target.writes_compare_at
+    rolled_back(bench, run)
+    price = bench.shop.price("101")
+    assert price is not None
+    assert (price.unit_amount, price.compare_at) == (1000, 1500)
+
+
+def test_a_failure_is_tried_again_from_the_beginning_of_its_own_attempts(bench: Bench) -> None:
+    bench.shop = FakeShop(variant("101", "1", 1000))
+    run = applied(bench)
+    bench.set_target(bench.targets(run.id)[0].id, attempts=3)
+    bench.shop.fail_always("1", BUSY)
+    ask(bench, run)
+    waits: list[float] = []
+    for attempts in (1, 2, 3):
+        waiting = bench.work(run)
+        [target] = bench.targets(run.id)
+        assert (waiting.status, waiting.wish, target.attempts, target.is_writing) == (
+            "APPLIED",
+            "rollback",
+            attempts,
+            False,
+        )
+        assert waiting.resume_at is not None
+        waits.append((target.next_attempt_at - target.last_attempt).total_seconds())
+        bench.make_due(run.id)
+    assert [
+        wait == pytest.approx(wanted, rel=0.25) for wait, wanted in zip(waits, [2000, 4000, 8000], strict=True)
+    ] == [True] * 3
+    ended = bench.work(run)
+    [target] = bench.targets(run.id)
+    assert (ended.status, ended.rollback_state, ended.wish) == ("APPLIED", "NONE", None)
+    assert (target.error_type, target.error_retryable, bench.shop.times("write")) == ("server", True, 4)
+    bench.shop.fail_no_more("1")
+    assert rolled_back(bench, run).status == "ROLLED_BACK"
+
+
+def test_an_answer_that_is_lost_is_found_by_reading_and_nothing_is_written_twice(bench: Bench) -> None:
+    run = applied(bench)
+    bench.shop.lose_answer_once("2")
+    ask(bench, run)
+    bench.work(run)
+    assert bench.statuses(run.id)["201"] == "APPLIED"
+    bench.make_due(run.id)
+    assert bench.work(run).status == "ROLLED_BACK"
+    assert [bench.shop.times_written(one) for one in ("101", "201", "301")] == [1, 1, 1]
+    found = [one.was_found for one in bench.changes(run.id) if one.kind == "rollback" and one.variant_id == "201"]
+    assert found == [True]
+
+
+def test_a_worker_that_dies_between_the_write_and_its_note_is_followed_by_one_that_reads(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = applied(bench)
+    ask(bench, run)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "settle_back", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            bench.work(run)
+    written = len(bench.shop.written)
+    assert written > 0
+    assert {target.is_writing for target in bench.targets(run.id)} == {True}
+    bench.hold_again(run.id)
+    with pytest.raises(TransientError, match="is being worked on"):
+        bench.work(run)
+    bench.expire_hold(run.id)
+    assert bench.work(run).status == "ROLLED_BACK"
+    assert [bench.shop.times_written(one) for one in ("101", "201", "301")] == [1, 1, 1]
+    kept = [one.was_found for one in bench.changes(run.id) if one.kind == "rollback"]
+    assert (len(kept), sum(kept)) == (3, written)
+
+
+def test_a_token_that_is_refused_stops_everything(bench: Bench) -> None:
+    run = applied(bench)
+    bench.shop.fail_always(PRICES, REFUSED)
+    ended = rolled_back(bench, run)
+    assert (ended.status, ended.rollback_state, ended.wish, bench.shop.times("write")) == ("APPLIED", "NONE", None, 0)
+    assert {(one.error_type, one.is_wished, one.is_writing) for one in bench.targets(run.id)} == {
+        ("authentication", False, False)
+    }
+
+
+def test_a_refusal_for_haste_leaves_the_shop_alone_and_costs_no_attempt(bench: Bench) -> None:
+    bench.knobs["calls_at_once"] = 1
+    run = applied(bench)
+    bench.shop.fail_once("3", Signal(status=429), retry_after_seconds=600.0)
+    waiting = rolled_back(bench, run)
+    assert (waiting.wish, waiting.resume_at is not None, bench.shop.times("write")) == ("rollback", True, 1)
+    assert {(one.attempts, one.rate_limit_waits, one.is_writing) for one in bench.targets(run.id)} == {
+        (0, 0, False),
+        (0, 1, False),
+    }
+    bench.rested()
+    bench.make_due(run.id)
+    assert (bench.work(run).status, bench.shop.amounts()) == ("ROLLED_BACK", FORMER)
+
+
+def test_a_token_that_is_refused_in_the_middle_leaves_the_rest_applied(bench: Bench) -> None:
+    bench.knobs["calls_at_once"] = 1
+    run = applied(bench)
+    bench.shop.fail_always("2", REFUSED)
+    assert rolled_back(bench, run).rollback_state == "PARTIAL"
+    assert bench.shop.times("write") == 2
+    assert sorted(str(one.error_type) for one in bench.targets(run.id)) == ["None", "authentication", "authentication"]
+    assert not any(one.is_wished or one.is_writing for one in bench.targets(run.id))
+
+
+def test_a_variant_that_left_the_shop_stays_applied_and_says_so(bench: Bench) -> None:
+    run = applied(bench)
+    bench.shop.remove("101")
+    assert rolled_back(bench, run).rollback_state == "PARTIAL"
+    assert bench.targets(run.id)[0].error_type == "not_found"
+
+
+def test_what_another_run_writes_is_waited_for(bench: Bench) -> None:
+    run = applied(bench)
+    other = bench.previewed(bench.rule(name="Other"))
+    blocking = bench.targets(other.id)[0]
+    bench.set_target(blocking.id, status="APPLYING", is_writing=True)
+    ask(bench, run)
+    waiting = bench.work(run)
+    assert (waiting.wish, waiting.resume_at is not None, bench.statuses(run.id)["101"]) == ("rollback", True, "APPLIED")
+    assert bench.statuses(run.id)["201"] == "ROLLED_BACK"
+    bench.set_target(blocking.id, status="QUEUED", is_writing=False)
+    bench.make_due(run.id)
+    assert bench.work(run).status == "ROLLED_BACK"
+
+
+def test_a_shop_that_is_paused_is_left_alone(bench: Bench) -> None:
+    run = applied(bench)
+    pause_shop(bench.front.name, database=bench.database, actor="user:7", reason="Stock-taking")
+    waiting = rolled_back(bench, run)
+    assert (waiting.wish, waiting.resume_at, bench.shop.called) == ("rollback", None, [])
+
+
+def test_a_rollback_that_is_called_off_in_the_middle_keeps_what_it_has_done(bench: Bench) -> None:
+    run = applied(bench)
+    bench.shop.fail_once("2", BUSY)
+    ask(bench, run)
+    bench.work(run)
+    cancel_run(run.id, database=bench.database, clock=bench.clock, actor="user:7")
+    bench.make_due(run.id)
+    assert bench.work(run).wish is None
+    assert bench.statuses(run.id) == {"101": "ROLLED_BACK", "201": "APPLIED", "301": "ROLLED_BACK"}
+    assert rolled_back(bench, run).status == "ROLLED_BACK"
+
+
+def test_reads_that_fail_leave_all_for_later(bench: Bench) -> None:
+    run = applied(bench)
+    bench.shop.fail_once(PRICES, LOST)
+    waiting = rolled_back(bench, run)
+    assert (waiting.wish, bench.shop.times("write")) == ("rollback", 0)
+    assert {one.attempts for one in bench.targets(run.id)} == {1}
+    bench.make_due(run.id)
+    assert bench.work(run).status == "ROLLED_BACK"
+
+
+def test_the_end_of_a_promotion_takes_its_prices_back(bench: Bench) -> None:
+    run = bench.work(bench.queued(bench.rule(endsAt="2026-05-04T11:00:00Z")))
+    bench.pass_minutes(61)
+    start_due_rules(database=bench.database, clock=bench.clock, shop=bench.front.name)
+    ended = bench.work(run)
+    assert (ended.status, ended.rollback_state, bench.shop.amounts()) == ("ROLLED_BACK", "DONE", FORMER)
+
+
+def test_many_are_taken_back_in_chunks(bench: Bench) -> None:
+    bench.shop = FakeShop(*shelf(120, 3))
+    run = applied(bench)
+    assert rolled_back(bench, run).targets.rolled_back == 360
+    assert bench.shop.times("prices") == 3
+    assert bench.shop.times("write") == 120
+    assert set(bench.shop.amounts().values()) == {1000}

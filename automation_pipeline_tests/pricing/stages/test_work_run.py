@@ -1,0 +1,275 @@
+"""Applying a run: the worked examples of the specification, what is read and written, and how it ends."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from automation_pipeline.core.errors import TransientError
+from automation_pipeline.core.retry import Backoff
+from automation_pipeline.pricing.domain import retrying
+from automation_pipeline.pricing.domain.failures import Signal
+from automation_pipeline.pricing.domain.rule_run import RuleRun
+from automation_pipeline.pricing.domain.work import Settled
+from automation_pipeline.pricing.stages import apply_run
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf, variant
+from automation_pipeline_tests.pricing.bench import Bench
+
+# Waits are a thousand times as long here, so that nothing is due before the test says so; and each is counted from the
+# answer, but seen from the claim before it.
+SLOW = 120.0
+BUSY, GONE, REFUSED = Signal(status=500), Signal(status=404), Signal(status=401)
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    """A worker that never waits: what is not due yet is left for later."""
+    return Bench(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrying, "RETRY_BACKOFF", Backoff(base_seconds=2000, cap_seconds=64000, jitter=0.2))
+
+
+def waits(bench: Bench, run: RuleRun) -> dict[str, float]:
+    """By variant, how long its next call is waited for."""
+    return {
+        str(target.variant_id): (target.next_attempt_at - target.last_attempt).total_seconds()
+        for target in bench.targets(run.id)
+        if target.next_attempt_at and target.last_attempt
+    }
+
+
+def keys(bench: Bench, variant_id: str, run: RuleRun) -> list[str]:
+    [target] = [one for one in bench.targets(run.id) if one.variant_id == variant_id]
+    told = [event.key for event in bench.events("automation.target.apply")]
+    return [key.removeprefix(f"{run.id}:{target.id}:apply:") for key in told if f":{target.id}:" in key]
+
+
+def test_a_run_is_applied_as_it_was_previewed(bench: Bench) -> None:
+    run = bench.queued()
+    bench.shop.called.clear()
+    ended = bench.work(run)
+    assert (ended.status, ended.targets.applied, ended.success_rate) == ("APPLIED", 3, 1.0)
+    assert bench.shop.amounts() == {"101": 900, "201": 900, "301": 900}
+    assert [kind for kind, _ in bench.shop.called] == ["prices", "write", "write", "write"]
+    assert bench.moves("rule run", run.id) == [("PREVIEW", "QUEUED"), ("QUEUED", "APPLYING"), ("APPLYING", "APPLIED")]
+    assert [(row.from_amount, row.to_amount, row.was_found) for row in bench.changes(run.id)] == [
+        (1000, 900, False)
+    ] * 3
+    assert {check.name for check in bench.checks(run.id)} == {"5m", "1h"}
+    assert bench.work(run).status == "APPLIED"
+    assert len(bench.shop.written) == 3
+
+
+def test_three_targets_of_which_one_is_slow_and_one_is_gone(bench: Bench) -> None:
+    run = bench.queued()
+    bench.shop.fail_once("2", BUSY, BUSY)
+    bench.shop.fail_always("3", GONE)
+    first = bench.work(run)
+    assert (first.status, first.resume_at is not None) == ("APPLYING", True)
+    assert 1600 <= waits(bench, run)["201"] <= 2400 + SLOW
+    bench.make_due(run.id)
+    bench.work(run)
+    assert 3200 <= waits(bench, run)["201"] <= 4800 + SLOW
+    bench.make_due(run.id)
+    ended = bench.work(run)
+    assert [target.attempts for target in bench.targets(run.id)] == [0, 2, 0]
+    assert (ended.status, ended.success_rate) == ("PARTIAL", pytest.approx(2 / 3, abs=1e-4))
+    [dead] = [target for target in bench.targets(run.id) if target.status == "FAILED"]
+    assert (dead.variant_id, dead.error_type, dead.error_retryable) == ("301", "not_found", False)
+
+
+def test_a_target_that_always_fails_is_called_four_times(bench: Bench) -> None:
+    bench.shop = FakeShop(variant("101", "1", 1000))
+    bench.shop.fail_always("1", BUSY)
+    run = bench.queued()
+    nominal = []
+    for _ in range(4):
+        ended = bench.work(run)
+        nominal += waits(bench, run).values()
+        bench.make_due(run.id)
+    assert [
+        wanted * 0.8 <= wait < wanted * 1.2 + SLOW for wait, wanted in zip(nominal, [2000, 4000, 8000], strict=True)
+    ] == [True] * 3
+    assert (ended.status, ended.error_type, bench.shop.times("write")) == ("FAILED", "ALL_TARGETS_FAILED", 4)
+    [target] = bench.targets(run.id)
+    assert (target.attempts, target.status, target.error_type) == (3, "FAILED", "server")
+    assert keys(bench, "101", run) == ["0.0", "0.1", "0.2", "0.3"]
+
+
+def test_a_refusal_for_haste_costs_no_attempt_and_pauses_the_shop(bench: Bench) -> None:
+    bench.shop = FakeShop(variant("101", "1", 1000))
+    bench.shop.fail_once("1", Signal(status=429), retry_after_seconds=600.0)
+    run = bench.queued()
+    bench.work(run)
+    [target] = bench.targets(run.id)
+    assert (target.attempts, target.rate_limit_waits) == (0, 1)
+    assert 600 <= waits(bench, run)["101"] <= 720 + SLOW
+    assert bench.meter.drain()["rules_429_count_total", 'shop="shop.test"'] == 1
+    bench.make_due(run.id)
+    assert bench.work(run).status == "APPLYING"
+    assert bench.shop.times("write") == 1
+    bench.rested()
+    bench.make_due(run.id)
+    assert bench.work(run).status == "APPLIED"
+
+
+def test_an_answer_that_is_lost_is_found_by_reading_and_nothing_is_written_twice(bench: Bench) -> None:
+    run = bench.queued()
+    bench.shop.lose_answer_once("2")
+    bench.work(run)
+    bench.make_due(run.id)
+    assert bench.work(run).status == "APPLIED"
+    assert [bench.shop.times_written(one) for one in ("101", "201", "301")] == [1, 1, 1]
+    assert [row.was_found for row in bench.changes(run.id)] == [False, False, True]
+    assert {(row.from_amount, row.to_amount) for row in bench.changes(run.id)} == {(1000, 900)}
+
+
+def test_a_worker_that_dies_between_the_write_and_its_note_is_followed_by_one_that_reads(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = bench.queued()
+
+    class DiedError(Exception):
+        """Of the worker."""
+
+    def die(_session: object, _run: object, settled: Sequence[Settled], _now: object) -> None:
+        if settled:
+            raise DiedError
+
+    with monkeypatch.context() as dying:
+        dying.setattr(apply_run, "settle", die)
+        with pytest.raises(DiedError):
+            bench.work(run)
+    assert len(bench.shop.written) > 0
+    bench.hold_again(run.id)
+    with pytest.raises(TransientError, match="is being worked on"):
+        bench.work(run)
+    bench.expire_hold(run.id)
+    assert bench.work(run).status == "APPLIED"
+    assert [bench.shop.times_written(one) for one in ("101", "201", "301")] == [1, 1, 1]
+
+
+def test_a_price_that_was_changed_by_hand_is_refused_and_told(bench: Bench) -> None:
+    run = bench.queued()
+    bench.shop.edit("201", amount=1234)
+    ended = bench.work(run)
+    assert (ended.status, bench.shop.amounts()["201"]) == ("PARTIAL", 1234)
+    [dead] = [target for target in bench.targets(run.id) if target.status == "FAILED"]
+    assert (dead.error_type, dead.error_retryable) == ("conflict", False)
+    assert "CONFLICT_PRICE_DRIFT: the shop has 12.34 EUR, not 10.00 EUR" in str(dead.error_message)
+    assert dead.observed_price == {"unit_amount": 1234, "currency": "EUR", "compare_at": None}
+
+
+def test_a_rule_may_say_that_drift_is_overwritten(bench: Bench) -> None:
+    run = bench.queued(bench.rule(onDrift="overwrite"))
+    bench.shop.edit("201", amount=1234)
+    assert bench.work(run).status == "APPLIED"
+    assert bench.shop.amounts()["201"] == 900
+    assert sorted(row.from_amount for row in bench.changes(run.id)) == [1000, 1000, 1234]
+
+
+def test_guardrails_hold_at_the_write_too(bench: Bench) -> None:
+    run = bench.queued(bench.rule(onDrift="overwrite"))
+    bench.guard(autoApply=True, maxPctDelta=0.15)
+    bench.shop.edit("201", amount=2000)
+    ended = bench.work(run)
+    [dead] = [target for target in bench.targets(run.id) if target.status == "FAILED"]
+    assert (ended.status, dead.error_type, bench.shop.amounts()["201"]) == ("PARTIAL", "validation", 2000)
+    assert "maxPctDelta" in str(dead.error_message)
+
+
+def test_a_token_that_is_refused_stops_everything(bench: Bench) -> None:
+    bench.shop = FakeShop(*shelf(60))
+    run = bench.queued()
+    bench.knobs["calls_at_once"] = 1
+    bench.shop.fail_always("4", REFUSED)
+    ended = bench.work(run)
+    assert (ended.status, ended.targets.applied, ended.targets.failed) == ("PARTIAL", 3, 57)
+    assert bench.shop.times("write") == 4
+    assert {target.error_type for target in bench.targets(run.id)} == {None, "authentication"}
+
+
+def test_a_run_that_is_refused_from_the_start_is_failed_for_a_critical_reason(bench: Bench) -> None:
+    run = bench.queued()
+    bench.shop.fail_always(PRICES, Signal(status=423))
+    ended = bench.work(run)
+    assert (ended.status, ended.error_type, ended.targets.failed) == ("FAILED", "CRITICAL", 3)
+    assert bench.shop.times("write") == 0
+
+
+def test_variants_of_one_product_are_written_in_one_call_and_fail_one_by_one(bench: Bench) -> None:
+    bench.shop = FakeShop(*shelf(2, 3))
+    run = bench.queued()
+    bench.shop.refuse("102")
+    ended = bench.work(run)
+    assert (ended.status, bench.shop.times("write")) == ("PARTIAL", 2)
+    assert {one: status for one, status in bench.statuses(run.id).items() if status != "APPLIED"} == {"102": "FAILED"}
+
+
+def test_a_variant_that_left_the_shop_is_not_found(bench: Bench) -> None:
+    run = bench.queued()
+    bench.shop.remove("301")
+    ended = bench.work(run)
+    assert (ended.status, bench.statuses(run.id)["301"]) == ("PARTIAL", "FAILED")
+
+
+def test_a_price_that_is_there_already_is_not_written(bench: Bench) -> None:
+    run = bench.queued()
+    bench.shop.edit("101", amount=900)
+    assert bench.work(run).status == "APPLIED"
+    assert bench.shop.times_written("101") == 0
+
+
+def test_calls_are_bounded(bench: Bench) -> None:
+    bench.shop = FakeShop(*shelf(32))
+    run = bench.queued()
+    bench.knobs["calls_at_once"] = 4
+    four = asyncio.Barrier(4)
+
+    async def wait_for_three_others(kind: str, _subject: object) -> None:
+        if kind == "write":
+            await four.wait()
+
+    bench.shop._meanwhile = wait_for_three_others
+    bench.work(run)
+    assert bench.shop.most_at_once == 4
+
+
+def test_an_empty_run_of_a_schedule_ends_applied(bench: Bench) -> None:
+    bench.shop = FakeShop()
+    run = bench.scheduled(bench.rule())
+    ended = bench.work_id(run)
+    assert (ended.status, ended.total_targets, ended.success_rate) == ("APPLIED", 0, None)
+    assert bench.checks(run) == []
+
+
+def test_a_run_that_is_asked_for_is_planned_queued_and_applied(bench: Bench) -> None:
+    ended = bench.work_id(bench.asked_for(bench.rule()))
+    assert (ended.status, ended.targets.applied) == ("APPLIED", 3)
+
+
+def test_what_needs_a_second_person_stays_a_preview_and_says_so(bench: Bench) -> None:
+    bench.guard(maxPctDelta=0.5)
+    stays = bench.work_id(bench.asked_for(bench.rule()))
+    assert (stays.status, stays.wish, stays.error_message) == ("PREVIEW", None, "The run must be approved first.")
+    assert bench.shop.written == []
+
+
+def test_a_variant_that_another_run_writes_is_waited_for(bench: Bench) -> None:
+    first = bench.queued(bench.rule(name="First"))
+    second = bench.queued(bench.rule(name="Second", onDrift="overwrite"))
+    target = bench.targets(first.id)[0]
+    bench.set_target(target.id, status="APPLYING", is_writing=True)
+    waiting = bench.work(second)
+    assert (waiting.status, bench.statuses(second.id)) == (
+        "APPLYING",
+        {"101": "QUEUED", "201": "APPLIED", "301": "APPLIED"},
+    )
+    bench.set_target(target.id, status="QUEUED", is_writing=False)
+    bench.make_due(second.id)
+    assert bench.work(second).status == "APPLIED"

@@ -1,0 +1,151 @@
+"""Which targets are taken up together: those that are due, in whole products, and none that another run writes."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import insert, select, update
+
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.pricing.domain.pricing_rule import TENANT
+from automation_pipeline.pricing.store.chunks import (
+    MOST_PRODUCTS,
+    MOST_TARGETS,
+    Outlook,
+    changes_since,
+    claim_chunk,
+    outlook,
+    queued_targets,
+    requeue_abandoned,
+)
+from automation_pipeline.pricing.tables import PriceChangeRow, RuleTargetRow
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.instants import database_now
+from automation_pipeline_tests.pricing.calling import claim
+from automation_pipeline_tests.pricing.kept import SHOP, a_rule, a_run
+from automation_pipeline_tests.processes import CREW, at_once
+
+Row = RuleTargetRow
+
+
+def applying(database: Database, clock: Clock, targets: Sequence[str]) -> int:
+    """A run, each of whose targets is of a product of its own."""
+    run_id = a_run(database, a_rule(database, clock), "APPLYING", clock.now(), targets)
+    with database.transaction() as session:
+        session.execute(update(Row).where(Row.rule_run_id == run_id).values(product_id=Row.variant_id))
+    return run_id
+
+
+def change(database: Database, run_id: int, variant_id: str, **values: object) -> None:
+    with database.transaction() as session:
+        its = Row.rule_run_id == run_id, Row.variant_id == variant_id
+        session.execute(update(Row).where(*its).values(**values))
+
+
+def claimed(database: Database, clock: Clock, run_id: int) -> list[str | None]:
+    with database.transaction() as session:
+        return [one.variant_id for one in claim_chunk(session, run_id, "worker", clock.now())]
+
+
+def test_what_is_due_is_taken_up_and_nobody_else_writes_it_meanwhile(database: Database, clock: Clock) -> None:
+    run_id = applying(database, clock, ["QUEUED", "QUEUED", "QUEUED", "APPLIED", "FAILED"])
+    change(database, run_id, "v1", next_attempt_at=database_now(-1.0), attempts=2, began_at=clock.now())
+    change(database, run_id, "v2", next_attempt_at=database_now(3600.0))
+    clock.pass_time(timedelta(minutes=1))
+    assert claimed(database, clock, run_id) == ["v0", "v1"]
+    with database.reading() as session:
+        rows = session.scalars(select(Row).where(Row.is_writing).order_by(Row.id)).all()
+    assert [(row.status, row.last_attempt, row.next_attempt_at) for row in rows] == [
+        ("APPLYING", clock.now(), None)
+    ] * 2
+    assert [row.began_at for row in rows] == [clock.now(), clock.now() - timedelta(minutes=1)]
+    assert claimed(database, clock, run_id) == []
+
+
+def test_a_chunk_has_its_size_and_whole_products(database: Database, clock: Clock) -> None:
+    run_id = applying(database, clock, ["QUEUED"] * (MOST_PRODUCTS + 5))
+    assert len(claimed(database, clock, run_id)) == MOST_PRODUCTS
+    assert len(claimed(database, clock, run_id)) == 5
+    run_id = a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED"] * (MOST_TARGETS + 2))
+    change(database, run_id, "v0", shop=SHOP)
+    with database.transaction() as session:
+        session.execute(update(Row).where(Row.is_writing).values(is_writing=False))
+    assert [len(claimed(database, clock, run_id)) for _ in range(3)] == [MOST_TARGETS, 2, 0]
+
+
+def test_a_variant_that_another_run_writes_is_left(database: Database, clock: Clock) -> None:
+    first, second = (applying(database, clock, ["QUEUED", "QUEUED"]) for _ in range(2))
+    change(database, first, "v0", status="APPLYING", is_writing=True)
+    assert claimed(database, clock, second) == ["v1"]
+    change(database, first, "v0", is_writing=False)
+    assert claimed(database, clock, second) == ["v0"]
+
+
+def test_of_several_processes_that_take_up_the_same_variants_one_gets_them(
+    database: Database, database_url: str, clock: Clock
+) -> None:
+    runs = [applying(database, clock, ["QUEUED"] * 3) for _ in range(CREW)]
+    found = at_once(claim, *[(database_url, run_id) for run_id in runs])
+    assert sorted(found) == [0] * (CREW - 1) + [3]
+
+
+def test_what_is_left_of_a_run_and_when_it_is_due(database: Database, clock: Clock) -> None:
+    run_id = applying(database, clock, ["QUEUED", "QUEUED", "APPLYING", "APPLIED"])
+    with database.reading() as session:
+        assert outlook(session, run_id) == Outlook(2, 1, None)
+        assert len(queued_targets(session, run_id)) == 2
+    later = clock.now() + timedelta(minutes=5)
+    change(database, run_id, "v0", next_attempt_at=later)
+    with database.reading() as session:
+        assert outlook(session, run_id) == Outlook(2, 1, later)
+        assert outlook(session, 99) == Outlook(0, 0, None)
+
+
+@pytest.mark.parametrize("is_writing", [True, False])
+def test_what_a_lost_worker_was_at_is_queued_again_and_in_doubt(
+    database: Database, clock: Clock, is_writing: bool
+) -> None:
+    run_id = applying(database, clock, ["APPLYING", "QUEUED", "APPLIED"])
+    change(database, run_id, "v0", is_writing=is_writing, attempts=2)
+    with database.transaction() as session:
+        assert requeue_abandoned(session, run_id, clock.now()) == 1
+        assert requeue_abandoned(session, run_id, clock.now()) == 0
+    with database.reading() as session:
+        rows = session.scalars(select(Row).order_by(Row.id)).all()
+    assert [(row.status, row.is_writing, row.outcome_unknown) for row in rows] == [
+        ("QUEUED", False, True),
+        ("QUEUED", False, False),
+        ("APPLIED", False, False),
+    ]
+    assert rows[0].attempts == 2
+
+
+def test_what_was_changed_in_a_shop_since_is_counted_without_what_was_taken_back(
+    database: Database, clock: Clock
+) -> None:
+    run_id = applying(database, clock, ["APPLIED"])
+    with database.reading() as session:
+        target_id = session.scalars(select(Row.id)).one()
+    said = {"tenant_id": TENANT, "project_id": "default", "source": "rule:1", "rule_run_id": run_id}
+    about = {"target_id": target_id, "product_id": "p1", "currency": "EUR", "was_found": False}
+    since = clock.now()
+    rows = [
+        ("apply", SHOP, "v0", 0, 1000, 900),
+        ("apply", SHOP, "v0", 5, 900, 800),
+        ("apply", SHOP, "v0", -5, 1100, 1000),
+        ("rollback", SHOP, "v0", 6, 800, 900),
+        ("apply", "another.shop", "v0", 5, 1, 2),
+        ("apply", SHOP, "v1", 5, 5, 6),
+        ("apply", SHOP, "v2", 5, 7, 8),
+    ]
+    with database.transaction() as session:
+        for number, (kind, shop, variant_id, minutes, frm, to) in enumerate(rows):
+            priced = {"from_amount": frm, "to_amount": to, "applied_at": since + timedelta(minutes=minutes)}
+            one = {"event_key": str(number), "kind": kind, "shop": shop, "variant_id": variant_id}
+            session.execute(insert(PriceChangeRow).values(**said, **about, **priced, **one))
+    with database.reading() as session:
+        found = changes_since(session, SHOP, ["v0", "v1", "v9"], since)
+    assert {variant_id: sorted(pairs) for variant_id, pairs in found.items()} == {
+        "v0": [(900, 800), (1000, 900)],
+        "v1": [(5, 6)],
+    }

@@ -1,0 +1,155 @@
+"""What the database itself refuses of runs and targets, whoever writes them."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.pricing.tables import PriceChangeRow, RuleRunRow, RuleTargetRow
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.pricing.kept import a_rule, a_run
+
+SECOND = timedelta(seconds=1)
+ERROR = {"error_type": "server"}
+
+
+def change(database: Database, table: type[Any], row_id: int, values: dict[str, object]) -> None:
+    with database.transaction() as session:
+        session.execute(update(table).where(table.id == row_id).values(**values))
+
+
+def target_of(database: Database, run_id: int) -> int:
+    with database.reading() as session:
+        return session.scalars(select(RuleTargetRow.id).where(RuleTargetRow.rule_run_id == run_id)).one()
+
+
+@pytest.mark.parametrize(
+    ("status", "allowed", "refused"),
+    [
+        ("QUEUED", {"attempts": 3}, {"attempts": 4}),
+        ("APPLYING", {"attempts": 0}, {"attempts": -1}),
+        ("APPLIED", {"attempts": 3}, {"attempts": 4}),
+        ("FAILED", {"attempts": 4, **ERROR}, {"attempts": -1, **ERROR}),
+        ("FAILED", ERROR, {"error_type": None}),
+        ("APPLIED", {}, {"applied_at": None}),
+        ("APPLYING", {"status": "QUEUED"}, {"status": "APPLIED"}),
+        ("APPLYING", {"is_writing": True}, {"is_writing": True, "status": "QUEUED"}),
+        ("APPLIED", {"is_writing": True}, {"is_writing": True, "status": "FAILED", **ERROR}),
+        ("QUEUED", {"status": "APPLYING"}, {"status": "DONE"}),
+        ("QUEUED", {"variant_id": None}, {"product_id": None}),
+    ],
+)
+def test_a_target_that_breaks_a_promise_is_refused(
+    database: Database, clock: Clock, status: str, allowed: dict[str, object], refused: dict[str, object]
+) -> None:
+    target = target_of(database, a_run(database, a_rule(database, clock), "APPLYING", clock.now(), [status]))
+    with pytest.raises(IntegrityError):
+        change(database, RuleTargetRow, target, refused)
+    if allowed:
+        change(database, RuleTargetRow, target, allowed)
+
+
+@pytest.mark.parametrize(
+    ("status", "times", "is_allowed"),
+    [
+        ("QUEUED", {"queued_at": 0}, True),
+        ("QUEUED", {"queued_at": None}, False),
+        ("PREVIEW", {"queued_at": None}, True),
+        ("APPLYING", {"queued_at": 1, "started_at": 1}, True),
+        ("APPLYING", {"queued_at": 1, "started_at": 0}, False),
+        ("APPLIED", {"queued_at": 0, "started_at": 1, "finished_at": 1}, True),
+        ("APPLIED", {"queued_at": 0, "started_at": 2, "finished_at": 1}, False),
+        ("PARTIAL", {"queued_at": 0, "started_at": 1, "finished_at": None}, False),
+        ("FAILED", {"queued_at": 0, "started_at": 1, "finished_at": None}, False),
+        ("ROLLED_BACK", {"queued_at": 0, "started_at": 1, "finished_at": None}, False),
+        ("APPLYING", {"queued_at": 0, "started_at": 1, "finished_at": None}, True),
+        ("ENDED", {"queued_at": 0, "started_at": 1, "finished_at": 2}, False),
+    ],
+)
+def test_the_times_of_a_run_are_in_their_order_and_there_when_they_must_be(
+    database: Database, clock: Clock, status: str, times: dict[str, int | None], is_allowed: bool
+) -> None:
+    run_id = a_run(database, a_rule(database, clock), "PREVIEW", clock.now())
+    values = {name: None if at is None else clock.now() + at * SECOND for name, at in times.items()}
+    if is_allowed:
+        change(database, RuleRunRow, run_id, {"status": status, **values})
+        return
+    with pytest.raises(IntegrityError):
+        change(database, RuleRunRow, run_id, {"status": status, **values})
+
+
+@pytest.mark.parametrize(("column", "wrong"), [("wish", "more"), ("rollback_state", "SOME")])
+def test_what_is_wished_and_taken_back_of_a_run_is_said_in_known_words(
+    database: Database, clock: Clock, column: str, wrong: str
+) -> None:
+    run_id = a_run(database, a_rule(database, clock), "APPLIED", clock.now())
+    with pytest.raises(IntegrityError):
+        change(database, RuleRunRow, run_id, {column: wrong})
+
+
+@pytest.mark.parametrize("first", ["QUEUED", "APPLYING"])
+@pytest.mark.parametrize("second", ["QUEUED", "APPLYING"])
+def test_a_rule_has_one_active_run(database: Database, clock: Clock, first: str, second: str) -> None:
+    rule = a_rule(database, clock)
+    a_run(database, rule, first, clock.now())
+    with pytest.raises(IntegrityError):
+        a_run(database, rule, second, clock.now())
+    a_run(database, a_rule(database, clock), second, clock.now())
+    for ended in ("PREVIEW", "APPLIED", "PARTIAL", "FAILED", "ROLLED_BACK"):
+        a_run(database, rule, ended, clock.now())
+
+
+def test_a_schedule_has_one_run_a_time(database: Database, clock: Clock) -> None:
+    rule = a_rule(database, clock)
+    for _ in range(2):
+        a_run(database, rule, "PREVIEW", clock.now())
+    a_run(database, rule, "PREVIEW", clock.now(), scheduled_for=clock.now())
+    with pytest.raises(IntegrityError):
+        a_run(database, rule, "PREVIEW", clock.now(), scheduled_for=clock.now())
+
+
+def test_a_variant_has_one_writer(database: Database, clock: Clock) -> None:
+    one, other = (
+        target_of(database, a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["APPLYING"]))
+        for _ in range(2)
+    )
+    change(database, RuleTargetRow, one, {"is_writing": True})
+    with pytest.raises(IntegrityError):
+        change(database, RuleTargetRow, other, {"is_writing": True})
+    change(database, RuleTargetRow, other, {"shop": "another.shop", "is_writing": True})
+    change(database, RuleTargetRow, one, {"is_writing": False})
+    change(database, RuleTargetRow, other, {"shop": "shop.example"})
+
+
+def test_a_run_has_a_variant_once(database: Database, clock: Clock) -> None:
+    run_id = a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED", "QUEUED"])
+    with database.reading() as session:
+        targets = session.scalars(select(RuleTargetRow.id).where(RuleTargetRow.rule_run_id == run_id)).all()
+    with pytest.raises(IntegrityError):
+        change(database, RuleTargetRow, targets[0], {"variant_id": "v1"})
+
+
+def a_change(database: Database, clock: Clock, run_id: int, key: str, kind: str = "apply") -> None:
+    told = {"tenant_id": "main", "project_id": "default", "shop": "shop.example", "source": "rule:1"}
+    target = {"target_id": target_of(database, run_id), "product_id": "p1", "variant_id": "v0", "currency": "EUR"}
+    priced = {"from_amount": 1000, "to_amount": 900, "was_found": False, "applied_at": clock.now()}
+    row = {"event_key": key, "kind": kind, "rule_run_id": run_id, **told, **target, **priced}
+    with database.transaction() as session:
+        session.execute(insert(PriceChangeRow).values(**row))
+
+
+def test_a_price_change_is_kept_once_and_goes_with_its_run(database: Database, clock: Clock) -> None:
+    run_id = a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["APPLIED"])
+    a_change(database, clock, run_id, "one")
+    with pytest.raises(IntegrityError):
+        a_change(database, clock, run_id, "one")
+    with pytest.raises(IntegrityError):
+        a_change(database, clock, run_id, "two", "found")
+    with database.transaction() as session:
+        session.execute(delete(RuleRunRow))
+    with database.reading() as session:
+        assert session.scalars(select(PriceChangeRow.id)).all() == []
+        assert session.scalars(select(RuleTargetRow.id)).all() == []

@@ -1,0 +1,151 @@
+"""What docs/pricing.md promises of rules is what becomes of them: every worked example, every word, every number."""
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from automation_pipeline.clients.shop import COSTS, PAGE_SIZE
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.pricing.domain.evaluation import price
+from automation_pipeline.pricing.domain.failures import FailureKind
+from automation_pipeline.pricing.domain.money import Price, in_words, parse_amount
+from automation_pipeline.pricing.domain.outcome import Outcome, Skip, Warn
+from automation_pipeline.pricing.domain.policy import Policy, parse_policy
+from automation_pipeline.pricing.domain.reconciliation import MismatchSeverity
+from automation_pipeline.pricing.domain.rounding import Round
+from automation_pipeline.pricing.domain.rule import OnDrift, RuleInput, parse_rule
+from automation_pipeline.pricing.domain.selector import Comparison, Selector
+from automation_pipeline.pricing.domain.states import RULE_RUN, RULE_TARGET, TargetState
+from automation_pipeline.pricing.domain.transform import Operation, Transform, names_amounts
+from automation_pipeline.pricing.domain.variant import VariantField
+from automation_pipeline_tests.pricing.domain.rules import rule, selector, variant
+
+PAGE = (Path(__file__).parents[2] / "docs" / "pricing.md").read_text(encoding="utf-8")
+FACTS = {"cost": "cost", "compareAt": "compare_at"}
+
+
+def section(heading: str) -> str:
+    """From the heading to the next one."""
+    return re.split(r"^#+ ", PAGE.split(f"# {heading}\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def rows_under(heading: str) -> list[list[str]]:
+    """Of the tables in the section, as cells without the marks of code."""
+    lines = [line for line in section(heading).splitlines() if line.startswith("|")]
+    cells = [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in lines]
+    return [
+        row for row, below in zip(cells, [*cells[1:], []], strict=True) if not _is_rule(row) and not _is_rule(below)
+    ]
+
+
+def _is_rule(row: list[str]) -> bool:
+    return bool(row) and all(cell.strip("-") == "" for cell in row)
+
+
+def told(outcome: Outcome) -> tuple[str, str, str]:
+    """What becomes of the variant, in the page's words."""
+    if outcome.after is None:
+        return str(outcome.skipped), "", ""
+    after, currency = outcome.after, outcome.after.currency
+    struck = "none" if after.compare_at is None else in_words(after.compare_at, currency)
+    moved = outcome.trace.constraints.applied if outcome.trace else ()
+    return (
+        in_words(after.unit_amount, currency),
+        struck if outcome.writes_compare_at else "",
+        ", ".join([*moved, *outcome.warnings]),
+    )
+
+
+def read(text: str) -> Price:
+    amount, currency = text.split()
+    return Price(parse_amount(amount, currency), currency)
+
+
+@pytest.mark.parametrize("row", rows_under("Worked examples"), ids=lambda row: f"{row[0]} {row[2]}"[:60])
+def test_every_worked_example_comes_out_as_it_says(row: list[str]) -> None:
+    start, known, transform, *promised = row
+    before = read(start)
+    facts = {FACTS[name]: value for name, value in json.loads(known or "{}").items()}
+    found = variant(before.unit_amount, currency=before.currency, **facts)
+    does = json.loads(transform)
+    currency = before.currency if names_amounts(Transform.model_validate(does)) else None
+    assert told(price(rule(does, currency=currency), found)) == tuple(promised)
+
+
+def test_there_are_examples_of_every_operation_and_option() -> None:
+    shown = [json.loads(row[2]) for row in rows_under("Worked examples")]
+    assert {one["op"] for one in shown} == set(Operation)
+    assert {name for one in shown for name in one} == {
+        field.alias or name for name, field in Transform.model_fields.items()
+    }
+
+
+@pytest.mark.parametrize("document", [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)])
+def test_every_document_of_the_page_is_accepted(document: dict[str, object]) -> None:
+    kept = parse_rule(document) if "selector" in document else parse_policy(document)
+    assert isinstance(kept, RuleInput | Policy)
+
+
+def test_every_selector_of_the_table_is_accepted_and_no_kind_is_left_out() -> None:
+    column = [row[0] for row in rows_under("Which variants") if row[0].startswith("{")]
+    whole = [json.loads(text) for cell in column for text in re.split(r"`, `", cell) if "..." not in text]
+    assert [selector(one) for one in whole]
+    named = {name for cell in column for name in re.findall(r'(?:^|`)\{"(\w+)":', cell)}
+    assert named == {field.alias or name for name, field in Selector.model_fields.items()} - {"op", "value"}
+
+
+def test_each_field_is_listed_with_its_comparisons() -> None:
+    by_field = {
+        name: {op for op in Comparison if f"`{op}`" in f"`{row[1]}`"}
+        for row in rows_under("Which variants")
+        if not row[0].startswith("{")
+        for name in row[0].replace("`", "").split(", ")
+    }
+    assert set(by_field) == set(VariantField)
+    for field, allowed in by_field.items():
+        accepted = {op for op in Comparison if _accepts(field, op)}
+        assert accepted == allowed, field
+
+
+def _accepts(field: str, op: Comparison) -> bool:
+    value: object = {VariantField.INVENTORY: 1, VariantField.ON_SALE: True}.get(VariantField(field), "a")
+    try:
+        selector({"field": field, "op": op, "value": [value] if op is Comparison.IN else value})
+    except InvalidInputError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "words",
+    [Skip, Warn, FailureKind, MismatchSeverity, Round, OnDrift],
+    ids=lambda words: words.__name__,
+)
+def test_no_word_that_an_operator_can_meet_is_left_out(words: Iterable[str]) -> None:
+    assert [word for word in words if word not in PAGE] == []
+
+
+def test_every_field_of_a_rule_a_transform_and_a_policy_is_explained() -> None:
+    names = [
+        field.alias or name for model in (RuleInput, Transform, Policy) for name, field in model.model_fields.items()
+    ]
+    assert [name for name in names if f"`{name}`" not in PAGE] == []
+
+
+def test_the_drawing_has_exactly_the_legal_moves() -> None:
+    drawn = set(re.findall(r"^ +(\w+) --> (\w+):", section("States"), re.MULTILINE))
+    names = dict(re.findall(r'state "(\w+)" as (t\d)', section("States")))
+    of_targets = {(names[str(frm)], names[str(to)]) for frm, tos in RULE_TARGET.moves.items() for to in tos}
+    of_runs = {(str(frm), str(to)) for frm, tos in RULE_RUN.moves.items() for to in tos}
+    assert drawn == of_runs | of_targets
+    assert set(names) == set(TargetState)
+
+
+def test_the_points_are_those_that_the_shop_is_asked_for() -> None:
+    pages, variants, products = 5000 // PAGE_SIZE, 5000, 1000
+    applying = COSTS.each_price * variants + COSTS.write * products + COSTS.prices * max(variants / 250, products / 50)
+    for points in (COSTS.page, pages * COSTS.page, applying):
+        assert f" {points:g} " in PAGE.replace(".", " ").replace(",", " ")

@@ -1,0 +1,365 @@
+"""`pricing.ports.Shop`, sentence by sentence, on the fake and on the real client against the simulator."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import httpx
+import pytest
+
+from automation_pipeline.clients.shop import ShopifyShop
+from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.pricing.domain.failures import Failure, FailureKind, Signal
+from automation_pipeline.pricing.domain.money import Price
+from automation_pipeline.pricing.domain.shop_calls import Bucket, PriceWrite
+from automation_pipeline.pricing.domain.variant import Variant
+from automation_pipeline.pricing.ports import MOST_PRICES, Shop
+from automation_pipeline_tests.fakes.shop import LOST, PAGES, PRICES, THROTTLED, FakeShop, shelf, storefront, variant
+from automation_pipeline_tests.outside import NO_CERTIFICATES, SHOP_TOKEN, fault, set_up_shop, shop_totals
+
+Result = TypeVar("Result")
+
+NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+NOBODY = "999999999"
+DRAFTS = {"5", "7"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A shop with `products`, two variants each, some of which are drafts. `strike` makes every call from now on
+    fail, as the fault of the simulator would; `drop` makes the answer to one write get lost, after its work or before;
+    `shrink` leaves a bucket of so many points that does not fill; `written` counts the writes to a variant."""
+
+    stock: Callable[[int], None]
+    opened: Callable[[], Any]
+    strike: Callable[[Signal, dict[str, object]], None]
+    drop: Callable[[str, bool], None]
+    shrink: Callable[[float], None]
+    written: Callable[[str], int]
+
+    def ask(self, question: Callable[[Shop], Awaitable[Result]]) -> Result:
+        async def asked() -> Result:
+            async with self.opened() as shop:
+                return await question(shop)
+
+        return asyncio.run(asked())
+
+    def catalogue(self) -> tuple[Variant, ...]:
+        async def pages(shop: Shop) -> tuple[Variant, ...]:
+            found: list[Variant] = []
+            after: str | None = None
+            while True:
+                called = await shop.page(after)
+                assert called.value is not None, called.failure
+                found += called.value.variants
+                after = called.value.after
+                if after is None:
+                    return tuple(found)
+
+        return self.ask(pages)
+
+    def pair(self) -> tuple[Variant, Variant]:
+        """Two variants of one product."""
+        first, second, *_ = self.catalogue()
+        assert first.product_id == second.product_id
+        return first, second
+
+    def price(self, variant: Variant) -> Price:
+        return self.ask(lambda shop: shop.prices([variant.variant_id])).value[variant.variant_id]
+
+    def write(self, product_id: str, *writes: PriceWrite) -> Any:
+        return self.ask(lambda shop: shop.write(product_id, writes))
+
+
+@pytest.fixture(params=["fake", "shopify"])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    if request.param == "fake":
+        yield in_memory()
+        return
+    with over_http(request.getfixturevalue("simulated")) as place:
+        yield place
+
+
+def in_memory() -> Place:
+    fake = FakeShop(bucket=Bucket(2000, 2000, 100))
+
+    def stock(products: int) -> None:
+        fake.put(*(replace(each, is_active=each.product_id not in DRAFTS) for each in shelf(products, 2)))
+
+    def strike(signal: Signal, rule: dict[str, object]) -> None:
+        fake.refuse_everything(signal, retry_after_seconds=rule.get("retry_after"))
+
+    def drop(product_id: str, after: bool) -> None:
+        (fake.lose_answer_once if after else lambda product: fake.fail_once(product, LOST))(product_id)
+
+    stock(8)
+    return Place(
+        stock=stock,
+        opened=lambda: nullcontext(fake),
+        strike=strike,
+        drop=drop,
+        shrink=lambda points: fake.set_bucket(Bucket(points, points, 0.05)),
+        written=fake.times_written,
+    )
+
+
+@contextmanager
+def over_http(url: str) -> Iterator[Place]:
+    def opened() -> aclosing[ShopifyShop]:
+        transport = httpx.AsyncHTTPTransport(verify=NO_CERTIFICATES)
+        return aclosing(ShopifyShop(url, SHOP_TOKEN, version="2026-10", now=lambda: NOW, transport=transport))
+
+    def stock(products: int) -> None:
+        set_up_shop(url, products=products, variants_per_product=2, currency="EUR")
+
+    before = shop_totals(url)
+    stock(8)
+    try:
+        yield Place(
+            stock=stock,
+            opened=opened,
+            strike=lambda _, rule: fault(url, {"route": "shop.graphql", **rule}),
+            drop=lambda product_id, after: fault(
+                url, {"route": "shop.graphql", "item": product_id, "drop": True, "after": after, "first": 1}
+            ),
+            shrink=lambda points: set_up_shop(url, maximum=points, restore_rate=0.05),
+            written=lambda variant_id: shop_totals(url)["writes"].get(variant_id, 0),
+        )
+    finally:
+        kept = ("products", "variants_per_product", "currency", "maximum", "restore_rate")
+        set_up_shop(url, **{name: before[name] for name in kept})
+
+
+def setting(variant: Variant, amount: int, compare_at: int | None = None, *, also: bool = False) -> PriceWrite:
+    return PriceWrite(variant.variant_id, Price(amount, variant.currency, compare_at), writes_compare_at=also)
+
+
+def kinds(written: dict[str, Price | Failure]) -> dict[str, object]:
+    return {key: said.kind if isinstance(said, Failure) else said.unit_amount for key, said in written.items()}
+
+
+def test_the_catalogue_comes_page_by_page_in_a_steady_order(place: Place) -> None:
+    place.stock(150)
+    found = place.catalogue()
+    assert len(found) == len({each.variant_id for each in found}) == 300
+    first = place.ask(lambda shop: shop.page(None)).value
+    assert tuple(first.variants) == found[: len(first.variants)]
+    assert len(first.variants) < 300
+
+
+def test_the_catalogue_has_inactive_products_too(place: Place) -> None:
+    assert {each.is_active for each in place.catalogue()} == {True, False}
+
+
+def test_a_price_is_told_as_in_the_catalogue(place: Place) -> None:
+    found = place.catalogue()
+    told = place.ask(lambda shop: shop.prices([each.variant_id for each in found])).value
+    assert told == {each.variant_id: each.price for each in found}
+
+
+def test_variants_that_the_shop_does_not_know_have_no_price(place: Place) -> None:
+    variant, _ = place.pair()
+    assert set(place.ask(lambda shop: shop.prices([NOBODY, variant.variant_id])).value) == {variant.variant_id}
+    assert place.ask(lambda shop: shop.prices([NOBODY])).value == {}
+
+
+def test_what_is_written_is_confirmed_and_then_stands(place: Place) -> None:
+    one, other = place.pair()
+    written = place.write(one.product_id, setting(one, 1234), setting(other, 4321)).value
+    assert kinds(written) == {one.variant_id: 1234, other.variant_id: 4321}
+    assert (place.price(one), place.price(other)) == (written[one.variant_id], written[other.variant_id])
+    assert place.written(one.variant_id) == place.written(other.variant_id) == 1
+
+
+def test_a_compare_at_price_is_set_left_alone_and_cleared(place: Place) -> None:
+    variant, _ = place.pair()
+    for write, stands in (
+        (setting(variant, 1000, 2000, also=True), 2000),
+        (setting(variant, 1100, 3000), 2000),
+        (setting(variant, 1200), 2000),
+        (setting(variant, 1300, also=True), None),
+        (setting(variant, 1400, 5000), None),
+    ):
+        written = place.write(variant.product_id, write).value[variant.variant_id]
+        assert written == place.price(variant) == Price(write.price.unit_amount, variant.currency, stands)
+
+
+@pytest.mark.parametrize(
+    ("variant_id", "amount", "kind"),
+    [(NOBODY, 100, FailureKind.NOT_FOUND), (None, -100, FailureKind.VALIDATION)],
+)
+def test_of_several_prices_some_may_be_refused_and_the_others_are_set(
+    place: Place, variant_id: str | None, amount: int, kind: FailureKind
+) -> None:
+    good, bad = place.pair()
+    refused = replace(setting(bad, amount), variant_id=variant_id or bad.variant_id)
+    written = place.write(good.product_id, refused, setting(good, 1234)).value
+    assert kinds(written) == {refused.variant_id: kind, good.variant_id: 1234}
+    failure = written[refused.variant_id]
+    assert (failure.retryable, failure.outcome_unknown) == (False, False)
+    assert (place.price(good).unit_amount, place.price(bad)) == (1234, bad.price)
+
+
+def test_a_variant_of_another_product_is_refused(place: Place) -> None:
+    first, *_, stranger = place.catalogue()
+    written = place.write(first.product_id, setting(stranger, 100)).value
+    assert kinds(written) == {stranger.variant_id: FailureKind.VALIDATION}
+    assert place.price(stranger) == stranger.price
+
+
+def test_of_a_product_that_is_not_there_no_price_can_be_set(place: Place) -> None:
+    one, other = place.pair()
+    written = place.write(NOBODY, setting(one, 1), setting(other, 2)).value
+    assert kinds(written) == dict.fromkeys((one.variant_id, other.variant_id), FailureKind.NOT_FOUND)
+    assert place.price(one) == one.price
+
+
+FAILURES = [
+    (Signal(status=429), {"status": 429, "retry_after": 7}, FailureKind.RATE_LIMIT, 7),
+    (Signal(status=503), {"status": 503}, FailureKind.SERVER, None),
+    (Signal(status=500), {"status": 500}, FailureKind.SERVER, None),
+    (Signal(status=401), {"status": 401}, FailureKind.AUTHENTICATION, None),
+    (Signal(status=402), {"status": 402}, FailureKind.SHOP_CLOSED, None),
+    (Signal(status=403), {"status": 403}, FailureKind.AUTHORIZATION, None),
+    (Signal(status=423), {"status": 423}, FailureKind.SHOP_CLOSED, None),
+    (THROTTLED, {"body": "throttled"}, FailureKind.RATE_LIMIT, ...),
+    (LOST, {"drop": True}, FailureKind.NETWORK, None),
+]
+
+
+@pytest.mark.parametrize(("signal", "rule", "kind", "wait"), FAILURES, ids=lambda value: str(value)[:24])
+def test_whatever_the_shop_does_is_a_value_and_writes_nothing(
+    place: Place, signal: Signal, rule: dict[str, object], kind: FailureKind, wait: object
+) -> None:
+    variant, _ = place.pair()
+    place.strike(signal, rule)
+
+    async def all_of(shop: Shop) -> Sequence[Any]:
+        ids = [variant.variant_id]
+        write = shop.write(variant.product_id, [setting(variant, 1234)])
+        return await shop.page(None), await shop.prices(ids), await write
+
+    for called in place.ask(all_of):
+        assert (called.value, called.failure.kind) == (None, kind)
+        assert called.is_throttled is (kind is FailureKind.RATE_LIMIT)
+        assert wait is ... or called.failure.retry_after_seconds == wait
+        assert SHOP_TOKEN not in called.failure.message
+        assert "/admin" not in called.failure.message
+    assert place.written(variant.variant_id) == 0
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_an_answer_that_is_lost_leaves_it_unknown_whether_the_price_is_set(place: Place, after: bool) -> None:
+    variant, _ = place.pair()
+    place.drop(variant.product_id, after)
+    failure = place.write(variant.product_id, setting(variant, 1234)).failure
+    assert (failure.kind, failure.retryable, failure.outcome_unknown) == (FailureKind.NETWORK, True, True)
+    assert (place.price(variant).unit_amount == 1234, place.written(variant.variant_id)) == (after, int(after))
+
+
+def test_a_bucket_that_is_too_empty_says_how_long_it_fills(place: Place) -> None:
+    variant, _ = place.pair()
+    place.shrink(15)
+    assert place.write(variant.product_id, setting(variant, 1234)).failure is None
+    throttled = place.write(variant.product_id, setting(variant, 4321))
+    assert throttled.is_throttled
+    assert 1 < throttled.failure.retry_after_seconds <= 200
+    assert (throttled.bucket.maximum, throttled.bucket.available < 10) == (15, True)
+    assert place.written(variant.variant_id) == 1
+
+
+def test_every_answer_tells_how_full_the_bucket_is_and_its_id(place: Place) -> None:
+    variant, _ = place.pair()
+    called = place.write(variant.product_id, setting(variant, 1234))
+    assert called.bucket.maximum == 2000
+    assert 0 <= called.bucket.available <= 2000
+    assert called.bucket.restore_rate == 100
+    assert called.request_id
+
+
+def test_no_call_asks_for_more_than_a_shop_gives_at_once(place: Place) -> None:
+    async def costs(shop: Shop) -> Any:
+        return shop.costs
+
+    told = place.ask(costs)
+    assert 0 < told.page <= 1000
+    assert 0 < told.prices + told.each_price * MOST_PRICES <= 1000
+    assert 0 < told.write <= 1000
+
+
+def test_a_shop_that_is_well_passes_the_check(place: Place) -> None:
+    place.ask(lambda shop: shop.check())
+
+
+@pytest.mark.parametrize(
+    ("signal", "status", "error"),
+    [
+        (Signal(status=401), 401, PermanentError),
+        (Signal(status=423), 423, PermanentError),
+        (Signal(status=503), 503, TransientError),
+        (Signal(status=429), 429, TransientError),
+    ],
+)
+def test_the_check_says_whether_waiting_helps(
+    place: Place, signal: Signal, status: int, error: type[Exception]
+) -> None:
+    place.strike(signal, {"status": status})
+    with pytest.raises(error) as caught:
+        place.ask(lambda shop: shop.check())
+    assert type(caught.value) is error
+
+
+def test_the_fake_fails_once_as_often_as_it_was_told_and_remembers_every_call() -> None:
+    fake = FakeShop(*shelf(1))
+    fake.fail_once("1", Signal(status=500), Signal(status=429), retry_after_seconds=5)
+    fake.fail_once(PAGES, Signal(status=503))
+    fake.fail_always(PRICES, LOST)
+
+    async def work() -> list[object]:
+        async with storefront(fake, calls_at_once=2).open() as shop:
+            writes = [await shop.write("1", [setting(variant("101"), 1)]) for _ in range(3)]
+            reads = [await shop.page(None), await shop.page(None), await shop.prices(["101"])]
+            return [called.failure and called.failure.kind.value for called in (*writes, *reads)]
+
+    assert asyncio.run(work()) == ["server", "rate_limit", None, "server", None, "network"]
+    assert fake.called == [("write", "1")] * 3 + [("page", None)] * 2 + [("prices", ("101",))]
+    assert (fake.times("write", "1"), fake.times("page"), fake.times_written("101")) == (3, 2, 1)
+
+
+def test_the_fake_refuses_single_variants_and_is_edited_by_hand() -> None:
+    fake = FakeShop(*shelf(1, 2))
+    fake.refuse("101")
+    fake.edit("102", amount=777, compare_at=999)
+    assert (fake.price("102"), fake.amounts()) == (Price(777, "EUR", 999), {"101": 1000, "102": 777})
+    writes = [setting(variant(each), 5) for each in ("101", "102")]
+    written = asyncio.run(fake.write("1", writes)).value
+    assert kinds(written) == {"101": FailureKind.VALIDATION, "102": 5}
+    assert fake.amounts() == {"101": 1000, "102": 5}
+
+
+def test_the_fake_knows_how_many_calls_were_open_together_and_what_happened_meanwhile() -> None:
+    async def by_hand(kind: str, subject: object) -> None:
+        await asyncio.sleep(0)
+        if kind == "write":
+            fake.edit("101", amount=42)
+
+    fake = FakeShop(*shelf(3), meanwhile=by_hand)
+
+    async def both() -> None:
+        await asyncio.gather(fake.prices(["101"]), fake.prices(["201"]))
+        await fake.write("2", [setting(variant("201", "2"), 5)])
+
+    asyncio.run(both())
+    assert (fake.most_at_once, fake.amounts()) == (2, {"101": 42, "201": 5, "301": 1000})
+
+
+def test_the_bucket_of_the_fake_fills_as_its_time_passes() -> None:
+    times = iter([0.0, 0.0, 1.0, 21.0])
+    fake = FakeShop(*shelf(1), bucket=Bucket(10, 100, 0.5), seconds=lambda: next(times))
+    write = [setting(variant("101"), 5)]
+    called = [asyncio.run(fake.write("1", write)) for _ in range(3)]
+    assert [each.failure and each.failure.retry_after_seconds for each in called] == [None, 19.0, None]
+    assert [each.bucket.available for each in called] == [0, 0.5, 0.5]
