@@ -20,14 +20,18 @@ def loaded() -> dg.Definitions:
 def test_the_public_names_are_there(loaded: dg.Definitions) -> None:
     jobs = {job.name for job in loaded.resolve_all_job_defs() if not job.name.startswith("__")}
     nightly = {"sales_list_revalidation", "sales_list_staleness"}
-    assert jobs == {"audit_fiche", "audit_rerun", "automation_run", "sales_range_fetch", "transcribe_fiche"} | nightly
+    of_pricing = {"rule_run", "rule_reconciliation"}
+    of_fiches = {"audit_fiche", "audit_rerun", "automation_run", "sales_range_fetch", "transcribe_fiche"}
+    assert jobs == of_fiches | of_pricing | nightly
     assets = {key.to_user_string() for key in loaded.resolve_all_asset_keys()}
-    assert assets == {"sales_list", "fiche_details", "transcripts", "audit_outcomes", "daily_quality_report"}
+    mirrored = {"sales_list", "fiche_details", "transcripts", "audit_outcomes", "daily_quality_report"}
+    assert assets == mirrored | {"pricing_runs"}
     sensors = {sensor.name: sensor.default_status for sensor in loaded.sensors or []}
     running = dg.DefaultSensorStatus.RUNNING
     ends = ("run_failures", "terminated_runs")
     sweeps = ("sweep_transcription_runs", "sweep_audits", "sweep_range_fetches")
-    names = ("due_schedules", "launch_requests", "relay_outbox", "reconcile_stale_runs", *ends, *sweeps)
+    pricing = ("due_pricing_rules", "due_rule_checks", "sweep_rule_runs", "pricing_alerts")
+    names = ("due_schedules", "launch_requests", "relay_outbox", "reconcile_stale_runs", *ends, *sweeps, *pricing)
     assert sensors == dict.fromkeys(names, running)
 
 
@@ -41,11 +45,13 @@ def test_the_nights_run_by_themselves_on_the_clock_of_paris(loaded: dg.Definitio
     assert schedules == {
         "yesterdays_sales_list": ("sales_list_revalidation", "15 4 * * *", "Europe/Paris", running),
         "stale_sales_lists": ("sales_list_staleness", "0 5 * * *", "Europe/Paris", running),
+        "daily_pricing_reconciliation": ("rule_reconciliation", "0 6 * * *", "Europe/Paris", running),
     }
 
 
-def test_a_retried_run_runs_every_step(loaded: dg.Definitions) -> None:
-    tags = loaded.resolve_job_def("automation_run").tags
+@pytest.mark.parametrize("job", ["automation_run", "rule_run", "rule_reconciliation"])
+def test_a_retried_run_runs_every_step(loaded: dg.Definitions, job: str) -> None:
+    tags = loaded.resolve_job_def(job).tags
     assert tags["dagster/retry_strategy"] == "ALL_STEPS"
     assert int(tags["dagster/max_retries"]) > 0
     assert int(tags["dagster/max_runtime"]) > 0

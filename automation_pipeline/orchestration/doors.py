@@ -11,6 +11,8 @@ DOORS = {
     "audit_fiche": "audit",
     "audit_rerun": "rerun",
     "sales_range_fetch": "fetch_days",
+    "rule_run": "work_rule_run",
+    "rule_reconciliation": "reconcile",
 }
 
 

@@ -8,15 +8,26 @@ from automation_pipeline.defs.audits.job import audit_fiche
 from automation_pipeline.defs.audits.rerun import audit_rerun
 from automation_pipeline.defs.automation.job import automation_run
 from automation_pipeline.defs.fiches.range import sales_range_fetch
+from automation_pipeline.defs.pricing.job import rule_run
+from automation_pipeline.defs.pricing.reconciliation import rule_reconciliation
 from automation_pipeline.defs.transcription.job import transcribe_fiche
 from automation_pipeline.orchestration.aftermath import failure_reason, will_retry
 from automation_pipeline.orchestration.endings import end_work_of
+from automation_pipeline.orchestration.pricing import put_off_run_of
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.orchestration.watchdog import RUN_ID_TAG, look_after_all
 
 
 @dg.run_failure_sensor(
-    monitored_jobs=[automation_run, transcribe_fiche, audit_fiche, audit_rerun, sales_range_fetch],
+    monitored_jobs=[
+        automation_run,
+        transcribe_fiche,
+        audit_fiche,
+        audit_rerun,
+        sales_range_fetch,
+        rule_run,
+        rule_reconciliation,
+    ],
     minimum_interval_seconds=5,
     default_status=dg.DefaultSensorStatus.RUNNING,
 )
@@ -27,6 +38,7 @@ def run_failures(context: dg.RunFailureSensorContext, services: ServicesResource
         return dg.SkipReason(f"Dagster tries {run.run_id} again, or has not decided yet.")
     reason = failure_reason(context.get_step_failure_events(), context.failure_event.message or "Dagster run failed")
     end_work_of(run, reason, our)
+    put_off_run_of(run, reason, our)
     tag = run.tags.get(RUN_ID_TAG)
     with our.database.reading() as session:
         ticket = unended_run_of_dagster(session, run.run_id, int(tag) if tag else None)

@@ -6,6 +6,8 @@ from automation_pipeline.defs.audits.job import audit_fiche
 from automation_pipeline.defs.audits.rerun import audit_rerun
 from automation_pipeline.defs.automation.job import automation_run
 from automation_pipeline.defs.fiches.range import sales_range_fetch
+from automation_pipeline.defs.pricing.job import rule_run
+from automation_pipeline.defs.pricing.reconciliation import rule_reconciliation
 from automation_pipeline.defs.transcription.job import transcribe_fiche
 from automation_pipeline.orchestration.doors import run_request
 from automation_pipeline.orchestration.resource import ServicesResource
@@ -15,7 +17,15 @@ AT_MOST = 100
 
 
 @dg.sensor(
-    jobs=[automation_run, transcribe_fiche, audit_fiche, audit_rerun, sales_range_fetch],
+    jobs=[
+        automation_run,
+        transcribe_fiche,
+        audit_fiche,
+        audit_rerun,
+        sales_range_fetch,
+        rule_run,
+        rule_reconciliation,
+    ],
     minimum_interval_seconds=5,
     default_status=dg.DefaultSensorStatus.RUNNING,
 )

@@ -1,0 +1,50 @@
+"""The job `rule_run`: plan, apply, try again or take back a run of a pricing rule, whichever it waits for."""
+
+import dagster as dg
+from pydantic import Field
+
+from automation_pipeline.orchestration.config import StrictConfig
+from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
+from automation_pipeline.orchestration.pricing import Launch, counting_moves, others_at_it, work_on
+from automation_pipeline.orchestration.pricing_pages import MOST_TARGETS, run_page
+from automation_pipeline.orchestration.requests import take_request
+from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.pricing.store.run_views import targets_of
+
+
+class RuleRunConfig(StrictConfig):
+    """Which run is worked on, or of which rule one is made: exactly one of run_id and rule_id."""
+
+    run_id: int | None = Field(
+        default=None,
+        description="Work on this run: `automation pricing runs list` shows them. It is planned, applied, retried or "
+        "rolled back, whatever was asked for; where nothing was, nothing is done.",
+    )
+    rule_id: int | None = Field(
+        default=None,
+        description="Make a run of this rule and work on it at once: `automation pricing rules list` shows them. Where "
+        "its project wants an approval, the run is planned and waits for it.",
+    )
+    preview_only: bool = Field(
+        default=False, description="Only plan: the prices before and after are written down, the shop keeps its own."
+    )
+    force: bool = Field(
+        default=False, description="With rule_id: do not wait until the rule has rested after its last run."
+    )
+
+
+@dg.op(retry_policy=CRASH_RETRIES)
+def work_rule_run(context: dg.OpExecutionContext, config: RuleRunConfig, services: ServicesResource) -> None:
+    """Go on with the run until nothing is left, or nothing yet. A run that FAILED is an outcome, not an error."""
+    our = services.get()
+    with verdicts(), counting_moves(our), others_at_it(context):
+        take_request(context, our)
+        run = our.run(work_on(Launch(**config.model_dump()), context, our))
+        with our.database.reading() as session:
+            targets = targets_of(session, run.id, limit=MOST_TARGETS)
+        context.add_output_metadata(run_page(run, targets))
+
+
+@dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "3", "dagster/max_runtime": "18000"})
+def rule_run() -> None:
+    work_rule_run()

@@ -1,0 +1,55 @@
+"""Sensors of pricing: what is due begins, what was left alone is gone on with, alerts leave. Two copies do no harm."""
+
+import asyncio
+
+import dagster as dg
+
+from automation_pipeline.orchestration.price_alerts import alert_about_prices
+from automation_pipeline.orchestration.pricing import NOT_CONFIGURED, has_shop
+from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.pricing.stages.request_due_checks import request_due_checks
+from automation_pipeline.pricing.stages.start_due_rules import start_due_rules
+from automation_pipeline.pricing.stages.sweep_rule_runs import sweep_rule_runs as ask_again
+
+RUNNING = dg.DefaultSensorStatus.RUNNING
+
+
+@dg.sensor(target=None, minimum_interval_seconds=30, default_status=RUNNING)
+def due_pricing_rules(services: ServicesResource) -> dg.SkipReason:
+    """File a run for every rule that is due, and have promotions rolled back that are over."""
+    our = services.get()
+    if not has_shop(our):
+        return dg.SkipReason(NOT_CONFIGURED)
+    return dg.SkipReason(str(start_due_rules(database=our.database, clock=our.clock, shop=our.storefront.name)))
+
+
+@dg.sensor(target=None, minimum_interval_seconds=30, default_status=RUNNING)
+def due_rule_checks(services: ServicesResource) -> dg.SkipReason:
+    """File the checks of prices that were applied five minutes or an hour ago."""
+    our = services.get()
+    if not has_shop(our):
+        return dg.SkipReason(NOT_CONFIGURED)
+    if not our.settings.worker_enable_reconciliation:
+        return dg.SkipReason("WORKER_ENABLE_RECONCILIATION is off.")
+    filed = request_due_checks(database=our.database, clock=our.clock)
+    return dg.SkipReason(f"Filed {', '.join(filed)}." if filed else "No check is due.")
+
+
+@dg.sensor(target=None, minimum_interval_seconds=30, default_status=RUNNING)
+def sweep_rule_runs(services: ServicesResource) -> dg.SkipReason:
+    """Ask again for a worker where a run wants one and has none."""
+    our = services.get()
+    if not has_shop(our):
+        return dg.SkipReason(NOT_CONFIGURED)
+    runs = ask_again(database=our.database, clock=our.clock)
+    return dg.SkipReason(f"Asked again for runs {', '.join(map(str, runs))}." if runs else "No run is left alone.")
+
+
+@dg.sensor(target=None, minimum_interval_seconds=60, default_status=RUNNING)
+def pricing_alerts(services: ServicesResource) -> dg.SkipReason:
+    """Raise the alerts that are due, and carry those that wait to the webhook."""
+    our = services.get()
+    if not has_shop(our):
+        return dg.SkipReason(NOT_CONFIGURED)
+    # A loop of its own: sensors run in threads of one process, where the services' loop may be at work.
+    return dg.SkipReason(asyncio.run(our.counted(alert_about_prices(our))))

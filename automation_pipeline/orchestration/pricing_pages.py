@@ -1,0 +1,113 @@
+"""What people read in Dagster about runs of pricing rules, about checks of their prices, and about a day of them."""
+
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import dagster as dg
+
+from automation_pipeline.core.instants import iso
+from automation_pipeline.core.wall_clock import FIRST_PASS, instant_of
+from automation_pipeline.pricing.domain.day import DayRuns
+from automation_pipeline.pricing.domain.money import PriceDocument, format_amount
+from automation_pipeline.pricing.domain.reconciliation import ReconciliationReport
+from automation_pipeline.pricing.domain.rule_run import RuleRun, RuleTarget
+
+MOST_TARGETS = 20
+MOST_RUNS = 50
+
+Page = dict[str, dg.MetadataValue]
+
+
+def run_page(run: RuleRun, targets: Sequence[RuleTarget]) -> Page:
+    counts = {name: count for name, count in run.targets.model_dump().items() if count}
+    texts = {
+        "error": run.error_message,
+        "resume_at": None if run.resume_at is None else iso(run.resume_at),
+        "targets": _table(("variant", "before", "after", "status", "error"), map(_target_cells, targets)),
+    }
+    return {
+        "run": dg.MetadataValue.text(str(run.id)),
+        "rule": dg.MetadataValue.text(f"{run.rule_name} (version {run.rule_version})"),
+        "status": dg.MetadataValue.text(str(run.status)),
+        **{name: dg.MetadataValue.int(count) for name, count in counts.items()},
+        "skipped": dg.MetadataValue.int(run.skipped),
+        "blocked": dg.MetadataValue.int(run.blocked),
+        **_rate(run.success_rate),
+        **{name: dg.MetadataValue.md(text) for name, text in texts.items() if text},
+    }
+
+
+def reports_page(reports: Sequence[ReconciliationReport]) -> Page:
+    found = [
+        (f"run {report.run_id}", one.sku_id or one.target_id, one.expected_price, one.actual_price, one.severity)
+        for report in reports
+        for one in report.details
+    ]
+    table = _table(("run", "sku", "expected", "actual", "severity"), found[:MOST_TARGETS])
+    return {
+        "runs": dg.MetadataValue.int(len(reports)),
+        "checked": dg.MetadataValue.int(sum(report.total_checked for report in reports)),
+        "mismatches": dg.MetadataValue.int(sum(report.mismatches for report in reports)),
+        "unverified": dg.MetadataValue.int(sum(len(report.unverified) for report in reports)),
+        **({"details": dg.MetadataValue.md(table)} if table else {}),
+    }
+
+
+def day_page(day: DayRuns) -> Page:
+    rows = [
+        (
+            one.id,
+            one.rule_name,
+            one.project_id,
+            one.trigger,
+            one.status,
+            one.applied,
+            one.failed,
+            _seconds(one.apply_ms),
+        )
+        for one in day.runs[:MOST_RUNS]
+    ]
+    table = _table(("run", "rule", "project", "trigger", "status", "applied", "failed", "seconds"), rows)
+    return {
+        "runs": dg.MetadataValue.int(len(day.runs)),
+        "applied": dg.MetadataValue.int(day.applied),
+        "failed": dg.MetadataValue.int(day.failed),
+        "dead_letters": dg.MetadataValue.int(day.dead_letters),
+        **_rate(None if day.success_rate is None else float(day.success_rate)),
+        **({"table": dg.MetadataValue.md(table)} if table else {}),
+    }
+
+
+def span_of(day: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
+    """From its beginning to that of the next."""
+    first, last = (datetime.combine(day + timedelta(days=later), datetime.min.time()) for later in (0, 1))
+    return instant_of(first, zone, FIRST_PASS), instant_of(last, zone, FIRST_PASS)
+
+
+def _rate(rate: float | None) -> Page:
+    return {} if rate is None else {"success_rate": dg.MetadataValue.float(rate)}
+
+
+def _target_cells(target: RuleTarget) -> tuple[object, ...]:
+    name = target.title or target.sku_id or target.variant_id or target.product_id
+    return name, _price(target.before), _price(target.after), target.status, target.error_message or ""
+
+
+def _price(price: PriceDocument) -> str:
+    return f"{format_amount(price.unit_amount, price.currency)} {price.currency}"
+
+
+def _seconds(milliseconds: int | None) -> str:
+    return "" if milliseconds is None else f"{milliseconds / 1000:.1f}"
+
+
+def _table(heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
+    """Nothing, when there are no rows."""
+    lines = [f"| {' | '.join(map(_cell, row))} |" for row in rows]
+    return "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *lines]) if lines else ""
+
+
+def _cell(value: object) -> str:
+    """Whatever stands in it, it stays there."""
+    return " ".join(str(value).replace("|", "\\|").split())

@@ -1,0 +1,66 @@
+"""Dagster's side of pricing over a fake shop: the services of the process are those of a bench."""
+
+from datetime import UTC, datetime
+
+import dagster as dg
+import pytest
+
+from automation_pipeline import bootstrap
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.orchestration.doors import run_request
+from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.run_requests import offer_waiting
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.shop import FakeShop, shelf
+from automation_pipeline_tests.pricing.bench import Bench
+
+OURS = {"services": ServicesResource()}
+SHOP_URL = "https://shop.test"
+
+
+def a_bench(database: Database, monkeypatch: pytest.MonkeyPatch, **settings: object) -> Bench:
+    """Its clock shows the present, as Dagster's and the database's do; its worker never waits."""
+    bench = Bench(database, StandingClock(datetime.now(UTC)), FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
+    given = {"shop_api_base_url": SHOP_URL, "shop_api_token": "shop-token", **settings}
+    services = bootstrap.Services(Settings(**given), bench.clock)  # type: ignore[arg-type]
+    services.__dict__.update(database=database, storefront=bench.front)
+    services.meter = bench.meter
+    monkeypatch.setattr(bootstrap, "services", lambda: services)
+    return bench
+
+
+def execute(
+    job: dg.JobDefinition, op: str, tags: dict[str, str] | None = None, **config: object
+) -> dg.ExecuteInProcessResult:
+    with dg.DagsterInstance.ephemeral() as instance:
+        return job.execute_in_process(
+            run_config={"ops": {op: {"config": config}}},
+            tags=tags,
+            resources=OURS,
+            instance=instance,
+            raise_on_error=False,
+        )
+
+
+def launch(bench: Bench, job: dg.JobDefinition) -> dg.ExecuteInProcessResult:
+    """What the one request that waits becomes."""
+    with bench.database.transaction() as session:
+        [wish] = offer_waiting(session, limit=9)
+    asked = run_request(wish)
+    assert asked.job_name == job.name
+    [(op, given)] = dict(asked.run_config or {})["ops"].items()
+    return execute(job, op, dict(asked.tags or {}), **given["config"])
+
+
+def told(result: dg.ExecuteInProcessResult) -> dict[str, object]:
+    """The metadata of the one step."""
+    [output] = [event.step_output_data.metadata for event in result.all_events if event.is_successful_output]
+    return {name: value.value for name, value in output.items()}
+
+
+def refusal(result: dg.ExecuteInProcessResult) -> str:
+    """What the failed step says."""
+    [failed] = [event.step_failure_data for event in result.all_events if event.is_step_failure]
+    assert failed.user_failure_data
+    return failed.user_failure_data.description or ""

@@ -1,0 +1,192 @@
+"""The job `rule_run`: a request, or a config of the launchpad, becomes prices; what goes wrong is told plainly."""
+
+import dagster as dg
+import pytest
+from sqlalchemy import select
+
+from automation_pipeline import bootstrap
+from automation_pipeline.core.state_machine import IllegalMoveError
+from automation_pipeline.defs.automation.sensors import run_failures
+from automation_pipeline.defs.pricing.job import rule_run
+from automation_pipeline.defs.requests.terminated import terminated_runs
+from automation_pipeline.orchestration.endings import TERMINATED
+from automation_pipeline.orchestration.pricing import RUN_ID_TAG, cancel_run_of, run_id_of
+from automation_pipeline.orchestration.requests import REQUEST_TAG
+from automation_pipeline.pricing.domain.failures import Signal
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.measures import all_measures
+from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline_tests.defs.pricing.desk import OURS, a_bench, execute, launch, refusal, told
+from automation_pipeline_tests.fakes.shop import shelf
+from automation_pipeline_tests.pricing.bench import Bench
+
+OP = "work_rule_run"
+
+
+@pytest.fixture
+def bench(database: Database, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return a_bench(database, monkeypatch)
+
+
+def request_states(bench: Bench) -> list[str]:
+    with bench.database.reading() as session:
+        return list(session.scalars(select(RunRequestRow.state).order_by(RunRequestRow.id)))
+
+
+def test_a_request_becomes_prices(bench: Bench) -> None:
+    run_id = bench.asked_for(bench.rule())
+    result = launch(bench, rule_run)
+    assert result.success
+    assert bench.shop.amounts() == {"101": 900, "201": 900, "301": 900}
+    assert (bench.run(run_id).status, request_states(bench)[0]) == ("APPLIED", "taken")
+    page = told(result)
+    assert (page["run"], page["status"], page["applied"], page["success_rate"]) == (str(run_id), "APPLIED", 3, 1.0)
+    assert page["rule"] == "A tenth off (version 1)"
+    assert "| SKU-1-1 | 10.00 EUR | 9.00 EUR | APPLIED |" in str(page["targets"])
+    assert "resume_at" not in page
+
+
+def test_the_table_holds_no_more_than_twenty_targets(bench: Bench) -> None:
+    bench.shop.put(*shelf(25))
+    bench.asked_for(bench.rule())
+    assert str(told(launch(bench, rule_run))["targets"]).count("\n") == 21
+
+
+def test_a_run_that_failed_is_an_outcome(bench: Bench) -> None:
+    for product in ("1", "2", "3"):
+        bench.shop.fail_always(product, Signal(status=404))
+    bench.asked_for(bench.rule())
+    result = launch(bench, rule_run)
+    assert result.success
+    page = told(result)
+    assert (page["status"], page["failed"], page["success_rate"]) == ("FAILED", 3, 0.0)
+
+
+def test_a_run_that_waits_for_its_next_try_says_when(bench: Bench) -> None:
+    bench.shop.fail_once("2", Signal(status=500))
+    bench.asked_for(bench.rule())
+    page = told(launch(bench, rule_run))
+    assert (page["status"], page["applied"]) == ("APPLYING", 2)
+    assert page["resume_at"]
+
+
+def test_the_launchpad_makes_a_run_of_a_rule_and_works_on_it_once(bench: Bench) -> None:
+    rule = bench.rule()
+    page = told(execute(rule_run, OP, rule_id=rule.id))
+    run = bench.run(int(str(page["run"])))
+    assert (page["status"], run.trigger, run.created_by) == ("APPLIED", "launchpad", "launchpad")
+    assert set(request_states(bench)[:1]) == {"taken"}
+
+
+def test_the_run_of_a_retried_launch_is_the_one_that_was_made_before(bench: Bench) -> None:
+    rule = bench.rule()
+    made = told(execute(rule_run, OP, rule_id=rule.id))["run"]
+    again = execute(rule_run, OP, {RUN_ID_TAG: str(made)}, rule_id=rule.id)
+    assert told(again)["run"] == made
+    assert len(bench.shop.written) == 3
+
+
+def test_a_preview_writes_nothing_in_the_shop(bench: Bench) -> None:
+    rule = bench.rule()
+    page = told(execute(rule_run, OP, rule_id=rule.id, preview_only=True))
+    assert (page["status"], page["preview"]) == ("PREVIEW", 3)
+    assert "9.00 EUR | PREVIEW" in str(page["targets"])
+    assert (bench.shop.written, bench.shop.times("write")) == ([], 0)
+
+
+def test_a_run_that_is_there_is_only_planned_by_a_preview(bench: Bench) -> None:
+    run_id = bench.asked_for(bench.rule())
+    page = told(execute(rule_run, OP, run_id=run_id, preview_only=True))
+    assert (page["status"], page["preview"], bench.shop.written) == ("PREVIEW", 3, [])
+
+
+def test_the_rest_of_a_rule_is_waited_for_unless_forced(bench: Bench) -> None:
+    rule = bench.rule(cooldownMinutes=60)
+    assert execute(rule_run, OP, rule_id=rule.id).success
+    assert "rests until" in refusal(execute(rule_run, OP, rule_id=rule.id))
+    assert execute(rule_run, OP, rule_id=rule.id, force=True).success
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({}, "Give run_id"),
+        ({"run_id": 1, "rule_id": 1}, "Give run_id"),
+        ({"run_id": 1, "force": True}, "force is for a run that is made"),
+        ({"rule_id": 1, "force": True, "preview_only": True}, "force is for a run that is made"),
+        ({"run_id": 99}, "Rule run 99 does not exist."),
+        ({"rule_id": 99}, "Pricing rule 99 does not exist."),
+    ],
+)
+def test_what_cannot_be_worked_on_is_refused_in_one_sentence(
+    bench: Bench, config: dict[str, object], says: str
+) -> None:
+    assert refusal(execute(rule_run, OP, **config)).startswith(says)
+
+
+def test_an_illegal_move_is_counted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def illegal(*_args: object, **_ground: object) -> None:
+        raise IllegalMoveError("rule run", "APPLIED", "APPLYING")
+
+    monkeypatch.setattr("automation_pipeline.orchestration.pricing.work_run", illegal)
+    assert "cannot move from APPLIED to APPLYING" in refusal(execute(rule_run, OP, run_id=1))
+    with bench.database.reading() as session:
+        counted = {(one.name, one.labels): one.value for one in all_measures(session)}
+    assert counted["rules_illegal_moves_total", 'machine="rule run"'] == 1
+
+
+def a_dagster_run(job: str = "rule_run", tags: dict[str, str] | None = None, **config: object) -> dg.DagsterRun:
+    return dg.DagsterRun(job, run_id="r-1", run_config={"ops": {OP: {"config": config}}}, tags=tags or {})
+
+
+@pytest.mark.parametrize(
+    ("run", "run_id"),
+    [
+        (a_dagster_run(run_id=7), 7),
+        (a_dagster_run(rule_id=3), None),
+        (a_dagster_run(tags={RUN_ID_TAG: "8"}, rule_id=3), 8),
+        (a_dagster_run("audit_fiche", run_id=7), None),
+        (dg.DagsterRun("rule_run", run_id="r-2"), None),
+    ],
+)
+def test_dagster_knows_which_run_it_works_on(run: dg.DagsterRun, run_id: int | None) -> None:
+    assert run_id_of(run) == run_id
+
+
+def test_who_terminates_it_in_dagster_cancels_the_run(bench: Bench) -> None:
+    queued = bench.queued()
+    [(key, _)] = bench.requests()
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = instance.add_run(a_dagster_run(tags={REQUEST_TAG: key}, run_id=queued.id))
+        instance.report_run_canceled(run)
+        ended = instance.get_run_by_id(run.run_id)
+        assert ended
+        [event] = [one.dagster_event for one in instance.all_logs(run.run_id) if one.dagster_event]
+        with dg.build_run_status_sensor_context("terminated_runs", event, instance, ended, resources=OURS) as context:
+            terminated_runs(context)
+    stopped = bench.run(queued.id)
+    assert (stopped.status, stopped.targets.cancelled, stopped.cancel_requested_at is not None) == ("FAILED", 3, True)
+    with bench.database.reading() as session:
+        [request] = session.scalars(select(RunRequestRow).where(RunRequestRow.request_key == key))
+        assert (request.state, request.reason) == ("refused", TERMINATED)
+
+
+def test_what_failed_for_good_rests_before_it_is_tried_again(bench: Bench) -> None:
+    queued = bench.queued()
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = instance.add_run(a_dagster_run(tags={"dagster/will_retry": "false"}, run_id=queued.id))
+        instance.report_run_failed(run, "SHOP_API_TOKEN is not set.")
+        ended = instance.get_run_by_id(run.run_id)
+        assert ended
+        [event] = [one.dagster_event for one in instance.all_logs(run.run_id) if one.dagster_event]
+        with dg.build_run_status_sensor_context("run_failures", event, instance, ended, resources=OURS) as context:
+            run_failures(context.for_run_failure())
+    put_off = bench.run(queued.id)
+    assert (put_off.status, put_off.error_message) == ("QUEUED", "SHOP_API_TOKEN is not set.")
+    assert put_off.resume_at
+
+
+def test_what_is_over_stays_as_it_is_when_it_is_terminated(bench: Bench) -> None:
+    ended = bench.work(bench.queued())
+    cancel_run_of(a_dagster_run(run_id=ended.id), bootstrap.services())
+    assert bench.run(ended.id).status == "APPLIED"

@@ -1,0 +1,80 @@
+"""The job `rule_reconciliation` and its schedule: one check of a run, or all that is watched."""
+
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+import pytest
+
+from automation_pipeline.defs.pricing.reconciliation import daily_pricing_reconciliation, rule_reconciliation
+from automation_pipeline.orchestration.pricing import NOT_CONFIGURED
+from automation_pipeline.pricing.domain.rule_run import RuleRun
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.defs.pricing.desk import OURS, a_bench, execute, refusal, told
+from automation_pipeline_tests.pricing.bench import Bench
+
+OP = "reconcile"
+
+
+@pytest.fixture
+def bench(database: Database, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return a_bench(database, monkeypatch)
+
+
+@pytest.fixture
+def changed(bench: Bench) -> RuleRun:
+    """An applied run, one of whose prices was changed by hand."""
+    ended = bench.work(bench.queued())
+    bench.shop.edit("201", amount=1500)
+    return ended
+
+
+def test_a_check_of_a_run_tells_what_has_changed(bench: Bench, changed: RuleRun) -> None:
+    page = told(execute(rule_reconciliation, OP, run_id=changed.id, check="5m"))
+    assert (page["runs"], page["checked"], page["mismatches"], page["unverified"]) == (1, 3, 1, 0)
+    assert "| SKU-2-1 | 900 | 1500 | critical |" in str(page["details"])
+    [check] = [one for one in bench.checks(changed.id) if one.name == "5m"]
+    assert (check.mismatches, check.worst) == (1, "critical")
+
+
+def test_a_check_by_hand_gets_a_name_of_its_own(bench: Bench, changed: RuleRun) -> None:
+    for _ in range(2):
+        assert execute(rule_reconciliation, OP, run_id=changed.id).success
+    names = [one.name for one in bench.checks(changed.id) if one.checked_at]
+    assert names == ["manual-1", "manual-2"]
+
+
+def test_without_a_run_all_that_is_watched_is_looked_up(bench: Bench, changed: RuleRun) -> None:
+    bench.clock.pass_time(timedelta(hours=2))
+    page = told(execute(rule_reconciliation, OP))
+    assert (page["runs"], page["mismatches"]) == (1, 1)
+
+
+def test_a_check_needs_its_run(bench: Bench) -> None:
+    assert refusal(execute(rule_reconciliation, OP, check="5m")).startswith("check names a check of one run")
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({}, None),
+        ({"shop_api_base_url": None}, NOT_CONFIGURED),
+        (
+            {"worker_enable_reconciliation": False},
+            "WORKER_ENABLE_RECONCILIATION is off: prices are looked up by hand only.",
+        ),
+    ],
+)
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+def test_every_morning_all_is_looked_up_where_there_is_a_shop(
+    database: Database, monkeypatch: pytest.MonkeyPatch, settings: dict[str, object], says: str | None
+) -> None:
+    a_bench(database, monkeypatch, **settings)
+    tick = datetime(2026, 5, 4, 4, 0, tzinfo=UTC)
+    with dg.build_schedule_context(scheduled_execution_time=tick, resources=OURS) as context:
+        made = daily_pricing_reconciliation(context)
+    if says is None:
+        assert isinstance(made, dg.RunRequest)
+        assert made.run_key == "2026-05-04"
+    else:
+        assert isinstance(made, dg.SkipReason)
+        assert made.skip_message == says

@@ -1,0 +1,92 @@
+"""The sensors of pricing: each does its part in a tick, and none has anything to say where there is no shop."""
+
+from datetime import timedelta
+
+import dagster as dg
+import pytest
+from sqlalchemy import update
+
+from automation_pipeline.core.instants import iso
+from automation_pipeline.defs.pricing.sensors import due_pricing_rules, due_rule_checks, pricing_alerts, sweep_rule_runs
+from automation_pipeline.orchestration.pricing import NOT_CONFIGURED
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline_tests.clients.receiver import receiver
+from automation_pipeline_tests.defs.pricing.desk import OURS, a_bench
+from automation_pipeline_tests.pricing.ended import alert_rows, an_ended_run
+
+SENSORS = [due_pricing_rules, due_rule_checks, sweep_rule_runs, pricing_alerts]
+
+
+def tick(sensor: dg.SensorDefinition) -> str:
+    with dg.build_sensor_context(resources=OURS) as context:
+        said = sensor(context)
+    assert isinstance(said, dg.SkipReason)
+    return said.skip_message or ""
+
+
+@pytest.mark.parametrize("sensor", SENSORS, ids=lambda sensor: sensor.name)
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+def test_without_a_shop_a_tick_only_says_so(
+    database: Database, monkeypatch: pytest.MonkeyPatch, sensor: dg.SensorDefinition
+) -> None:
+    a_bench(database, monkeypatch, shop_api_base_url=None, shop_api_token=None)
+    assert tick(sensor) == NOT_CONFIGURED
+
+
+@pytest.mark.parametrize("sensor", SENSORS, ids=lambda sensor: sensor.name)
+def test_with_nothing_to_do_a_tick_is_quiet(
+    database: Database, monkeypatch: pytest.MonkeyPatch, sensor: dg.SensorDefinition
+) -> None:
+    a_bench(database, monkeypatch)
+    assert tick(sensor)
+
+
+def test_a_rule_that_is_due_is_started(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = a_bench(database, monkeypatch)
+    bench.rule(scheduleAt=iso(bench.clock.now() - timedelta(seconds=1)))
+    tick(due_pricing_rules)
+    assert [config for _, config in bench.requests()] == [{"run_id": 1}]
+    assert bench.run(1).trigger == "schedule"
+
+
+def test_a_check_that_is_due_is_asked_for(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = a_bench(database, monkeypatch)
+    ended = bench.work(bench.queued())
+    assert tick(due_rule_checks) == "No check is due."
+    bench.clock.pass_time(timedelta(minutes=6))
+    assert tick(due_rule_checks).startswith("Filed rule-check-")
+    assert bench.requests()[-1][1] == {"run_id": ended.id, "check": "5m"}
+
+
+def test_where_reconciliation_is_off_no_check_is_asked_for(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_bench(database, monkeypatch, worker_enable_reconciliation=False)
+    assert tick(due_rule_checks) == "WORKER_ENABLE_RECONCILIATION is off."
+
+
+def test_a_run_without_a_worker_is_asked_for_again(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = a_bench(database, monkeypatch)
+    run = bench.queued()
+    assert tick(sweep_rule_runs) == "No run is left alone."
+    with database.transaction() as session:
+        session.execute(update(RunRequestRow).values(state="refused"))
+    assert tick(sweep_rule_runs) == f"Asked again for runs {run.id}."
+    assert len(bench.requests()) == 2
+
+
+def test_an_alert_is_raised_and_told(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    with receiver() as hook:
+        url = f"{hook.url}/alerts"
+        bench = a_bench(database, monkeypatch, pricing_alert_webhook_url=url, webhook_allowed_origins=(hook.url,))
+        an_ended_run(database, bench.clock, 89, 11)
+        assert tick(pricing_alerts) == "Raised 1 alerts; tried 1 webhooks."
+        assert tick(pricing_alerts) == "Raised 0 alerts; tried 0 webhooks."
+        assert [call.path for call in hook.calls] == ["/alerts"]
+    assert [row.status for row in alert_rows(database)] == ["sent"]
+
+
+def test_without_a_webhook_an_alert_is_only_kept(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = a_bench(database, monkeypatch)
+    an_ended_run(database, bench.clock, 89, 11)
+    assert tick(pricing_alerts) == "Raised 1 alerts; tried 0 webhooks."
+    assert [row.status for row in alert_rows(database)] == ["unsent"]
