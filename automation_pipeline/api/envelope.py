@@ -22,6 +22,13 @@ class Listing(Answer[list[Data]], Generic[Data]):
     offset: int
 
 
+class Following(Answer[list[Data]], Generic[Data]):
+    """A part of a list: what follows is asked for by the id of its last entry."""
+
+    count: int
+    limit: int
+
+
 class FieldFault(BaseModel):
     field: str = Field(examples=["timeOfDay"])
     message: str = Field(examples=["is required"])
@@ -62,7 +69,7 @@ _REFUSALS: Mapping[int, str] = {
     409: "The state of things forbids it, or the idempotency key was used for something else",
     412: "It was changed since the caller looked at it",
     413: "The body is too big",
-    502: "The CRM does not answer, or not with anything usable",
+    502: "The CRM or the shop does not answer, or not with anything usable",
     503: "The database or another service that is needed is away or not configured",
     504: "The answer took too long",
 }

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from automation_pipeline.api.methods import allowed_methods
+from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.correlation import correlation_id
 from automation_pipeline.core.errors import (
     AutomationError,
@@ -23,6 +24,7 @@ from automation_pipeline.core.errors import (
 )
 from automation_pipeline.core.json_model import plain_faults
 from automation_pipeline.core.logs import log
+from automation_pipeline.core.state_machine import IllegalMoveError
 from automation_pipeline.storage.database import DatabaseBusyError, DatabaseNotReadyError, DatabaseUnreachableError
 
 BUG = "Something went wrong on our side; the log has the request's id"
@@ -82,8 +84,11 @@ def answer_for(error: AutomationError) -> Response:
     return refusal(status, code, error.outside or str(error), fields)
 
 
-async def on_known_error(_request: Request, error: Exception) -> Response:
+async def on_known_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, AutomationError)  # noqa: S101  registered for nothing else
+    if isinstance(error, IllegalMoveError):
+        services: Services = request.app.state.services
+        services.meter.count("rules_illegal_moves_total", machine=error.machine)
     return answer_for(error)
 
 

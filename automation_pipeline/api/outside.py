@@ -3,10 +3,23 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from automation_pipeline.core.errors import AutomationError, InvalidInputError, NotFoundError, OutsideError
+from automation_pipeline.core.errors import (
+    AutomationError,
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    OutsideError,
+)
 from automation_pipeline.storage.database import DatabaseBusyError, DatabaseNotReadyError, DatabaseUnreachableError
 
-_OURS = (NotFoundError, InvalidInputError, DatabaseUnreachableError, DatabaseBusyError, DatabaseNotReadyError)
+_OURS = (
+    NotFoundError,
+    ConflictError,
+    InvalidInputError,
+    DatabaseUnreachableError,
+    DatabaseBusyError,
+    DatabaseNotReadyError,
+)
 
 
 @contextmanager

@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.instants import iso
 
-_ETAG = re.compile(r'(?:W/)?("[0-9]{1,17}")')
+_ETAG = re.compile(r'(?:W/)?"([0-9]{1,17})"')
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SHOWN = "updatedAt"
 
 IsExpected = Callable[[datetime], bool]
 
@@ -21,18 +22,37 @@ def expected_version(
     if_match: str | None, body: Mapping[str, object]
 ) -> tuple[IsExpected | None, Mapping[str, object]]:
     """Whether a thing that was changed then is the one that the caller has seen, and the body without that."""
-    patch = {name: value for name, value in body.items() if name != "updatedAt"}
+    tagged, shown, patch = _seen(if_match, body)
+    if tagged is not None:
+        return (lambda updated_at: etag_of(updated_at) == etag_of(tagged)), patch
+    return (None if shown is None else lambda updated_at: iso(updated_at) == shown), patch
+
+
+def expected_instant(if_match: str | None, body: Mapping[str, object]) -> tuple[datetime | None, Mapping[str, object]]:
+    """When the thing that the caller has seen was last changed, and the body without that."""
+    tagged, shown, patch = _seen(if_match, body)
+    return tagged or (None if shown is None else _instant(shown)), patch
+
+
+def _seen(if_match: str | None, body: Mapping[str, object]) -> tuple[datetime | None, str | None, Mapping[str, object]]:
+    """The instant of the ETag, or what was shown; the tag is the more exact of the two."""
+    patch = {name: value for name, value in body.items() if name != _SHOWN}
     if if_match is not None and if_match.strip() != "*":
         tag = _ETAG.fullmatch(if_match.strip())
         if tag is None:
             raise _fault("If-Match", "must be an ETag as it was given")
-        return (lambda updated_at: etag_of(updated_at) == tag[1]), patch
-    shown = body.get("updatedAt")
-    if shown is None:
-        return None, patch
-    if not isinstance(shown, str):
-        raise _fault("updatedAt", "must be the instant as it was shown")
-    return (lambda updated_at: iso(updated_at) == shown), patch
+        return _EPOCH + timedelta(microseconds=int(tag[1])), None, patch
+    shown = body.get(_SHOWN)
+    if shown is not None and not isinstance(shown, str):
+        raise _fault(_SHOWN, "must be the instant as it was shown")
+    return None, shown, patch
+
+
+def _instant(shown: str) -> datetime:
+    try:
+        return datetime.strptime(shown, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
+    except ValueError:
+        raise _fault(_SHOWN, "must be the instant as it was shown") from None
 
 
 def _fault(field: str, why: str) -> InvalidInputError:

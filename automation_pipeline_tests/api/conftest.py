@@ -6,6 +6,7 @@ from typing import Any
 
 import jwt
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from starlette.types import ASGIApp
 
@@ -13,7 +14,10 @@ from automation_pipeline.api.app import create_app
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.api.promised import promise_check
 from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.shop import FakeShop, shelf
+from automation_pipeline_tests.pricing.bench import Bench
 
 MACHINE = "a-machine-token-for-tests"
 SECRET = "a-secret-that-is-long-enough-for-hs256"
@@ -70,6 +74,23 @@ def api(services: Services) -> ASGIApp:
 def client(api: ASGIApp) -> Generator[TestClient]:
     """A machine that may do everything."""
     with client_of(api, MACHINE) as made:
+        yield made
+
+
+@pytest.fixture
+def bench(services: Services, clock: StandingClock) -> Bench:
+    """A shop of two products at ten euros each, which the API asks too."""
+    made = Bench(services.database, clock, FakeShop(*shelf(2)))
+    services.__dict__["storefront"] = made.front
+    return made
+
+
+@pytest.fixture
+def pricing(api: FastAPI, bench: Bench) -> Generator[TestClient]:
+    """A machine beside a shop. Whatever it is answered is held against the document."""
+    assert bench.shop
+    with client_of(api, MACHINE) as made:
+        made.event_hooks = {"response": [promise_check(api)]}
         yield made
 
 

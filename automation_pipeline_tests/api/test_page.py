@@ -35,6 +35,9 @@ def test_every_row_says_what_the_endpoint_does() -> None:
         "| POST | `/api/automation/trigger` | `automation.write` | body | yes | ",
         "| GET | `/api/automation/runs` | `automation.read` | list | | ",
         "| POST | `/api/transcriptions/{fiche_id}` | `transcriptions.write` | path | yes | ",
+        "| POST | `/api/pricing/rules` | `pricing.write` | | yes | ",
+        "| POST | `/api/pricing/rules/{rule_id}/preview` | `pricing.read` | | | ",
+        "| POST | `/api/pricing/runs/{rule_run_id}/apply` | `pricing.runs.write` | | yes | ",
         "| POST | `/api/admin/tokens` | `admin.permissions.write` | | | ",
     ],
 )

@@ -18,7 +18,7 @@ from automation_pipeline.core.access import Action, Caller, Permission
 from automation_pipeline.core.instants import iso
 from automation_pipeline.vitals.checks import examine
 from automation_pipeline.vitals.finding import Finding
-from automation_pipeline.vitals.gauges import gauges
+from automation_pipeline.vitals.gauges import gauges, histograms
 from automation_pipeline.vitals.readiness import readiness
 
 router = APIRouter(route_class=GuardedRoute, tags=["health"])
@@ -55,7 +55,7 @@ def ready(services: TheServices) -> Response:
 )
 def metrics(services: TheServices) -> Response:
     """Numbers for Prometheus; no name of anybody among them."""
-    return Response(exposition(gauges(services)), media_type=CONTENT_TYPE_LATEST)
+    return Response(exposition(gauges(services), histograms(services)), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/api/automation/diagnostic", response_model=Answer[Diagnosis])

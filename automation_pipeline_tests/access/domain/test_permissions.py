@@ -28,6 +28,11 @@ words = st.builds(str.__add__, st.sampled_from(BASES), st.sampled_from(SUFFIXES)
         (["admin.permissions.write"], ("admin.permissions.write",)),
         ([" Audit-Configs.WRITE "], ("audit-configs.write",)),
         (["audits", "fiches"], ("fiches.read", "audits.read")),
+        (["pricing"], ("pricing.read",)),
+        (["pricing.write"], ("pricing.write",)),
+        (["pricing.run"], ("pricing.write",)),
+        (["pricing.runs"], ("pricing.runs.read",)),
+        (["pricing.runs.write", "pricing.read"], ("pricing.read", "pricing.runs.write")),
         (["*"], ("*",)),
         (["all"], ("*",)),
         (["all.read"], ("*.read",)),
@@ -41,7 +46,20 @@ def test_words_come_to_these(given_words: list[str], plain: tuple[str, ...]) -> 
 
 @pytest.mark.parametrize(
     "word",
-    ["", " ", "nope", "fiches.delete", "fiches.", ".read", "read", "fiches.read.read", "admin", "admin.read", "**"],
+    [
+        "",
+        " ",
+        "nope",
+        "fiches.delete",
+        "fiches.",
+        ".read",
+        "read",
+        "fiches.read.read",
+        "admin",
+        "admin.read",
+        "**",
+        "pricing.runs.run.read",
+    ],
 )
 def test_other_words_are_refused_and_grant_nothing(word: str) -> None:
     assert word_fault(word)

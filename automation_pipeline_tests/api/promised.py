@@ -1,0 +1,28 @@
+"""Every answer held against the OpenAPI document, as those who generate clients from it do."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import jsonschema_rs
+from fastapi import FastAPI
+
+
+def promise_check(api: FastAPI) -> Callable[[httpx.Response], None]:
+    """For `event_hooks` of a client."""
+    document = api.openapi()
+    # Fixed paths stand before those with parameters, as they do in the application.
+    paths = {re.compile(re.sub(r"\{\w+\}", "[^/]+", path)): path for path in sorted(document["paths"])}
+
+    def check(response: httpx.Response) -> None:
+        response.read()
+        path = next(path for pattern, path in paths.items() if pattern.fullmatch(response.url.path))
+        responses: dict[str, Any] = document["paths"][path][response.request.method.lower()]["responses"]
+        assert str(response.status_code) in responses, f"{response.request.method} {path}: {response.text}"
+        schema = responses[str(response.status_code)]["content"]["application/json"]["schema"]
+        whole = {**schema, "components": document["components"]}
+        faults = [str(fault) for fault in jsonschema_rs.Draft202012Validator(whole).iter_errors(response.json())]
+        assert faults == [], f"{response.request.method} {path}"
+
+    return check

@@ -1,0 +1,60 @@
+"""What pricing leaves behind, over HTTP: the prices that were written, and the alerts."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from automation_pipeline.pricing.domain.alerts import Alert, AlertName, AlertSeverity
+from automation_pipeline.pricing.store.alerts import add_alerts
+from automation_pipeline_tests.pricing.bench import Bench
+
+CHANGES, ALERTS = "/api/pricing/price-changes", "/api/pricing/alerts"
+
+
+def test_every_price_that_was_written_is_listed_in_its_order(pricing: TestClient, bench: Bench) -> None:
+    first = bench.work(bench.queued())
+    second = bench.work(bench.queued(bench.rule(project_id="shoes", selector={"sku": "SKU-1-1"})))
+    for query, expected in (
+        ({}, [("101", 900), ("201", 900), ("101", 810)]),
+        ({"variant": "101"}, [("101", 900), ("101", 810)]),
+        ({"run_id": second.id}, [("101", 810)]),
+        ({"run_id": first.id, "variant": "201"}, [("201", 900)]),
+        ({"project": "shoes"}, [("101", 810)]),
+        ({"variant": "nothing"}, []),
+        ({"limit": 1}, [("101", 900)]),
+        ({"after": 1, "limit": 1}, [("201", 900)]),
+    ):
+        told = pricing.get(CHANGES, params=query).json()
+        assert [(one["variantId"], one["toAmount"]) for one in told["data"]] == expected, query
+        assert told["count"] == len(expected)
+
+
+def test_alerts_are_listed_newest_first(pricing: TestClient, bench: Bench) -> None:
+    alert = Alert(AlertName.DEAD_LETTERS, AlertSeverity.WARNING, "51 failed price changes wait for somebody.")
+    for project in ("default", "shoes"):
+        with bench.database.transaction() as session:
+            add_alerts(session, [(project, alert)], bench.clock.now(), has_webhook=False)
+    told = pricing.get(ALERTS).json()
+    assert [(one["projectId"], one["name"], one["status"]) for one in told["data"]] == [
+        ("shoes", "dlq_size", "unsent"),
+        ("default", "dlq_size", "unsent"),
+    ]
+    assert [one["id"] for one in pricing.get(ALERTS, params={"project": "default"}).json()["data"]] == ["1"]
+    assert [one["id"] for one in pricing.get(ALERTS, params={"limit": 1, "offset": 1}).json()["data"]] == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        (CHANGES, {"run_id": 0}),
+        (CHANGES, {"after": -1}),
+        (CHANGES, {"project": "a b"}),
+        (CHANGES, {"variant": "x" * 256}),
+        (ALERTS, {"project": ""}),
+        (ALERTS, {"limit": 0}),
+    ],
+)
+def test_a_filter_that_makes_no_sense_is_named(pricing: TestClient, path: str, query: dict[str, Any]) -> None:
+    refused = pricing.get(path, params=query)
+    assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, next(iter(query)))

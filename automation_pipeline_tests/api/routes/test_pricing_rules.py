@@ -1,0 +1,212 @@
+"""Pricing rules over HTTP: stored, listed, changed with care, previewed in the shop, asked to be applied."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from automation_pipeline.pricing.domain.failures import Signal
+from automation_pipeline_tests.api.conftest import Login
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.shop import PAGES
+from automation_pipeline_tests.pricing.bench import Bench
+
+PATH = "/api/pricing/rules"
+TENTH_OFF: dict[str, Any] = {
+    "name": "A tenth off",
+    "selector": {"all": True},
+    "transform": {"op": "percent", "value": -10},
+    "currency": "EUR",
+}
+KEY = {"Idempotency-Key": "once"}
+AUTHOR = {"pricing.read": "ALL", "pricing.write": "ALL", "pricing.runs.read": "ALL"}
+BOLD = {**AUTHOR, "pricing.runs.write": "ALL"}
+
+
+def made(client: TestClient, project: str | None = None, **fields: Any) -> dict[str, Any]:
+    query = {} if project is None else {"project": project}
+    answered = client.post(PATH, json={**TENTH_OFF, **fields}, params=query)
+    assert answered.status_code == 201, answered.text
+    return answered.json()["data"]
+
+
+def test_a_rule_is_stored_in_its_project_and_shown(pricing: TestClient) -> None:
+    stored = made(pricing)
+    assert (stored["id"], stored["projectId"], stored["version"]) == ("1", "default", 1)
+    assert (stored["createdBy"], stored["selector"]) == ("machine:environment", {"all": True})
+    assert made(pricing, "shoes")["projectId"] == "shoes"
+    shown = pricing.get(f"{PATH}/1")
+    assert shown.json()["data"] == stored
+    assert shown.headers["etag"]
+
+
+def test_a_wrong_rule_names_each_field(pricing: TestClient) -> None:
+    wrong = {**TENTH_OFF, "selector": {}, "cooldownMinutes": -1, "nonsense": 1}
+    refused = pricing.post(PATH, json=wrong)
+    assert (refused.status_code, refused.json()["code"]) == (400, "VALIDATION_ERROR")
+    assert {fault["field"] for fault in refused.json()["details"]} == {"selector", "cooldownMinutes", "nonsense"}
+
+
+@pytest.mark.parametrize("project", ["", "a b", "é", "a/b", "x" * 101, "a\n"])
+@pytest.mark.parametrize(("method", "path"), [("POST", PATH), ("GET", PATH), ("GET", "/api/pricing/runs")])
+def test_a_project_with_a_strange_name_is_refused(pricing: TestClient, method: str, path: str, project: str) -> None:
+    refused = pricing.request(method, path, params={"project": project}, json=TENTH_OFF)
+    assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "project")
+
+
+def test_the_list_is_filtered_and_has_pages(pricing: TestClient) -> None:
+    made(pricing, name="One")
+    made(pricing, "shoes", name="Two")
+    made(pricing, name="Three", enabled=False)
+    for query, ids in (
+        ({}, ["3", "2", "1"]),
+        ({"project": "shoes"}, ["2"]),
+        ({"project": "nowhere"}, []),
+        ({"enabled": "false"}, ["3"]),
+        ({"q": "tw"}, ["2"]),
+        ({"limit": 1, "offset": 1}, ["2"]),
+    ):
+        told = pricing.get(PATH, params=query).json()
+        assert ([one["id"] for one in told["data"]], told["count"]) == (ids, len(ids)), query
+
+
+@pytest.mark.parametrize("query", [{"enabled": "perhaps"}, {"limit": 0}, {"limit": 1001}, {"offset": -1}])
+def test_a_filter_that_makes_no_sense_is_named(pricing: TestClient, query: dict[str, Any]) -> None:
+    refused = pricing.get(PATH, params=query)
+    assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, next(iter(query)))
+
+
+def test_one_key_makes_one_rule(pricing: TestClient) -> None:
+    first, second = (pricing.post(PATH, json=TENTH_OFF, headers=KEY) for _ in range(2))
+    assert (first.json(), second.headers["idempotent-replay"]) == (second.json(), "true")
+    assert second.headers["etag"] == first.headers["etag"]
+    other = pricing.post(PATH, json=TENTH_OFF, params={"project": "shoes"}, headers=KEY)
+    assert (other.status_code, pricing.get(PATH).json()["count"]) == (409, 1)
+
+
+def test_a_change_keeps_what_is_not_named_and_makes_a_version_when_prices_change(pricing: TestClient) -> None:
+    made(pricing, description="Old")
+    renamed = pricing.patch(f"{PATH}/1", json={"name": "Other", "description": None}).json()["data"]
+    assert (renamed["name"], renamed["description"], renamed["version"]) == ("Other", None, 1)
+    dearer = pricing.patch(f"{PATH}/1", json={"transform": {"op": "percent", "value": 5}}).json()["data"]
+    assert (dearer["name"], dearer["version"]) == ("Other", 2)
+    told = pricing.get(f"{PATH}/1/versions").json()
+    assert [(one["version"], one["rule"]["transform"]["value"]) for one in told["data"]] == [(2, 5), (1, -10)]
+    assert [one["version"] for one in pricing.get(f"{PATH}/1/versions?limit=1&offset=1").json()["data"]] == [1]
+
+
+def test_a_change_of_what_was_changed_meanwhile_is_refused(pricing: TestClient, clock: StandingClock) -> None:
+    seen = made(pricing)["updatedAt"]
+    etag = pricing.get(f"{PATH}/1").headers["etag"]
+    clock.pass_time_a_second()
+    changed = pricing.patch(f"{PATH}/1", json={"name": "Other"}, headers={"If-Match": etag})
+    assert changed.status_code == 200
+    for headers, body in (({"If-Match": etag}, {}), ({}, {"updatedAt": seen})):
+        outdated = pricing.patch(f"{PATH}/1", json={"name": "Third", **body}, headers=headers)
+        assert (outdated.status_code, outdated.json()["code"]) == (412, "PRECONDITION_FAILED")
+    now = {"name": "Third", "updatedAt": changed.json()["data"]["updatedAt"]}
+    assert pricing.patch(f"{PATH}/1", json=now).json()["data"]["name"] == "Third"
+
+
+def test_deleting_is_once_and_leaves_the_versions(pricing: TestClient) -> None:
+    made(pricing)
+    assert pricing.delete(f"{PATH}/1").json() == {"success": True, "message": "Pricing rule deleted"}
+    answers = [pricing.delete(f"{PATH}/1"), pricing.get(f"{PATH}/1"), pricing.patch(f"{PATH}/1", json={"name": "x"})]
+    assert [answered.status_code for answered in answers] == [404, 404, 404]
+    assert pricing.get(f"{PATH}/1/versions").json()["count"] == 1
+
+
+@pytest.mark.parametrize("named", ["x", "0", "-1", "01", "99999999999999999999"])
+def test_a_malformed_id_is_a_bad_request(pricing: TestClient, named: str) -> None:
+    refused = pricing.get(f"{PATH}/{named}")
+    assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "rule_id")
+
+
+class TestPreview:
+    def test_it_reads_the_shop_and_writes_nothing(self, pricing: TestClient, bench: Bench) -> None:
+        made(pricing, enabled=False)
+        answered = pricing.post(f"{PATH}/1/preview")
+        run = answered.json()["data"]
+        assert (answered.status_code, answered.json()["shopPaused"]) == (201, False)
+        assert (run["status"], run["trigger"], run["totalTargets"]) == ("PREVIEW", "api", 2)
+        assert (run["createdBy"], run["ruleName"]) == ("machine:environment", "A tenth off")
+        assert bench.shop.written == []
+
+    def test_whoever_may_only_read_may_preview(self, pricing: TestClient, login: Login) -> None:
+        made(pricing)
+        assert login({"pricing.read": "SELF"}).post(f"{PATH}/1/preview").status_code == 201
+
+    def test_of_a_rule_that_is_not_there(self, pricing: TestClient) -> None:
+        assert pricing.post(f"{PATH}/1/preview").status_code == 404
+
+    def test_a_shop_that_refuses_us_is_told_as_such(self, pricing: TestClient, bench: Bench) -> None:
+        made(pricing)
+        bench.shop.fail_always(PAGES, Signal(status=401))
+        refused = pricing.post(f"{PATH}/1/preview")
+        assert (refused.status_code, refused.json()["code"]) == (502, "EXTERNAL_API_ERROR")
+        assert pricing.get("/api/pricing/runs").json()["count"] == 0
+
+
+class TestApply:
+    def test_it_asks_for_a_run_that_a_worker_plans(self, pricing: TestClient, bench: Bench) -> None:
+        made(pricing)
+        answered = pricing.post(f"{PATH}/1/apply")
+        run = answered.json()["data"]
+        assert (answered.status_code, run["status"], run["wish"], run["previewedAt"]) == (202, "PREVIEW", "apply", None)
+        assert bench.requests()[0][1] == {"run_id": int(run["id"])}
+        assert bench.work_id(int(run["id"])).status == "APPLIED"
+        assert bench.shop.amounts() == {"101": 900, "201": 900}
+
+    def test_one_key_asks_for_one_run_and_a_second_run_is_refused(self, pricing: TestClient, bench: Bench) -> None:
+        made(pricing)
+        first, second = (pricing.post(f"{PATH}/1/apply", headers=KEY) for _ in range(2))
+        assert first.json() == second.json()
+        assert len(bench.requests()) == 1
+        assert pricing.post(f"{PATH}/1/apply").status_code == 409
+
+    def test_a_rule_that_rests_is_refused_unless_forced(self, pricing: TestClient, bench: Bench) -> None:
+        made(pricing, cooldownMinutes=60)
+        bench.work_id(int(pricing.post(f"{PATH}/1/apply").json()["data"]["id"]))
+        assert pricing.post(f"{PATH}/1/apply").json()["code"] == "CONFLICT"
+        assert pricing.post(f"{PATH}/1/apply", json={"force": True}).status_code == 202
+
+    def test_a_disabled_rule_is_refused(self, pricing: TestClient) -> None:
+        made(pricing, enabled=False)
+        assert pricing.post(f"{PATH}/1/apply").status_code == 409
+
+    @pytest.mark.parametrize(("body", "field"), [({"force": "yes"}, "force"), ({"targetIds": ["1"]}, "targetIds")])
+    def test_a_wrong_body_is_named(self, pricing: TestClient, body: dict[str, Any], field: str) -> None:
+        refused = pricing.post(f"{PATH}/1/apply", json=body)
+        assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)
+
+    def test_a_paused_shop_is_told_and_no_refusal(self, pricing: TestClient) -> None:
+        made(pricing)
+        pricing.post("/api/pricing/shop/pause")
+        answered = pricing.post(f"{PATH}/1/apply")
+        assert (answered.status_code, answered.json()["shopPaused"]) == (202, True)
+
+
+class TestTimes:
+    """A rule with a time changes prices by itself."""
+
+    @pytest.mark.parametrize("time", ["scheduleAt", "endsAt"])
+    def test_they_are_for_those_who_may_change_prices(self, bench: Bench, login: Login, time: str) -> None:
+        timed, author, bold = {time: "2027-01-01T00:00:00Z"}, login(AUTHOR), login(BOLD)
+        assert author.post(PATH, json={**TENTH_OFF, **timed}).status_code == 403
+        made(author)
+        refused = author.patch(f"{PATH}/1", json=timed)
+        assert (refused.status_code, "pricing.runs.write" in refused.json()["error"]) == (403, True)
+        assert bold.patch(f"{PATH}/1", json=timed).status_code == 200
+        for patch in ({"transform": {"op": "percent", "value": -90}}, {time: None}, {"enabled": True}):
+            assert author.patch(f"{PATH}/1", json=patch).status_code == 403
+        assert bold.patch(f"{PATH}/1", json={time: None}).status_code == 200
+        assert author.patch(f"{PATH}/1", json={"name": "Mine again", time: None}).status_code == 200
+        assert author.patch(f"{PATH}/9", json={"name": "x"}).status_code == 404
+
+
+@pytest.mark.parametrize("what", ["preview", "apply"])
+def test_without_a_shop_the_setting_that_is_missing_is_named(client: TestClient, what: str) -> None:
+    made(client)
+    refused = client.post(f"{PATH}/1/{what}")
+    assert (refused.status_code, refused.json()["code"]) == (503, "CONFIGURATION_ERROR")
+    assert "SHOP_API_BASE_URL" in refused.json()["error"]
