@@ -24,8 +24,8 @@ Permissions = Annotated[
         "-p",
         help="What the token may do; repeat it, or separate by commas. `automation` and `automation.read` let it "
         "look, `automation.write` act too; `*` is everything, `*.read` to look at everything. There are fiches, "
-        "audits, audit-configs, automation, recordings, transcriptions, products, chat, realtime, admin.users, "
-        "admin.roles and admin.permissions.",
+        "audits, audit-configs, automation, recordings, transcriptions, products, chat, realtime, pricing, "
+        "pricing.runs, admin.users, admin.roles and admin.permissions.",
     ),
 ]
 ScopeName = Annotated[

@@ -24,6 +24,7 @@ from automation_pipeline.automation.domain.selection import FicheSelection
 from automation_pipeline.automation.store.occurrences import Occurrence
 from automation_pipeline.automation.store.progress import LogLevel, Progress
 from automation_pipeline.automation.store.run_story import RunStory
+from automation_pipeline.cli.desk.pricing_ports import PricingDesk
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.transcription.domain.requests import Requested
 from automation_pipeline.transcription.domain.run import Priority, Standing
@@ -134,4 +135,6 @@ class Desk(Protocol):
     def audit_configs(self) -> ConfigDesk: ...
     @property
     def tokens(self) -> TokenDesk: ...
+    @property
+    def pricing(self) -> PricingDesk: ...
     def examine(self) -> Sequence[Finding]: ...

@@ -7,6 +7,7 @@ from automation_pipeline.cli.desk.remote.api import Api, data_of, read
 from automation_pipeline.cli.desk.remote.audit_configs import RemoteConfigs
 from automation_pipeline.cli.desk.remote.audits import RemoteAudits
 from automation_pipeline.cli.desk.remote.fiches import RemoteFiches, RemoteTranscriptions
+from automation_pipeline.cli.desk.remote.pricing import RemotePricing
 from automation_pipeline.cli.desk.remote.runs import RemoteRuns
 from automation_pipeline.cli.desk.remote.schedules import RemoteSchedules
 from automation_pipeline.cli.desk.remote.tokens import RemoteTokens
@@ -25,6 +26,7 @@ class RemoteDesk:
         self.audits = RemoteAudits(api)
         self.audit_configs = RemoteConfigs(api)
         self.tokens = RemoteTokens(api)
+        self.pricing = RemotePricing(api)
 
     def examine(self) -> Sequence[Finding]:
         checks = data_of(self._api.get("/api/automation/diagnostic"))["checks"]

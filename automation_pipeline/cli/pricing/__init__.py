@@ -1,0 +1,1 @@
+"""`automation pricing`: rules that change prices in the shop, a module a noun; what they print is in the pages."""

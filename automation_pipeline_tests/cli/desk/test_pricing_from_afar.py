@@ -1,0 +1,182 @@
+"""Pricing by another machine's API: the same output, complaint and exit code as here, and the work is done there."""
+
+import json
+
+import pytest
+
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.clock import SystemClock
+from automation_pipeline.pricing.domain.alerts import Alert, AlertName, AlertSeverity
+from automation_pipeline.pricing.store.alerts import add_alerts
+from automation_pipeline_tests.cli.desk.served import Far
+from automation_pipeline_tests.cli.pricing.workshop import TENTH_OFF, Workshop, a_shop, meanwhile
+from automation_pipeline_tests.cli.terminal import Terminal
+from automation_pipeline_tests.fakes.shop import FakeShop, storefront
+from automation_pipeline_tests.pricing.bench import Bench
+
+LOOKING = """
+rules list
+rules list --json
+rules list --project other --json
+rules list --enabled --query summer --limit 1
+rules show 1
+rules show 1 --json
+rules versions 1
+rules versions 1 --json
+runs list
+runs list --json
+runs list --rule 1 --status PARTIAL --limit 1
+runs show 1
+runs show 1 --json
+runs targets 1
+runs targets 1 --status FAILED --json
+runs log 1
+runs log 1 --json
+runs watch 1
+dlq
+dlq --json
+dlq --project nobody
+policy show
+policy show --json
+policy show --project summer
+shop show
+shop show --json
+alerts
+alerts --project summer --json
+changes
+changes --run 1 --json
+changes --variant 21
+"""
+
+REFUSED = """
+rules show 99
+rules versions 99
+rules delete 99 --yes
+preview 99
+runs show 99
+runs targets 99
+runs log 99
+runs start 99
+runs apply 99
+runs apply 1
+runs approve 99
+runs approve 1
+runs retry 99
+runs retry 1
+runs retry 1 --target 77 --force
+runs rollback 99
+runs rollback 1 --target 77
+runs cancel 99
+runs cancel 1
+runs reconcile 99
+runs watch 99
+dlq --acknowledge --target 77
+policy remove --project nobody
+"""
+
+FAULTY: list[tuple[str, object]] = [
+    ("rules create --file -", {**TENTH_OFF, "currency": "euro", "colour": "red"}),
+    ("rules update 1 --file -", {"name": None}),
+    ("policy set --file -", {"maxPctDelta": 2}),
+]
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch) -> FakeShop:
+    shop = a_shop()
+    monkeypatch.setattr(Services, "storefront", storefront(shop))
+    return shop
+
+
+@pytest.fixture
+def workshop(terminal: Terminal, shop: FakeShop) -> Workshop:
+    """Run 1 of rule 1 was applied but for one target; project summer has guardrails, an alert and a rule."""
+    terminal.export(LOGNAME="ada")
+    shop.refuse("11")
+    workshop = Workshop(terminal, Bench(terminal.database, SystemClock(), shop))  # type: ignore[arg-type]  no time passes
+    workshop.applied()
+    workshop.rule("--project", "summer", name="Été", enabled=False)
+    workshop.json("policy", "set", "--file", "-", "--project", "summer", given={"floor": 100, "currency": "EUR"})
+    alert = Alert(AlertName.DEAD_LETTERS, AlertSeverity.WARNING, "60 failed [price] changes wait.")
+    with terminal.database.transaction() as session:
+        add_alerts(session, [("summer", alert)], SystemClock().now(), has_webhook=True)
+    return workshop
+
+
+def differing(far: Far, command: str, given: object = None) -> list[str]:
+    """What is said and how it ends, where that is not the same from afar."""
+    words, sent = ["pricing", *command.split()], json.dumps(given).encode()
+    here, there = far.here.run(*words, given=sent), far.run(*words, given=sent)
+    return [] if here == there else [f"{command}: {here} here, {there} from afar"]
+
+
+def test_what_is_shown_is_the_same_from_afar(workshop: Workshop, far: Far) -> None:
+    assert [fault for command in LOOKING.strip().splitlines() for fault in differing(far, command)] == []
+
+
+@pytest.mark.parametrize("flag", ["", " --json"])
+def test_what_is_refused_is_refused_alike_from_afar(workshop: Workshop, far: Far, flag: str) -> None:
+    commands = [command + flag for command in REFUSED.strip().splitlines()]
+    assert [fault for command in commands for fault in differing(far, command)] == []
+    ended = [far.run("pricing", *command.split()) for command in commands]
+    assert {(end.code > 0, end.out, len(end.err.splitlines())) for end in ended} == {(True, "", 1)}
+
+
+def test_faults_of_what_is_sent_are_told_alike(workshop: Workshop, far: Far) -> None:
+    assert [fault for command, given in FAULTY for fault in differing(far, command, given)] == []
+
+
+def test_a_price_is_changed_and_taken_back_from_afar(
+    workshop: Workshop, far: Far, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = far.json("pricing", "rules", "create", "--file", "-", given={**TENTH_OFF, "selector": {"sku": "MUG-0"}})
+    assert made == workshop.json("rules", "show", made["id"])
+    changed = far.json("pricing", "rules", "update", made["id"], "--file", "-", given={"name": "Other"})
+    assert (changed["name"], changed["version"]) == ("Other", 1)
+    shop.edit("13", amount=2000)
+    planned = far.json("pricing", "preview", made["id"])
+    assert [target["after"]["unitAmount"] for target in planned["targets"]] == [1800]
+    assert (planned["run"]["trigger"], planned["truncated"]) == ("api", False)
+    run_id = planned["run_id"]
+    meanwhile(monkeypatch, lambda: workshop.work(run_id))
+    assert far.json("pricing", "runs", "apply", run_id, "--wait")["status"] == "APPLIED"
+    assert shop.amounts()["13"] == 1800
+    assert far.json("pricing", "runs", "reconcile", run_id)["mismatches"] == 0
+    meanwhile(monkeypatch, lambda: workshop.work(run_id))
+    assert far.json("pricing", "runs", "rollback", run_id, "--wait")["status"] == "ROLLED_BACK"
+    assert shop.amounts()["13"] == 2000
+    assert far.json("pricing", "rules", "delete", made["id"], "--yes") == {"id": made["id"], "deleted": True}
+
+
+def test_what_has_failed_is_seen_to_from_afar(workshop: Workshop, far: Far, shop: FakeShop) -> None:
+    shop.accept("11")
+    assert far.json("pricing", "dlq", "--retry", "--force") == {"project": "default", "run_ids": ["1"]}
+    workshop.work("1")
+    assert workshop.json("runs", "show", "1")["status"] == "APPLIED"
+    shop.refuse("21")
+    failed = workshop.applied()
+    target = workshop.target(failed, "21")
+    assert far.json("pricing", "dlq", "--acknowledge", "--target", target)["acknowledged"] == 1
+    assert far.json("pricing", "dlq")["totalFailed"] == 0
+
+
+def test_the_shop_is_paused_and_guarded_from_afar(workshop: Workshop, far: Far) -> None:
+    assert far.json("pricing", "shop", "pause", "--reason", "count")["pauseReason"] == "count"
+    assert workshop.json("shop", "show")["pausedAt"] is not None
+    assert far.json("pricing", "shop", "resume")["pausedAt"] is None
+    guardrails = far.json("pricing", "policy", "set", "--file", "-", given={"maxPctDelta": 0.5})
+    assert guardrails == workshop.json("policy", "show")
+    run_id = far.json("pricing", "preview", "1")["run_id"]
+    assert far.run("pricing", "runs", "apply", run_id).err == "The run must be approved first.\n"
+    assert workshop.json("runs", "approve", run_id)["approvedBy"] == "cli:ada"
+    assert far.json("pricing", "runs", "apply", run_id)["status"] == "QUEUED"
+    assert far.json("pricing", "runs", "cancel", run_id)["status"] == "FAILED"
+    assert far.json("pricing", "policy", "remove") == {"project": "default", "removed": True}
+    assert far.json("pricing", "runs", "start", "1")["run"]["wish"] == "apply"
+
+
+def test_a_run_is_repaired_from_afar(workshop: Workshop, far: Far, shop: FakeShop) -> None:
+    shop.edit("21", amount=77_700)
+    told = far.json("pricing", "runs", "reconcile", "1", "--repair", code=1)
+    assert (told["mismatches"], told["repairRunId"]) == (1, "2")
+    assert far.json("pricing", "runs", "show", "2")["parentRunId"] == "1"

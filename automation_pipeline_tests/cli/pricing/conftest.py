@@ -1,0 +1,33 @@
+"""A terminal, a shop behind it that is never in a hurry, and a worker that is called by hand."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.cli.output import screen
+from automation_pipeline.core.clock import SystemClock
+from automation_pipeline_tests.cli.pricing.workshop import Workshop, a_shop
+from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+from automation_pipeline_tests.fakes.shop import FakeShop, storefront
+from automation_pipeline_tests.pricing.bench import Bench
+
+
+@pytest.fixture
+def terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+    monkeypatch.setattr(screen, "_width", 250)  # pytest-xdist sets COLUMNS before it is there
+    with open_terminal(request) as terminal:
+        terminal.export(LOGNAME="ada")
+        yield terminal
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch) -> FakeShop:
+    shop = a_shop()
+    monkeypatch.setattr(Services, "storefront", storefront(shop))
+    return shop
+
+
+@pytest.fixture
+def workshop(terminal: Terminal, shop: FakeShop) -> Workshop:
+    return Workshop(terminal, Bench(terminal.database, SystemClock(), shop))  # type: ignore[arg-type]  no time is passed

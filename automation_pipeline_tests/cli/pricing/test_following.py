@@ -1,0 +1,124 @@
+"""Following a run: Ctrl-C leaves it at work, what does not begin is wondered about once, the bar counts targets."""
+
+import threading
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from automation_pipeline.cli.desk.ports import Desk
+from automation_pipeline.cli.following import NO_DAEMON
+from automation_pipeline.cli.pricing.following import follow_run, is_over, run_bar
+from automation_pipeline.core.instants import iso
+from automation_pipeline.pricing.domain.rule_run import RuleRun, TargetCounts, Wish
+from automation_pipeline.pricing.domain.states import RunState
+from automation_pipeline_tests.cli.pricing.workshop import Workshop, meanwhile
+from automation_pipeline_tests.conftest import StandingClock
+
+GOES_ON = "Run 1 goes on without us: `automation pricing runs show 1` tells how it stands.\n"
+
+
+def a_run(clock: StandingClock, **fields: object) -> RuleRun:
+    nothing = dict.fromkeys(name for name, field in RuleRun.model_fields.items() if field.is_required())
+    known: dict[str, object] = {
+        "id": 1, "project_id": "default", "rule_id": 1, "rule_name": "Summer", "rule_version": 1,
+        "rule_version_hash": "x", "shop": "shop.test", "status": RunState.QUEUED, "trigger": "cli", "retry_cycle": 0,
+        "created_by": "cli:ada", "rollback_state": "NONE", "matched": 10, "total_targets": 10, "skipped": 0,
+        "blocked": 0, "targets": TargetCounts(queued=10), "created_at": clock.now(), "updated_at": clock.now(),
+        "previewed_at": clock.now(),
+    }  # fmt: skip
+    return RuleRun.model_validate(nothing | known | fields)
+
+
+class Passing(threading.Event):
+    """Time passes and nobody sleeps, until somebody presses Ctrl-C."""
+
+    def __init__(self, clock: StandingClock, waits: int) -> None:
+        super().__init__()
+        self._clock, self._left = clock, waits
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if self._left == 0:
+            raise KeyboardInterrupt
+        self._left -= 1
+        self._clock.pass_time(timedelta(seconds=timeout or 0))
+        return False
+
+
+def a_desk(clock: StandingClock, run: RuleRun, *, paused: bool = False) -> Desk:
+    standing = SimpleNamespace(paused_at=clock.now() if paused else None)
+    runs = SimpleNamespace(get=lambda _run_id: run)
+    shop = SimpleNamespace(standing=lambda: standing)
+    return cast("Desk", SimpleNamespace(clock=clock, pricing=SimpleNamespace(runs=runs, shop=shop)))
+
+
+def watched(desk: Desk, clock: StandingClock, capsys: pytest.CaptureFixture[str], *, quiet: bool = False) -> str:
+    """What a person sees who watches for a minute."""
+    with pytest.raises(KeyboardInterrupt):
+        follow_run(1, desk, pause=Passing(clock, 120), quiet=quiet)
+    said = capsys.readouterr()
+    assert said.err == GOES_ON
+    return " ".join(said.out.split())
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_ctrl_c_says_that_the_run_goes_on(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
+    run_id = workshop.previewed()
+    meanwhile(monkeypatch)
+    ended = workshop.run("runs", "apply", run_id, "--wait", *flags)
+    assert (ended.code, ended.err) == (130, GOES_ON)
+    assert workshop.json("runs", "show", run_id)["status"] == "QUEUED"
+
+
+def test_what_does_not_begin_is_wondered_about_once(clock: StandingClock, capsys: pytest.CaptureFixture[str]) -> None:
+    assert watched(a_desk(clock, a_run(clock)), clock, capsys).count(NO_DAEMON) == 1
+    assert watched(a_desk(clock, a_run(clock)), clock, capsys, quiet=True) == ""
+    assert NO_DAEMON not in watched(a_desk(clock, a_run(clock, status=RunState.APPLYING)), clock, capsys)
+
+
+def test_a_paused_shop_and_one_that_rests_are_told_instead(
+    clock: StandingClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = watched(a_desk(clock, a_run(clock), paused=True), clock, capsys)
+    assert "the shop is paused (`automation pricing shop resume` ends that)" in said
+    assert NO_DAEMON not in said
+    later = clock.now() + timedelta(hours=1)
+    said = watched(a_desk(clock, a_run(clock, resume_at=iso(later))), clock, capsys)
+    assert f"The shop is left alone for now: the run goes on at {later:%H:%M:%S} UTC." in said
+
+
+@pytest.mark.parametrize(
+    ("fields", "bar"),
+    [
+        ({"status": "PREVIEW", "previewed_at": None, "wish": Wish.APPLY}, ("reading the catalogue", 0, None)),
+        ({"status": "QUEUED"}, ("queued: 0 applied, 0 failed", 0, 10)),
+        (
+            {"status": "APPLYING", "targets": TargetCounts(applied=6, failed=1, queued=3)},
+            ("applying: 6 applied, 1 failed", 7, 10),
+        ),
+        (
+            {"status": "APPLIED", "wish": Wish.ROLLBACK, "targets": TargetCounts(applied=4, rolled_back=6)},
+            ("taking back: 4 applied", 6, 10),
+        ),
+        (
+            {"status": "PARTIAL", "targets": TargetCounts(applied=9, failed=1)},
+            ("partial: 9 applied, 1 failed", 10, 10),
+        ),
+    ],
+)
+def test_the_bar_counts_what_is_done_with(
+    clock: StandingClock, fields: dict[str, object], bar: tuple[str, int, int | None]
+) -> None:
+    assert run_bar(a_run(clock, **fields)) == bar
+
+
+@pytest.mark.parametrize("wish", [None, *Wish])
+@pytest.mark.parametrize("status", list(RunState))
+def test_a_run_is_over_when_nobody_is_at_it_and_nobody_asked(
+    clock: StandingClock, status: RunState, wish: Wish | None
+) -> None:
+    at_work = wish is not None or status in {RunState.QUEUED, RunState.APPLYING}
+    assert is_over(a_run(clock, status=status, wish=wish)) is not at_work

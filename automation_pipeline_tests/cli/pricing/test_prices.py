@@ -1,0 +1,58 @@
+"""Prices in words: money of every currency, shares that never read as nothing."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automation_pipeline.cli.pricing.prices import amount, change, compare_at_change, percent
+from automation_pipeline.pricing.domain.money import PriceDocument
+
+AMOUNTS = st.integers(min_value=0, max_value=10**12)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "currency", "words", "colour"),
+    [
+        (1999, 1799, "EUR", "-10.0 %  -2.00 EUR", "red"),
+        (1999, 2199, "EUR", "+10.0 %  +2.00 EUR", "green"),
+        (1000, 1000, "EUR", "+0.0 %  0.00 EUR", ""),
+        (0, 500, "EUR", "+5.00 EUR", "green"),
+        (500, 0, "JPY", "-100.0 %  -500 JPY", "red"),
+        (1_000_000, 999_999, "EUR", "-<0.1 %  -0.01 EUR", "red"),
+        (1_000_000, 1_000_001, "KWD", "+<0.1 %  +0.001 KWD", "green"),
+    ],
+)
+def test_a_change_is_told_as_share_and_amount(before: int, after: int, currency: str, words: str, colour: str) -> None:
+    told = change(before, after, currency)
+    assert (told.plain, told.style) == (words, colour)
+
+
+@given(before=AMOUNTS, after=AMOUNTS)
+def test_the_sign_of_a_share_is_that_of_the_change(before: int, after: int) -> None:
+    told = percent(before, after)
+    if told is None:
+        assert before == 0
+    else:
+        assert told[0] == ("-" if after < before else "+")
+        assert (told == "+0.0 %") == (before == after)
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "is_written", "words"),
+    [
+        (None, 1999, True, "- -> 19.99 EUR"),
+        (2499, None, True, "24.99 EUR -> -"),
+        (2499, 2499, True, "24.99 EUR (as it was)"),
+        (2499, 2499, False, ""),
+    ],
+)
+def test_the_compare_at_price_is_told_where_it_is_written(
+    was: int | None, becomes: int | None, is_written: bool, words: str
+) -> None:
+    before = PriceDocument(unit_amount=1999, currency="EUR", compare_at=was)
+    after = PriceDocument(unit_amount=1799, currency="EUR", compare_at=becomes)
+    assert compare_at_change(before, after, is_written=is_written) == words
+
+
+def test_no_amount_is_a_dash() -> None:
+    assert [amount(None, "EUR"), amount(0, "EUR")] == ["-", "0.00 EUR"]
