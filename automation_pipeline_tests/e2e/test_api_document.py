@@ -13,7 +13,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.pulses import DAEMON, beat_pulse
 from automation_pipeline_tests.e2e.system import BIN, REPOSITORY, System
 from automation_pipeline_tests.e2e.web import TOKEN, api_server
-from automation_pipeline_tests.outside import LLM_KEY, simulator
+from automation_pipeline_tests.outside import LLM_KEY, SHOP_TOKEN, simulator
 
 # A stream of a fiche's events has no end; both kinds of streams are tested by hearing them.
 STREAMS = "/events$"
@@ -36,7 +36,8 @@ def system(tmp_path: Path, database_url: str) -> Iterator[System]:
         }
         speech = {"ELEVENLABS_BASE_URL": url, "ELEVENLABS_API_KEY": "sim-speech-key"}
         model = {"LLM_BASE_URL": f"{url}/v1", "LLM_API_KEY": LLM_KEY}
-        yield System(tmp_path, database_url, url, **account, **speech, **model)
+        shop = {"SHOP_API_BASE_URL": url, "SHOP_API_TOKEN": SHOP_TOKEN}
+        yield System(tmp_path, database_url, url, **account, **speech, **model, **shop)
 
 
 @contextmanager
