@@ -1,6 +1,6 @@
 """A run of a pricing rule next to what the shop's bucket of points allows at best. Prints the ratio of the two times.
 
-python benchmarks/pricing_run.py [--products 1000] [--variants 5] [--rate 100] [--latency 0.03] [--kill]
+python benchmarks/pricing_run.py [--products 1000] [--variants 5] [--rate 100] [--latency 0.03] [--seed 7] [--kill]
 
 Of the shop's answers 3 % are 429 and 1 % are 503. With --kill the worker is killed with -9 half-way: another goes on.
 """
@@ -39,6 +39,7 @@ def main() -> None:
         asyncio.run(work(options.worker))
         return
     world = ("--port", "0", "--shop-products", str(options.products), "--shop-variants", str(options.variants))
+    world = (*world, "--seed", str(options.seed))
     with (
         simulator(*world, "--latency", str(options.latency)) as address,
         tempfile.TemporaryDirectory(prefix="pricing-run-") as room,
@@ -60,6 +61,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--variants", type=int, default=5)
     parser.add_argument("--rate", type=float, default=100, help="points that come back a second")
     parser.add_argument("--latency", type=float, default=0.03)
+    parser.add_argument("--seed", type=int, default=7, help="which of the shop's answers fail")
     parser.add_argument("--kill", action="store_true")
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     return parser.parse_args()

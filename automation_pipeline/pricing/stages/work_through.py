@@ -9,6 +9,7 @@ from automation_pipeline.pricing.domain.failures import Failure
 from automation_pipeline.pricing.domain.work import Settled, Terms, WorkTarget
 from automation_pipeline.pricing.ports import Desk
 from automation_pipeline.pricing.stages.apply_chunk import apply_chunk
+from automation_pipeline.pricing.store.holds import LostHoldError
 
 # How often it is seen whether the work is still wanted, and whether what waits is due.
 LOOK_AGAIN_SECONDS = 1.0
@@ -52,7 +53,9 @@ async def work_through(work: Work, *, desk: Desk) -> bool:
     working, beating = asyncio.ensure_future(worker.work()), asyncio.ensure_future(worker.beat())
     try:
         await asyncio.wait({working, beating}, return_when=asyncio.FIRST_COMPLETED)
-        return await working if working.done() else await beating
+        if not working.done():
+            await beating
+        return await working
     finally:
         for task in (working, beating):
             task.cancel()
@@ -64,10 +67,15 @@ class _Worker:
         self._work, self._desk, self._knobs = work, desk, desk.front.knobs
         self._is_wanted = True
 
-    async def beat(self) -> bool:
-        """Ends with an error alone: that the hold is lost."""
+    async def beat(self) -> None:
+        """Until the hold is gone: given back a moment ago, or lost. In that case nothing more is called, and the work
+        ends when it finds that nothing can be written down."""
         while True:
-            self._is_wanted = await asyncio.to_thread(self._work.keep)
+            try:
+                self._is_wanted = await asyncio.to_thread(self._work.keep)
+            except LostHoldError:
+                self._is_wanted = False
+                return
             await asyncio.sleep(min(self._knobs.lease_seconds / 4, LOOK_AGAIN_SECONDS))
 
     async def work(self) -> bool:

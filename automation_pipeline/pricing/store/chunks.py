@@ -88,11 +88,12 @@ def queued_targets(session: Session, run_id: int) -> list[int]:
 
 
 def requeue_abandoned(session: Session, run_id: int, now: datetime) -> int:
-    """A lost worker's targets: nobody knows what became of its calls."""
+    """A lost worker's targets: nobody knows what became of its calls. The time without a worker is not held against
+    them."""
     back = session.scalars(
         update(Target)
         .where(Target.rule_run_id == run_id, Target.status == TargetState.APPLYING)
-        .values(status=TargetState.QUEUED, is_writing=False, outcome_unknown=True, next_attempt_at=None)
+        .values(status=TargetState.QUEUED, is_writing=False, outcome_unknown=True, next_attempt_at=None, began_at=None)
         .returning(Target.id)
         .execution_options(synchronize_session=False)
     ).all()

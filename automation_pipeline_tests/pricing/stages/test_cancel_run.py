@@ -159,9 +159,10 @@ def test_a_variant_that_a_lost_worker_was_taking_back_is_free_again_when_the_rol
     def lost(*_given: object) -> None:
         raise LostError
 
-    with monkeypatch.context() as patch, pytest.raises(LostError):
+    with monkeypatch.context() as patch:
         patch.setattr(take_back_prices, "settle_back", lost)
-        bench.work(run)
+        with pytest.raises(LostError):
+            bench.work(run)
     bench.hold_again(run.id)
     assert cancel(bench, run).wish is None
     other = bench.queued(bench.rule(name="Other", onDrift="overwrite"))
