@@ -25,7 +25,7 @@ Permissions = Annotated[
         help="What the token may do; repeat it, or separate by commas. `automation` and `automation.read` let it "
         "look, `automation.write` act too; `*` is everything, `*.read` to look at everything. There are fiches, "
         "audits, audit-configs, automation, recordings, transcriptions, products, chat, realtime, pricing, "
-        "pricing.runs, admin.users, admin.roles and admin.permissions.",
+        "pricing.runs, pricing.policies, admin.users, admin.roles and admin.permissions.",
     ),
 ]
 ScopeName = Annotated[

@@ -23,6 +23,7 @@ from automation_pipeline.clients.shop_refusals import (
     LONGEST_SAID,
     Heard,
     envelope_of,
+    hides_only_costs,
     refused_question,
     refused_status,
 )
@@ -106,7 +107,11 @@ class ShopifyShop:
 
     async def page(self, after: str | None) -> Called[Page]:
         asked: dict[str, object] = {"first": PAGE_SIZE, "after": after}
-        return await self._call(CATALOGUE, asked, lambda data: CataloguePayload.model_validate(data).to_page(after))
+
+        def read(data: JsonValue) -> Page:
+            return CataloguePayload.model_validate(data).to_page(after)
+
+        return await self._call(CATALOGUE, asked, read, needs_costs=False)
 
     async def prices(self, variant_ids: Sequence[str]) -> Called[Prices]:
         asked: dict[str, object] = {"ids": [variant_gid(variant_id) for variant_id in variant_ids]}
@@ -135,7 +140,13 @@ class ShopifyShop:
         await self._http.aclose()
 
     async def _call(
-        self, query: str, asked: Mapping[str, object], read: Callable[[JsonValue], Value], *, writes: bool = False
+        self,
+        query: str,
+        asked: Mapping[str, object],
+        read: Callable[[JsonValue], Value],
+        *,
+        writes: bool = False,
+        needs_costs: bool = True,
     ) -> Called[Value]:
         heard = await self._heard({"query": query, "variables": asked})
         if isinstance(heard, Failure):
@@ -147,7 +158,7 @@ class ShopifyShop:
         if envelope is None:
             return Called(None, _not_understood("it is no GraphQL", writes=writes), None, heard.request_id)
         failure = refused_question(heard, envelope, self._shown, writes=writes)
-        if failure is not None:
+        if failure is not None and (needs_costs or not hides_only_costs(envelope)):
             return Called(None, failure, bucket, heard.request_id)
         try:
             return Called(read(envelope.data), None, bucket, heard.request_id)
@@ -156,7 +167,7 @@ class ShopifyShop:
             problem = f"unexpected value at {where or 'data'}"
         except InvalidInputError:
             problem = "an amount or a page's end cannot be read"
-        return Called(None, _not_understood(problem, writes=writes), bucket, heard.request_id)
+        return Called(None, failure or _not_understood(problem, writes=writes), bucket, heard.request_id)
 
     async def _heard(self, question: Mapping[str, object]) -> Heard | Failure:
         """No error is kept: httpx's own carry the headers, and the token with them."""

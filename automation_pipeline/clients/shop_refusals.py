@@ -18,9 +18,10 @@ MOST_POINTS = 1e9
 SLOWEST_RATE = 0.01
 
 _MOST_COMPLAINTS = 3
-_THROTTLED = "THROTTLED"
+_THROTTLED, _DENIED = "THROTTLED", "ACCESS_DENIED"
 # With these the shop looked at nothing but the question: it has written nothing.
-_BEFOREHAND = frozenset({_THROTTLED, "ACCESS_DENIED", "SHOP_INACTIVE", "MAX_COST_EXCEEDED"})
+_BEFOREHAND = frozenset({_THROTTLED, _DENIED, "SHOP_INACTIVE", "MAX_COST_EXCEEDED"})
+_COSTS = frozenset({"inventoryItem", "unitCost"})
 _ADVICE = {
     401: " (check SHOP_API_TOKEN)",
     403: " (check the scopes of SHOP_API_TOKEN)",
@@ -102,10 +103,15 @@ class _CodePayload(Wire):
 class ErrorPayload(Wire):
     message: NotedText = None
     extensions: Annotated[_CodePayload | None, WrapValidator(_or_none)] = None
+    path: Annotated[list[str | int] | None, WrapValidator(_or_none)] = None
 
     @property
     def code(self) -> str | None:
         return self.extensions.code if self.extensions else None
+
+    @property
+    def hides_a_cost(self) -> bool:
+        return self.code == _DENIED and bool(self.path) and self.path[-1] in _COSTS
 
 
 def envelope_of(body: bytes | None) -> Envelope | None:
@@ -133,6 +139,13 @@ def refused_question(heard: Heard, envelope: Envelope, shown: Shown, *, writes: 
         return classified(signal, "The shop is busy: it holds us back for a while.", wait)
     said = _said(envelope.errors, shown)
     return classified(signal, f"The shop answered with an error: {said or 'it says no more'}.")
+
+
+def hides_only_costs(envelope: Envelope) -> bool:
+    """All else in the data may be read: to see what things cost the shop is a right of its own."""
+    errors = _listed(envelope.errors)
+    is_all = isinstance(envelope.errors, list) and len(errors) == len(envelope.errors)
+    return is_all and all(error.hides_a_cost for error in errors)
 
 
 def _may_have_written(envelope: Envelope, code: str | None) -> bool:

@@ -15,6 +15,7 @@ from automation_pipeline.pricing.domain.shop_calls import PriceWrite
 
 _PLACE = re.compile(r"[0-9]{1,4}")
 _SILENT = classified(Signal(lost=True), "The shop does not say what became of this price.")
+_DIFFERENT = classified(Signal(lost=True), "The shop tells another price than the one that was written.")
 
 
 def write_input(write: PriceWrite) -> dict[str, object]:
@@ -48,22 +49,29 @@ class UpdatePayload(Wire):
     user_errors: list[UserErrorPayload] | None = None
 
     def to_written(self, writes: Sequence[PriceWrite], shown: Callable[[str], str]) -> dict[str, Price | Failure]:
-        """A complaint about a variant outweighs that it is listed; one about none is about all that are not listed."""
-        written = self._confirmed({write.variant_id: write.price.currency for write in writes})
+        """A complaint about a variant outweighs that it is listed; one about none is about all that are not listed
+        with the price that was asked for."""
+        told = self._told({write.variant_id: write.price.currency for write in writes})
         errors = self.user_errors or []
-        about_all = next((error for error in errors if error.field is None or error.field >= len(writes)), None)
-        rest = about_all.to_failure(shown) if about_all else _SILENT
-        for write in writes:
-            written.setdefault(write.variant_id, rest)
+        general = next((error for error in errors if error.field is None or error.field >= len(writes)), None)
+        about_all = general.to_failure(shown) if general else None
+        written = {write.variant_id: _outcome(write, told.get(write.variant_id), about_all) for write in writes}
         for error in reversed(errors):
             if error.field is not None and error.field < len(writes):
                 written[writes[error.field].variant_id] = error.to_failure(shown)
         return written
 
-    def _confirmed(self, currencies: Mapping[str, str]) -> dict[str, Price | Failure]:
+    def _told(self, currencies: Mapping[str, str]) -> dict[str, Price]:
         listed = ((each.id, each) for each in self.product_variants or [] if each.id in currencies)
         told = {key: each.to_price(currencies[key]) for key, each in listed if key is not None}
         return {variant_id: price for variant_id, price in told.items() if price is not None}
+
+
+def _outcome(write: PriceWrite, told: Price | None, about_all: Failure | None) -> Price | Failure:
+    """A variant is also listed with the price that it had before."""
+    if told and write.price.stands_as(told, with_compare_at=write.writes_compare_at):
+        return told
+    return about_all or (_DIFFERENT if told else _SILENT)
 
 
 class WritePayload(Wire):

@@ -18,6 +18,7 @@ class Permission(StrEnum):
     REALTIME = "realtime"
     PRICING = "pricing"
     PRICING_RUNS = "pricing.runs"
+    PRICING_POLICIES = "pricing.policies"
     ADMIN_USERS = "admin.users"
     ADMIN_ROLES = "admin.roles"
     ADMIN_PERMISSIONS = "admin.permissions"

@@ -50,5 +50,5 @@ def sentence_of(error: Exception) -> str:
     if isinstance(error, InvalidInputError) and error.fields:
         problems = ((field, problem.rstrip(".")) for field, problem in error.fields)
         faults = "; ".join(f"{field}: {problem}" if field else problem for field, problem in problems)
-        sentence = f"{error}: {faults}"
+        sentence = f"{sentence.rstrip('.')}: {faults}"
     return " ".join(sentence.split())

@@ -118,7 +118,14 @@ def field_errors(error: ValidationError) -> tuple[tuple[str, str], ...]:
 
 
 def plain_faults(problems: Iterable[ErrorDetails]) -> tuple[tuple[str, str], ...]:
-    return tuple((".".join(str(part) for part in problem["loc"]), _plainly(problem)) for problem in problems)
+    """A list is not told to be too short where its entries are at fault: pydantic counts only those that are well."""
+    told = tuple(problems)
+    parents = {problem["loc"][:depth] for problem in told for depth in range(len(problem["loc"]))}
+    return tuple(
+        (".".join(str(part) for part in problem["loc"]), _plainly(problem))
+        for problem in told
+        if problem["type"] != "too_short" or problem["loc"] not in parents
+    )
 
 
 def _plainly(problem: ErrorDetails) -> str:

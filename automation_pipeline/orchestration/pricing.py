@@ -8,8 +8,9 @@ from typing import Any, cast
 import dagster as dg
 
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.core.errors import ConflictError, InvalidInputError
+from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.core.state_machine import IllegalMoveError
+from automation_pipeline.orchestration.config_ids import check_ids, id_in
 from automation_pipeline.orchestration.failures import STEP_RETRIES
 from automation_pipeline.orchestration.heartbeat import worker_name
 from automation_pipeline.pricing.domain.keys import request_key
@@ -68,6 +69,7 @@ class Launch:
     force: bool
 
     def __post_init__(self) -> None:
+        check_ids(run_id=self.run_id, rule_id=self.rule_id)
         if (self.run_id is None) == (self.rule_id is None):
             raise InvalidInputError(
                 "Give run_id, to work on a run that is there, or rule_id, to make one: one of them."
@@ -81,7 +83,7 @@ class Launch:
 def work_on(launch: Launch, context: dg.OpExecutionContext, our: Services) -> Coroutine[object, object, RuleRun]:
     """Work on the run, or on the one that is made of the rule. A retry works on what was made before."""
     front, database, clock = our.storefront, our.database, our.clock
-    run_id = launch.run_id or _made_before(context)
+    run_id = _made_before(context) if launch.run_id is None else launch.run_id
     if run_id is None and launch.preview_only:
         return preview_rule(
             cast("int", launch.rule_id),
@@ -91,7 +93,7 @@ def work_on(launch: Launch, context: dg.OpExecutionContext, our: Services) -> Co
             actor=_ACTOR,
             trigger=RuleTrigger.LAUNCHPAD,
         )
-    run_id = run_id or _make(launch, context, our)
+    run_id = _make(launch, context, our) if run_id is None else run_id
     if launch.preview_only:
         return plan_run(run_id, front=front, database=database, clock=clock)
     owner = f"{worker_name()}/{context.run_id}"
@@ -117,8 +119,7 @@ def _make(launch: Launch, context: dg.OpExecutionContext, our: Services) -> int:
 def _made_before(context: dg.OpExecutionContext) -> int | None:
     """By an earlier try of the step, or by the Dagster run that this one is a retry of: it has its tags."""
     run = context.instance.get_run_by_id(context.run_id)
-    made = run.tags.get(RUN_ID_TAG) if run else None
-    return None if made is None else int(made)
+    return id_in(run.tags.get(RUN_ID_TAG)) if run else None
 
 
 def run_id_of(run: dg.DagsterRun) -> int | None:
@@ -126,15 +127,15 @@ def run_id_of(run: dg.DagsterRun) -> int | None:
     if run.job_name != JOB:
         return None
     ops = cast("Mapping[str, Any]", run.run_config).get("ops", {})
-    given = ops.get(OP, {}).get("config", {}).get("run_id") or run.tags.get(RUN_ID_TAG)
-    return None if given is None else int(given)
+    given = ops.get(OP, {}).get("config", {}).get("run_id")
+    return id_in(run.tags.get(RUN_ID_TAG) if given is None else given)
 
 
 def cancel_run_of(run: dg.DagsterRun, services: Services) -> None:
     """Who terminates it in Dagster wants it to stop: without this the sweep would ask for another worker."""
     run_id = run_id_of(run)
     if run_id is not None:
-        with suppress(ConflictError):  # it is over, or was only looked at
+        with suppress(ConflictError, NotFoundError):  # it is over, was only looked at, or never was there
             cancel_run(run_id, database=services.database, clock=services.clock, actor=_TERMINATED_BY)
 
 

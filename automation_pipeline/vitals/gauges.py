@@ -15,7 +15,7 @@ from automation_pipeline.storage.pulses import DAEMON, seconds_since_beat
 from automation_pipeline.storage.run_requests import waiting_requests
 from automation_pipeline.transcription.store.gauges import waiting_tasks
 from automation_pipeline.vitals.gauge import Gauge, Histogram, Sample, single
-from automation_pipeline.vitals.pricing import WORDS, pricing_gauges, pricing_histograms
+from automation_pipeline.vitals.pricing import SPREAD_MEASURES, WORDS, pricing_gauges, pricing_histograms
 
 Name = TypeVar("Name", bound=str)
 
@@ -76,8 +76,9 @@ def _daemon(session: Session) -> Iterator[Gauge]:
 
 
 def _counters(session: Session) -> Iterator[Gauge]:
-    """What all processes have added to."""
-    measures = sorted(all_measures(session), key=lambda one: (one.name, one.labels))
+    """What all processes have added to, except what is told as histograms."""
+    told = (one for one in all_measures(session) if one.name not in SPREAD_MEASURES)
+    measures = sorted(told, key=lambda one: (one.name, one.labels))
     for name, of_it in groupby(measures, key=lambda one: one.name):
         samples = [Sample(labels_of(one.labels), one.value) for one in of_it]
         yield Gauge(name, _WORDS.get(name, name.replace("_", " ")), samples, "counter")

@@ -1,24 +1,31 @@
 """The numbers of pricing on the metrics page, counted from rows: as many queries whatever there is to count."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import accumulate
 
 from automation_pipeline.pricing.domain.alerts import Health
 from automation_pipeline.pricing.domain.circuit import CircuitState
 from automation_pipeline.pricing.domain.reconciliation import MismatchSeverity
 from automation_pipeline.pricing.domain.run_result import success_rate
-from automation_pipeline.pricing.store.gauges import (
+from automation_pipeline.pricing.domain.run_times import (
+    APPLY_MS,
     BOUNDS_MS,
-    Durations,
-    apply_durations,
+    BUCKETS,
+    QUEUE_MS,
+    SPREADS,
+    buckets_measure,
+    sum_measure,
+)
+from automation_pipeline.pricing.store.gauges import (
     blocked_variants,
     circuits,
     mismatched_prices,
     queue_age_seconds,
-    queue_durations,
 )
 from automation_pipeline.pricing.store.health import health_of_projects
 from automation_pipeline.storage.database import Session
+from automation_pipeline.storage.measures import all_measures
 from automation_pipeline.vitals.gauge import Gauge, Histogram, Sample, single
 
 # Counted by the worker as it works; see `storage.measures`.
@@ -29,6 +36,12 @@ WORDS = {
     "rules_target_retries_total": "Targets that were tried again, by the worker itself or by hand",
     "rules_illegal_moves_total": "Changes of state that were asked for and are not allowed",
 }
+_SPREAD_WORDS = {
+    APPLY_MS: "How long runs took to be applied, until their first end",
+    QUEUE_MS: "How long runs that have ended had waited in the queue",
+}
+# Measures that are told as histograms.
+SPREAD_MEASURES = frozenset(measure(name) for name in SPREADS for measure in (buckets_measure, sum_measure))
 
 
 def pricing_gauges(session: Session, now: datetime) -> Iterator[Gauge]:
@@ -52,10 +65,9 @@ def pricing_gauges(session: Session, now: datetime) -> Iterator[Gauge]:
 
 
 def pricing_histograms(session: Session) -> tuple[Histogram, ...]:
-    return (
-        _spread("rules_apply_duration_ms", "How long ended runs took to be applied", apply_durations(session)),
-        _spread("rules_queue_ms", "How long ended runs waited in the queue", queue_durations(session)),
-    )
+    """Of what the worker has counted, so that nothing is taken away from them when a run is tried again."""
+    counted = {(one.name, one.labels): one.value for one in all_measures(session) if one.name in SPREAD_MEASURES}
+    return tuple(_spread(name, counted) for name in SPREADS)
 
 
 def _success(name: str, healths: dict[str, Health]) -> Gauge:
@@ -65,5 +77,7 @@ def _success(name: str, healths: dict[str, Health]) -> Gauge:
     return Gauge(name, "Applied share of the targets of runs that ended within the hour", samples)
 
 
-def _spread(name: str, words: str, durations: Durations) -> Histogram:
-    return Histogram(name, words, BOUNDS_MS, durations.counts, durations.total_ms)
+def _spread(name: str, counted: Mapping[tuple[str, str], float]) -> Histogram:
+    by_bucket = (counted.get((buckets_measure(name), f'le="{bucket}"'), 0.0) for bucket in BUCKETS)
+    counts = tuple(accumulate(round(count) for count in by_bucket))
+    return Histogram(name, _SPREAD_WORDS[name], BOUNDS_MS, counts, counted.get((sum_measure(name), ""), 0.0))

@@ -94,6 +94,55 @@ def test_a_page_that_leads_nowhere_or_to_itself_is_not_understood(after: object,
     assert page(saying(document), asked).failure.kind is FailureKind.SERVER
 
 
+def denied(*path: object, code: object = "ACCESS_DENIED") -> dict[str, Any]:
+    return {"message": "Access denied.", "path": list(path), "extensions": {"code": code}}
+
+
+AT = ("productVariants", "nodes", 0)
+HIDDEN = denied(*AT, "inventoryItem", "unitCost")
+
+
+@pytest.mark.parametrize(
+    ("item", "errors"),
+    [
+        ({"unitCost": None}, [HIDDEN]),
+        (None, [denied(*AT, "inventoryItem")]),
+        (None, [denied(*AT, "inventoryItem"), HIDDEN]),
+    ],
+)
+def test_a_cost_that_the_token_may_not_see_leaves_the_page_readable(item: object, errors: list[object]) -> None:
+    called = page(saying(catalogue(node(1, inventoryItem=item)) | {"errors": errors}))
+    assert called.failure is None
+    assert [(one.cost, one.amount) for one in called.value.variants] == [(None, 1999)]
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        [HIDDEN, denied(*AT, "product")],
+        [denied(*AT, "price")],
+        [denied()],
+        [denied(*AT, "unitCost", code="INTERNAL_SERVER_ERROR")],
+        [denied(*AT, "unitCost", code=None)],
+        [HIDDEN, "no"],
+        [HIDDEN, {"message": "no"}],
+        {"unitCost": ["no"]},
+        "unitCost",
+    ],
+)
+def test_any_other_error_spoils_the_page(errors: object) -> None:
+    assert page(saying(catalogue(node()) | {"errors": errors})).value is None
+
+
+def test_where_more_than_the_cost_is_missing_the_shops_own_words_are_told() -> None:
+    for data in (catalogue(None)["data"], {"productVariants": None}, None):
+        failure = page(saying({"data": data, "errors": [HIDDEN]})).failure
+        assert (failure.kind, failure.message) == (
+            FailureKind.AUTHORIZATION,
+            "The shop answered with an error: Access denied.",
+        )
+
+
 NONSENSE = [
     {"price": "-1.00"},
     {"price": "1e3"},

@@ -56,6 +56,8 @@ def outcome(answered: dict[str, Any], *writes: PriceWrite) -> dict[str, object]:
     return {key: said.kind.value if isinstance(said, Failure) else said.unit_amount for key, said in written.items()}
 
 
+# The second has another price than it was to have, the third another one struck through.
+AS_BEFORE = [priced(1, "1.00"), priced(2, "2.50"), priced(3, "3.00", "9.50")]
 BAD_PRICE = complaint("variants", "1", "price")
 GONE = complaint("variants", "2", "id", code="PRODUCT_VARIANT_DOES_NOT_EXIST")
 NO_PRODUCT = complaint("productId", code="PRODUCT_DOES_NOT_EXIST")
@@ -79,6 +81,10 @@ NO_PRODUCT = complaint("productId", code="PRODUCT_DOES_NOT_EXIST")
         (CONFIRMED[1:], (complaint("input", "variants", "0"),), {"1": "validation", "2": 200, "3": 300}),
         ([*CONFIRMED, priced(99)], (), {"1": 100, "2": 200, "3": 300}),
         ([*CONFIRMED[:2], {}, priced(3, None)], (), {"1": 100, "2": 200, "3": "network"}),
+        (AS_BEFORE, (complaint(code="PRODUCT_SUSPENDED"),), {"1": 100, "2": "validation", "3": "validation"}),
+        (AS_BEFORE, (NO_PRODUCT,), {"1": 100, "2": "not_found", "3": "not_found"}),
+        (AS_BEFORE, (BAD_PRICE,), {"1": 100, "2": "validation", "3": "network"}),
+        (AS_BEFORE, (), {"1": 100, "2": "network", "3": "network"}),
     ],
 )
 def test_every_write_ends_as_its_price_or_its_failure(
@@ -98,12 +104,25 @@ def test_a_price_that_the_shop_refuses_has_not_been_written_and_never_will() -> 
     assert refused.message == "The shop refuses the price: is not right, INVALID_INPUT."
 
 
-def test_what_the_shop_confirms_is_told_as_it_says() -> None:
-    confirmed = write(saying(updated(priced(1, "0.99", None)))).value["1"]
-    assert confirmed == Price(99, "EUR")
-    assert write(saying(updated(priced(1, "99", "120")), 200), PriceWrite("1", Price(1, "JPY"), True)).value == {
-        "1": Price(99, "JPY", 120)
-    }
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (PriceWrite("1", Price(99, "EUR"), True), priced(1, "0.99", None)),
+        (PriceWrite("1", Price(99, "JPY", 120), True), priced(1, "99", "120")),
+        (PriceWrite("1", Price(99, "EUR"), False), priced(1, "0.99", "1.20")),
+    ],
+)
+def test_what_the_shop_confirms_is_told_as_it_says(asked: PriceWrite, told: dict[str, Any]) -> None:
+    compare_at = None if told["compareAtPrice"] is None else 120
+    assert write(saying(updated(told)), asked).value == {"1": Price(99, asked.price.currency, compare_at)}
+
+
+def test_a_listed_price_that_was_not_asked_for_confirms_nothing_and_is_read_again() -> None:
+    asked = PriceWrite("1", Price(99, "EUR"), True)
+    for listed in (priced(1, "1.00", None), priced(1, "0.99", "9.00")):
+        failure = write(saying(updated(listed)), asked).value["1"]
+        assert (failure.retryable, failure.outcome_unknown) == (True, True)
+        assert failure.message == "The shop tells another price than the one that was written."
 
 
 def test_complaints_without_words_are_told_too() -> None:

@@ -60,6 +60,18 @@ def test_whole_characters_are_kept(text: str) -> None:
     assert parse(Outer, {"names": [text], "table": [[text]]}, "No value.").table == ((text,),)
 
 
+@pytest.mark.parametrize(
+    ("some", "told"),
+    [
+        ([7], (("some.0", "must be a text"),)),
+        ([], (("some", "must have at least 1 entry"),)),
+        (["a", 7], (("some.1", "must be a text"),)),
+    ],
+)
+def test_a_list_is_too_short_only_where_no_entry_is_at_fault(some: list[object], told: object) -> None:
+    assert faults(some=some) == told
+
+
 @given(st.text(st.characters(exclude_categories=())))
 def test_a_text_without_fault_is_utf_8_without_nul(text: str) -> None:
     try:

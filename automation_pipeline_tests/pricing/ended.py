@@ -57,12 +57,18 @@ def a_shop(database: Database, *refused_seconds_ago: float, shop: str = SHOP, ci
 
 
 def a_check(
-    database: Database, run_id: int, name: str, at: datetime, worst: str | None = None, mismatches: int = 0
+    database: Database,
+    run_id: int,
+    name: str,
+    at: datetime,
+    worst: str | None = None,
+    mismatches: int = 0,
+    **counts: int,
 ) -> None:
+    """It read one price, unless `counts` say otherwise."""
+    found = {"total_checked": 1, "mismatches": mismatches, "unverified": 0} | counts
     with database.transaction() as session:
-        session.add(
-            CheckRow(rule_run_id=run_id, name=name, due_at=at, checked_at=at, worst=worst, mismatches=mismatches)
-        )
+        session.add(CheckRow(rule_run_id=run_id, name=name, due_at=at, checked_at=at, worst=worst, **found))
 
 
 def alert_rows(database: Database) -> list[AlertRow]:

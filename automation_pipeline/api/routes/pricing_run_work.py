@@ -24,7 +24,8 @@ ONE = "/api/pricing/runs/{rule_run_id}"
 
 @router.post(f"{ONE}/approve", response_model=RunAnswer, responses=refusals(404, 409))
 def approve(rule_run_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
-    """Say yes to a planned run of a project whose guardrails ask for it. Its creator cannot."""
+    """Say yes to a planned run of a project whose guardrails ask for it. Neither its creator nor the author of
+    the version of its rule can."""
     run = approve_run(rule_run_id, database=services.database, clock=services.clock, actor=caller.id)
     return shown_run(run, services)
 

@@ -30,8 +30,9 @@ def _of_preview(run: RuleRun, policy: Policy | None) -> str | None:
         return "There is nothing to apply."
     until = f"until {run.previewed_at + LIFETIME:%H:%M} UTC"
     apply = f"`{RUNS} apply {run.id}`"
+    # Who wrote the rule is not told here: it is asked where somebody approves, and again where the run is queued.
     fault = policy and approval_fault(
-        auto_apply=policy.auto_apply, created_by=run.created_by, approved_by=run.approved_by
+        auto_apply=policy.auto_apply, created_by=run.created_by, written_by=None, approved_by=run.approved_by
     )
     if fault:
         return f"A second person must approve it, with `{RUNS} approve {run.id}`. Then apply it, {until}: {apply}."

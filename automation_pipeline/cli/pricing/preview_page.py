@@ -6,10 +6,10 @@ from typing import cast
 
 from rich.text import Text
 
-from automation_pipeline.cli.output import print_table
 from automation_pipeline.cli.pricing.arguments import say
 from automation_pipeline.cli.pricing.guardrails import check_words
 from automation_pipeline.cli.pricing.prices import amount, change, compare_at_change, price
+from automation_pipeline.cli.pricing.tables import print_price_table
 from automation_pipeline.pricing.domain.outcome import Skip, Warn
 from automation_pipeline.pricing.domain.rule_run import RuleRun, RuleTarget, SkippedVariant
 
@@ -21,9 +21,10 @@ _SKIPS = {str(one): one.why for one in Skip}
 def print_targets(run: RuleRun, targets: Sequence[RuleTarget]) -> None:
     if not targets:
         return
-    print_table(
-        ("target", "variant", "sku", "before", "", "after", "change", "compare-at", "limited by", "warnings"),
+    print_price_table(
+        ("target", "variant", "sku", "before", "after", "change", "compare-at", "limited by", "warnings"),
         map(_target, targets),
+        texts={"variant", "sku", "limited by", "warnings"},
     )
     for warning, count in Counter(warning for target in targets for warning in target.warnings).items():
         say(f"{_IN_SHORT.get(warning, 'warned')} ({count}): {warning}")
@@ -35,7 +36,8 @@ def print_blocked(run: RuleRun, blocked: Sequence[SkippedVariant]) -> None:
     if not blocked:
         return
     say(f"Blocked by the project's guardrails: {run.blocked}")
-    print_table(("variant", "sku", "price", "proposed", "because"), map(_blocked, blocked))
+    columns = ("variant", "sku", "price", "proposed", "because")
+    print_price_table(columns, map(_blocked, blocked), texts={"variant", "sku", "because"})
     if run.blocked > len(blocked):
         say(f"{len(blocked)} of {run.blocked} blocked ones are shown: --all shows every one.")
 
@@ -74,7 +76,6 @@ def _target(target: RuleTarget) -> tuple[object, ...]:
         variant_name(target.title, target.product_id, target.variant_id),
         target.sku_id,
         price(before),
-        "->",
         price(after),
         change(before.unit_amount, after.unit_amount, before.currency),
         compare_at_change(before, after, is_written=target.writes_compare_at),

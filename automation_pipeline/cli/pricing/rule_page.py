@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import cast
 
-from automation_pipeline.cli.output import print_facts, print_table
+from automation_pipeline.cli.output import print_facts
 from automation_pipeline.cli.pricing.arguments import say
+from automation_pipeline.cli.pricing.tables import print_price_table
 from automation_pipeline.pricing.domain.field_rules import UNTOUCHED
 from automation_pipeline.pricing.domain.money import in_words
 from automation_pipeline.pricing.domain.pricing_rule import PricingRule, RuleVersion, input_document
@@ -14,13 +15,14 @@ from automation_pipeline.pricing.domain.transform import IN_MINOR_UNITS, Operati
 
 
 def print_rules(rules: Iterable[PricingRule]) -> None:
-    print_table(
+    print_price_table(
         ("id", "name", "project", "state", "version", "does", "starts (UTC)", "ends (UTC)"),
         (
             (r.id, r.name, r.project_id, _state(r), r.version, _transform(input_document(r)), minute(r.schedule_at),
              minute(r.ends_at))
             for r in rules
         ),
+        texts={"name", "project", "does"},
     )  # fmt: skip
 
 
@@ -48,12 +50,13 @@ def print_rule(rule: PricingRule) -> None:
 
 
 def print_versions(versions: Iterable[RuleVersion]) -> None:
-    print_table(
+    print_price_table(
         ("version", "from (UTC)", "by", "picks", "does"),
         (
             (v.version, minute(v.created_at), v.created_by, _json(v.rule.get("selector")), _transform(v.rule))
             for v in versions
         ),
+        texts={"by", "picks", "does"},
     )
 
 

@@ -22,6 +22,8 @@ PRICE_BEFORE: PriceBefore = "before"
 
 _DIGITS = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?")
 _ENDING = re.compile(r"[0-9]{0,3}(\.[0-9]{1,3})?")
+_ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt _].*)?", re.DOTALL)
+_SUCH_AS = "such as 2026-05-04T02:00:00Z"
 
 
 def _number(given: object) -> Decimal:
@@ -111,10 +113,20 @@ def _ending(given: object) -> object:
     return given.removeprefix("0") if given.startswith("0.") else given
 
 
+def _written_out(given: object) -> object:
+    """Pydantic takes bare numbers, and texts of them, for seconds or milliseconds since 1970."""
+    if isinstance(given, datetime) or (isinstance(given, str) and _ISO.fullmatch(given)):
+        return given
+    raise ValueError(f"must be a date and time with its time zone, {_SUCH_AS}")
+
+
 def _in_utc(instant: datetime) -> datetime:
     if instant.tzinfo is None:
-        raise ValueError("must say its time zone, such as 2026-05-04T02:00:00Z")
-    return instant.astimezone(UTC)
+        raise ValueError(f"must say its time zone, {_SUCH_AS}")
+    try:
+        return instant.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("lies outside the calendar") from None
 
 
 Flag = Annotated[bool, Field(strict=True)]
@@ -126,4 +138,4 @@ Currency = Annotated[str, AfterValidator(_currency)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names), BeforeValidator(some)]
 CompareAt = Annotated[int | Untouched | PriceBefore | None, BeforeValidator(_compare_at)]
 Ending = Annotated[str | None, BeforeValidator(_ending)]
-ZonedInstant = Annotated[Instant, AfterValidator(_in_utc)]
+ZonedInstant = Annotated[Instant, AfterValidator(_in_utc), BeforeValidator(_written_out)]

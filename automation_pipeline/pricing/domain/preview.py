@@ -28,13 +28,18 @@ def stale(previewed_hash: str, rule_hash: str, previewed_at: datetime, now: date
     return Stale.TOO_OLD if now - previewed_at > LIFETIME else None
 
 
-def approval_fault(*, auto_apply: bool, created_by: str, approved_by: str | None) -> str | None:
-    """Why a run may not be applied yet: unless the project applies by itself, a second person says yes."""
+def approval_fault(*, auto_apply: bool, created_by: str, written_by: str | None, approved_by: str | None) -> str | None:
+    """Why a run may not be applied yet: unless the project applies by itself, a second person says yes, who neither
+    made the run nor wrote the version of the rule that it is of."""
     if auto_apply:
         return None
     if approved_by is None:
         return "The run must be approved first."
-    return "The run must be approved by somebody else than its creator." if approved_by == created_by else None
+    if approved_by == created_by:
+        return "The run must be approved by somebody else than its creator."
+    return (
+        "The run must be approved by somebody else than the author of its rule." if approved_by == written_by else None
+    )
 
 
 def rests_until(last_applied_at: datetime | None, cooldown_minutes: int, now: datetime) -> datetime | None:

@@ -11,4 +11,4 @@ _NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_PROJECT}}}")
 def check_project(project_id: str, complaint: str) -> None:
     if _NAME.fullmatch(project_id) is None:
         fault = f"must be 1 to {LONGEST_PROJECT} of the letters A to Z, digits, dots, dashes and underscores"
-        raise InvalidInputError(complaint, (("projectId", fault),))
+        raise InvalidInputError(complaint, (("project", fault),))

@@ -1,8 +1,19 @@
 """When a rule starts by itself, and when what it has applied is taken back."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
+
+from automation_pipeline.core.errors import ConflictError
+from automation_pipeline.pricing.domain.failures import FailureKind
+
+# A price that was edited since, or is gone, stays; whatever else stands in the way of its end may pass.
+LASTING = frozenset({FailureKind.CONFLICT, FailureKind.NOT_FOUND})
+END_AGAIN_AFTER = timedelta(minutes=10)
+
+
+class PromotionOverError(ConflictError):
+    """What would be applied now would only be taken back."""
 
 
 class Due(StrEnum):

@@ -1,10 +1,12 @@
-"""What the outside hears of rules and guardrails: who made or removed them, and what schedules and promotions did."""
+"""What the outside hears of rules and guardrails: who made or changed them, and what schedules and promotions did."""
 
 from datetime import datetime
 
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.instants import iso
+from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.domain.keys import promotion_end_key, schedule_key
+from automation_pipeline.pricing.domain.policy import Policy
 from automation_pipeline.pricing.domain.pricing_rule import TENANT, PricingRule
 
 PRODUCER = "pricing"
@@ -24,6 +26,13 @@ def created(rule: PricingRule) -> Event:
 def deleted(rule: PricingRule, actor: str, now: datetime) -> Event:
     payload: dict[str, object] = {"ruleId": str(rule.id), "projectId": rule.project_id, "deletedBy": actor}
     return Event(TENANT, f"rule-{rule.id}:deleted", "rule.deleted", PRODUCER, _of(rule.id), now, payload)
+
+
+def policy_changed(project_id: str, policy: Policy, actor: str, now: datetime, change: str) -> Event:
+    """`change` is another one each time: guardrails that are put again, unchanged, are told of too."""
+    payload: dict[str, object] = {"projectId": project_id, "changedBy": actor, "policy": as_document(policy)}
+    aggregate = f"policy-{project_id}"
+    return Event(TENANT, f"{aggregate}:changed:{change}", "policy.changed", PRODUCER, aggregate, now, payload)
 
 
 def policy_removed(project_id: str, actor: str, now: datetime) -> Event:

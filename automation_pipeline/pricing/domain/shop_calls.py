@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from automation_pipeline.core.errors import TransientError
+from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.pricing.domain.failures import Failure, FailureKind
 from automation_pipeline.pricing.domain.money import Price
 from automation_pipeline.pricing.domain.variant import Variant
@@ -14,6 +14,10 @@ Value = TypeVar("Value")
 
 class ShopRestingError(TransientError):
     """The shop must be left alone for longer than the caller waits."""
+
+
+class CallNotWantedError(PermanentError):
+    """While the call waited for its turn, its reason went away."""
 
 
 @dataclass(frozen=True)

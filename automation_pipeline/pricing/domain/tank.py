@@ -12,7 +12,9 @@ from automation_pipeline.pricing.domain.shop_calls import Bucket
 UNHEARD = Bucket(available=1000, maximum=1000, restore_rate=50)
 # Answers come in another order than calls: so much of the bucket is left alone.
 SPARE_SHARE = 0.03
-# Promises of processes that were killed are forgotten when nothing was heard for so long.
+# Promises of processes that were killed take no more than this from those that are at work.
+MOST_PENDING_SHARE = 0.5
+# They are forgotten when nothing was heard for so long.
 FORGOTTEN_AFTER = timedelta(seconds=60)
 
 
@@ -50,7 +52,7 @@ def returned(tank: Tank, cost: float, now: datetime) -> Tank:
 
 def heard(tank: Tank, cost: float, told: Bucket | None, now: datetime) -> Tank:
     """After the answer to a call of that cost. What the shop tells is taken for the truth, less the other promises."""
-    pending = max(tank.pending - cost, 0.0)
+    pending = min(max(tank.pending - cost, 0.0), MOST_PENDING_SHARE * tank.maximum)
     if told is None or told.restore_rate <= 0 or told.maximum <= 0:
         return replace(_filled(tank, now), pending=pending)
     return Tank(told.available - pending, told.maximum, told.restore_rate, pending, now)

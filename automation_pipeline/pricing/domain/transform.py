@@ -67,7 +67,8 @@ class Transform(JsonModel):
             written["ceiling"] = written.pop("ceil")
         if written.get("round") == "nearest_99" and written.get("ending") is None:
             written |= {"round": Round.NEAREST, "ending": ".99"}
-        if written.get("ending") is not None and "round" not in written:
+        wants_rounding = written.get("ending") is not None or written.get("precision") is not None
+        if wants_rounding and "round" not in written:
             written["round"] = Round.NEAREST
         return written
 

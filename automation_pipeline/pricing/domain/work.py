@@ -1,7 +1,7 @@
 """What becomes of one variant at the hands of the worker: decided before the write, and after a call that failed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from random import Random
@@ -12,13 +12,14 @@ from automation_pipeline.pricing.domain.drift import Step, before_rollback, befo
 from automation_pipeline.pricing.domain.failures import PRICE_DRIFT, Failure, FailureKind, Signal, classified
 from automation_pipeline.pricing.domain.money import Price, in_words
 from automation_pipeline.pricing.domain.policy import Check, Policy, guarded
-from automation_pipeline.pricing.domain.retrying import Progress, TryAgain, after_failure, is_overdue
+from automation_pipeline.pricing.domain.retrying import RETRY_BACKOFF, Progress, TryAgain, after_failure, is_overdue
 from automation_pipeline.pricing.domain.rule import OnDrift
 
 
 @dataclass(frozen=True)
 class WorkTarget:
-    """A variant whose price is to be changed, and how far that has come in the present cycle."""
+    """A variant whose price is to be changed, and how far that has come in the present cycle. One with a `doom` is
+    given up for that, but for a last look whether one of its calls has written the price after all."""
 
     id: int
     product_id: str
@@ -30,6 +31,7 @@ class WorkTarget:
     progress: Progress
     outcome_unknown: bool
     began_at: datetime
+    doom: Failure | None = None
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,19 @@ class Applied:
 
 @dataclass(frozen=True)
 class PutBack:
-    """It waits for another call. Without a failure nothing was tried, and nothing is counted."""
+    """It waits for another call; with a `doom`, for one that only looks. Without a failure nothing was tried, and
+    nothing is counted."""
 
     target: WorkTarget
     wait_seconds: float
     progress: Progress
     failure: Failure | None = None
     outcome_unknown: bool = False
+    doom: Failure | None = None
+
+    @property
+    def was_tried(self) -> bool:
+        return self.failure is not None or (self.doom is not None and self.target.doom is None)
 
 
 @dataclass(frozen=True)
@@ -85,33 +93,42 @@ def before_writing(target: WorkTarget, seen: Price | None, used: Decimal, terms:
     step = _step(target, seen, terms)
     if step is Step.DONE:
         return Applied(target, target.before, was_found=True)
+    if target.doom is not None:
+        return GivenUp(replace(target, outcome_unknown=False), target.doom, target.progress, seen)
     if step is Step.REFUSE:
         return _drifted(target, seen, terms)
     return _blocked(target, seen, used, terms.policy)
 
 
 def after_failed_call(target: WorkTarget, failure: Failure, random: Random) -> PutBack | GivenUp:
-    """A call that only reads leaves what is known of earlier writes as it was."""
+    """A call that only reads leaves what is known of earlier writes as it was. What may have been written is not given
+    up before somebody has looked."""
+    unknown = target.outcome_unknown or failure.outcome_unknown
+    if target.doom is not None:
+        return _after_failed_look(target, target.doom, failure, random)
     decided = after_failure(failure, target.progress, random)
     if isinstance(decided, TryAgain):
-        unknown = target.outcome_unknown or failure.outcome_unknown
         return PutBack(target, decided.wait_seconds, decided.progress, failure, unknown)
+    if unknown:
+        # After an error of its own the shop has done with the call; a call whose answer was lost may be on its way.
+        wait = 0.0 if failure.kind is FailureKind.SERVER else RETRY_BACKOFF.delay(1, random)
+        return _doomed(target, decided.failure, decided.progress, wait)
     return GivenUp(target, decided.failure, decided.progress)
 
 
 def deferred(target: WorkTarget, wait_seconds: float = 0.0) -> PutBack:
-    return PutBack(target, wait_seconds, target.progress, None, target.outcome_unknown)
+    return PutBack(target, wait_seconds, target.progress, None, target.outcome_unknown, target.doom)
 
 
 def without_variant(target: WorkTarget) -> GivenUp:
     return _given_up(target, FailureKind.NOT_FOUND, "It names no variant of the shop.")
 
 
-def overdue(targets: Sequence[WorkTarget], now: datetime) -> list[GivenUp]:
-    """Those that have taken too long."""
-    words = "It took longer than ten minutes."
+def overdue(targets: Sequence[WorkTarget], now: datetime) -> list[PutBack | GivenUp]:
+    """Those that have taken too long. The last look has as much time again."""
+    late = Failure(FailureKind.TIMEOUT, "It took longer than ten minutes.", retryable=False)
     return [
-        _given_up(target, FailureKind.TIMEOUT, words)
+        _too_late(target, late)
         for target in targets
         if is_overdue(target.began_at, now, timedelta(seconds=target.progress.rate_limit_seconds))
     ]
@@ -122,6 +139,23 @@ def day_began(now: datetime, zone: str) -> datetime:
     its_zone = ZoneInfo(zone)
     midnight = wall_time(now, its_zone).replace(hour=0, minute=0, second=0, microsecond=0)
     return instant_of(midnight, its_zone, FIRST_PASS).astimezone(UTC)
+
+
+def _too_late(target: WorkTarget, late: Failure) -> PutBack | GivenUp:
+    if target.doom is None and target.outcome_unknown:
+        return _doomed(target, late, target.progress, 0.0)
+    return GivenUp(target, target.doom or late, target.progress)
+
+
+def _doomed(target: WorkTarget, doom: Failure, progress: Progress, wait_seconds: float) -> PutBack:
+    return PutBack(target, wait_seconds, progress, outcome_unknown=True, doom=doom)
+
+
+def _after_failed_look(target: WorkTarget, doom: Failure, failure: Failure, random: Random) -> PutBack | GivenUp:
+    if not failure.retryable:
+        return GivenUp(target, replace(doom, outcome_unknown=True), target.progress)
+    wait = max(RETRY_BACKOFF.delay(1, random), failure.retry_after_seconds or 0.0)
+    return PutBack(target, wait, target.progress, failure, outcome_unknown=True, doom=doom)
 
 
 def _step(target: WorkTarget, seen: Price, terms: Terms) -> Step:

@@ -6,14 +6,22 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import groupby
+from random import Random
 from typing import TypeVar
 
 from automation_pipeline.core.tasks import together
 from automation_pipeline.pricing.domain.circuit import Circuit, concurrency
 from automation_pipeline.pricing.domain.failures import Failure, Signal, classified
-from automation_pipeline.pricing.domain.money import Price
+from automation_pipeline.pricing.domain.money import Price, in_words
 from automation_pipeline.pricing.domain.policy import used_today
-from automation_pipeline.pricing.domain.shop_calls import Called, Prices, PriceWrite, ShopRestingError, Written
+from automation_pipeline.pricing.domain.shop_calls import (
+    Called,
+    CallNotWantedError,
+    Prices,
+    PriceWrite,
+    ShopRestingError,
+    Written,
+)
 from automation_pipeline.pricing.domain.work import (
     Applied,
     Settled,
@@ -30,6 +38,9 @@ from automation_pipeline.pricing.stages.call_shop import call_shop
 from automation_pipeline.pricing.store.chunks import changes_since
 from automation_pipeline.storage.instants import database_time
 
+# A price that was read so long ago may be another by now: it is read again before it is written over.
+LONGEST_READ_SECONDS = 15.0
+
 Settle = Callable[[Sequence[Settled]], Awaitable[None]]
 ToWrite = tuple[WorkTarget, Price]
 Value = TypeVar("Value")
@@ -44,18 +55,24 @@ class Halt:
 
 
 async def apply_chunk(
-    targets: Sequence[WorkTarget], terms: Terms, *, desk: Desk, settle: Settle, is_wanted: Callable[[], bool]
+    targets: Sequence[WorkTarget],
+    terms: Terms,
+    *,
+    desk: Desk,
+    settle: Settle,
+    is_wanted: Callable[[], Awaitable[bool]],
 ) -> Halt | None:
     """Each target is settled once. Those that nothing was tried for go back as they were: after a halt, or when they
-    are not wanted any more."""
+    are not wanted any more, which is asked right before each write."""
     chunk = _Chunk(terms, desk, settle, is_wanted)
     await chunk.work(targets)
     return chunk.halt
 
 
 class _Chunk:
-    def __init__(self, terms: Terms, desk: Desk, settle: Settle, is_wanted: Callable[[], bool]) -> None:
+    def __init__(self, terms: Terms, desk: Desk, settle: Settle, is_wanted: Callable[[], Awaitable[bool]]) -> None:
         self._terms, self._desk, self._is_wanted = terms, desk, is_wanted
+        self._read_at, self._ends = 0.0, False
         self._settle_now, self._ready, self._settling = settle, list[Settled](), asyncio.Lock()
         self._throttles = 0
         self.halt: Halt | None = None
@@ -63,6 +80,7 @@ class _Chunk:
     async def work(self, targets: Sequence[WorkTarget]) -> None:
         await self._settle([without_variant(one) for one in targets if one.variant_id is None])
         left = [one for one in targets if one.variant_id is not None]
+        self._read_at = time.monotonic()
         called = await self._read(left) if left else Called[Prices](value={})
         if called is None:
             return
@@ -77,7 +95,7 @@ class _Chunk:
     async def _read(self, targets: Sequence[WorkTarget]) -> Called[Prices] | None:
         """None: the shop rests, and the targets wait."""
         shop, ids = self._desk.shop, [str(one.variant_id) for one in targets]
-        return await self._call(lambda: shop.prices(ids), shop.costs.reading(len(ids)), targets)
+        return await self._call(lambda: shop.prices(ids), shop.costs.reading(len(ids)), targets, self._begins_reading)
 
     def _decide(self, targets: Sequence[WorkTarget], prices: Prices) -> tuple[list[ToWrite], list[Settled]]:
         to_write, settled = list[ToWrite](), list[Settled]()
@@ -89,7 +107,7 @@ class _Chunk:
             if decided is not None:
                 settled.append(decided)
             elif seen is not None:
-                to_write.append((target, seen))
+                to_write.append((replace(target, outcome_unknown=False), seen))
         return to_write, settled
 
     def _used(self, variant_ids: Sequence[str]) -> dict[str, Decimal]:
@@ -123,7 +141,9 @@ class _Chunk:
         shop, targets = self._desk.shop, [target for target, _ in product]
         writes = [PriceWrite(str(one.variant_id), one.after, one.writes_compare_at) for one in targets]
         began = time.monotonic()
-        called = await self._call(lambda: shop.write(targets[0].product_id, writes), shop.costs.write, targets)
+        called = await self._call(
+            lambda: shop.write(targets[0].product_id, writes), shop.costs.write, targets, self._is_still_wanted
+        )
         if called is None:
             return
         if called.value is None:
@@ -135,17 +155,28 @@ class _Chunk:
 
     def _told(self, target: WorkTarget, seen: Price, called: Called[Written], milliseconds: int) -> Settled:
         said = (called.value or {}).get(str(target.variant_id))
-        if isinstance(said, Price):
+        if isinstance(said, Failure):
+            return self._after_failure([target], said)[0]
+        if said is not None and said.stands_as(target.after, with_compare_at=target.writes_compare_at):
             return Applied(target, seen, request_id=called.request_id, duration_ms=milliseconds)
-        silence = classified(Signal(lost=True), "The shop's answer says nothing of the variant.")
-        return after_failed_call(target, said or silence, self._desk.random)
+        words = "nothing of the variant" if said is None else f"{in_words(said.unit_amount, said.currency)}"
+        silence = classified(Signal(lost=True), f"The shop's answer to the write says {words}.")
+        return self._after_failure([target], silence)[0]
 
     async def _call(
-        self, call: Callable[[], Awaitable[Called[Value]]], cost: float, targets: Sequence[WorkTarget]
+        self,
+        call: Callable[[], Awaitable[Called[Value]]],
+        cost: float,
+        targets: Sequence[WorkTarget],
+        is_wanted: Callable[[], Awaitable[bool]],
     ) -> Called[Value] | None:
+        """None: it was not made, and the targets wait."""
         desk = self._desk
         try:
-            called = await call_shop(call, cost, front=desk.front, database=desk.database)
+            called = await call_shop(call, cost, front=desk.front, database=desk.database, is_wanted=is_wanted)
+        except CallNotWantedError:
+            await self._settle([deferred(target) for target in targets])
+            return None
         except ShopRestingError as rest:
             self.halt = self.halt or Halt(resting_seconds=rest.retry_after_seconds or 0.0)
             await self._settle([deferred(target, self._resting) for target in targets])
@@ -156,11 +187,25 @@ class _Chunk:
     async def _failed(self, targets: Sequence[WorkTarget], failure: Failure) -> None:
         if failure.is_critical:
             self.halt = Halt(critical=failure)
-        await self._settle([after_failed_call(target, failure, self._desk.random) for target in targets])
+        await self._settle(self._after_failure(targets, failure))
+
+    def _after_failure(self, targets: Sequence[WorkTarget], failure: Failure) -> list[Settled]:
+        """Targets that failed together are due together: the same luck for all, so that they stay one call."""
+        luck = self._desk.random.getrandbits(64)
+        return [after_failed_call(target, failure, Random(luck)) for target in targets]
+
+    async def _begins_reading(self) -> bool:
+        """From now on the prices grow old."""
+        self._read_at = time.monotonic()
+        return True
+
+    async def _is_still_wanted(self) -> bool:
+        self._ends = self._ends or not await self._is_wanted()
+        return not self._ends and time.monotonic() - self._read_at <= LONGEST_READ_SECONDS
 
     @property
     def _goes_on(self) -> bool:
-        return self.halt is None and self._is_wanted()
+        return self.halt is None and not self._ends
 
     @property
     def _resting(self) -> float:

@@ -8,7 +8,7 @@ from automation_pipeline.pricing.domain.work import PutBack, Settled, Terms, Wor
 from automation_pipeline.pricing.ports import Desk, Storefront
 from automation_pipeline.pricing.stages.work_through import LOOK_AGAIN_SECONDS, Wait, work_through
 from automation_pipeline.pricing.store.beginnings import tell_attempts, terms_of
-from automation_pipeline.pricing.store.chunks import claim_chunk, outlook
+from automation_pipeline.pricing.store.chunks import claim_chunk, forget_beginnings, outlook
 from automation_pipeline.pricing.store.endings import end_run, give_up_rest
 from automation_pipeline.pricing.store.holds import Hold, extend_hold, held_run, release_hold
 from automation_pipeline.pricing.store.settling import settle
@@ -30,7 +30,10 @@ class _Applying:
     def __init__(self, hold: Hold, front: Storefront, database: Database) -> None:
         self._hold, self._front, self._database = hold, front, database
 
-    def begin(self) -> Terms:
+    def begin(self) -> None:
+        """`work_run` has put it in order."""
+
+    def terms(self) -> Terms:
         with self._database.reading() as session:
             return terms_of(session, self._hold.run_id)
 
@@ -80,4 +83,5 @@ class _Applying:
             run = held_run(session, self._hold)
             run.resume_at = None if seconds is None else database_time(session) + timedelta(seconds=seconds)
             session.flush()
+            forget_beginnings(session, run.id)
             release_hold(session, self._hold)

@@ -8,10 +8,10 @@ from typing import TypeVar
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.instants import iso
 from automation_pipeline.pricing.domain.circuit import Answer, Circuit, has_opened
-from automation_pipeline.pricing.domain.failures import Signal, classified
+from automation_pipeline.pricing.domain.failures import FailureKind, Signal, classified
 from automation_pipeline.pricing.domain.keys import circuit_key
 from automation_pipeline.pricing.domain.pricing_rule import TENANT
-from automation_pipeline.pricing.domain.shop_calls import Called, ShopRestingError
+from automation_pipeline.pricing.domain.shop_calls import Called, CallNotWantedError, ShopRestingError
 from automation_pipeline.pricing.ports import Storefront
 from automation_pipeline.pricing.store.shops import Heard, Turn, give_back, hear, take_turn
 from automation_pipeline.storage.database import Database
@@ -25,17 +25,38 @@ Value = TypeVar("Value")
 
 
 async def call_shop(
-    call: Callable[[], Awaitable[Called[Value]]], cost: float, *, front: Storefront, database: Database
+    call: Callable[[], Awaitable[Called[Value]]],
+    cost: float,
+    *,
+    front: Storefront,
+    database: Database,
+    is_wanted: Callable[[], Awaitable[bool]] | None = None,
 ) -> Called[Value]:
     """What the call brought, as a value whatever it was. Every process that calls the shop comes through here: together
-    they keep its pace. ShopRestingError: it is to be left alone for longer than a worker stays."""
+    they keep its pace. ShopRestingError: it is to be left alone for longer than a worker stays. CallNotWantedError:
+    whoever was asked when the turn came said so."""
     await _turn(cost, front, database)
+    if is_wanted is not None:
+        await _check_wanted(is_wanted, cost, front, database)
     called: Called[Value] | None = None
     try:
         called = await _answer(call, front)
         return called
     finally:
         await asyncio.to_thread(_hear, called, cost, front, database)
+
+
+async def _check_wanted(
+    is_wanted: Callable[[], Awaitable[bool]], cost: float, front: Storefront, database: Database
+) -> None:
+    wanted = False
+    try:
+        wanted = await is_wanted()
+    finally:
+        if not wanted:
+            await asyncio.to_thread(_give_back, cost, front, database)
+    if not wanted:
+        raise CallNotWantedError("The call is not wanted any more.")
 
 
 async def _answer(call: Callable[[], Awaitable[Called[Value]]], front: Storefront) -> Called[Value]:
@@ -89,7 +110,9 @@ def _said(called: Called[Value] | None, cost: float) -> Heard:
         return Heard(Answer.WELL, cost, called.bucket)
     if called.is_throttled:
         return Heard(Answer.THROTTLED, cost, called.bucket, called.failure.retry_after_seconds)
-    return Heard(Answer.FAILED if called.failure.retryable else Answer.WELL, cost, called.bucket)
+    was_sent = called.failure.kind is not FailureKind.NETWORK or called.failure.outcome_unknown
+    answer = Answer.FAILED if called.failure.retryable else Answer.WELL
+    return Heard(answer, cost, called.bucket, was_sent=was_sent)
 
 
 def _opened(shop: str, circuit: Circuit, now: datetime) -> Event:

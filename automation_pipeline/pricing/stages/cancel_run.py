@@ -9,6 +9,7 @@ from automation_pipeline.pricing.store.beginnings import begin_applying
 from automation_pipeline.pricing.store.chunks import requeue_abandoned
 from automation_pipeline.pricing.store.endings import end_run, give_up_rest
 from automation_pipeline.pricing.store.holds import locked_run, release_hold, take_hold
+from automation_pipeline.pricing.store.new_runs import file_run_request
 from automation_pipeline.pricing.store.run_views import get_run
 from automation_pipeline.pricing.store.wishes import forget_wish
 from automation_pipeline.pricing.tables import RuleRunRow
@@ -19,8 +20,8 @@ _BRIEFLY_SECONDS = 60.0
 
 
 def cancel_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> RuleRun:
-    """At once where nobody works on it; its worker stops before its next calls. Safe to repeat. ConflictError: it has
-    ended, or is a mere preview."""
+    """At once where nobody works on it and nothing can have been written unheard; else its worker looks, and stops
+    before its next writes. Safe to repeat. ConflictError: it has ended, or is a mere preview."""
     with database.transaction() as session:
         run = locked_run(session, run_id)
         _refuse_what_cannot_stop(run)
@@ -45,7 +46,8 @@ def _end_if_nobody_works(session: Session, run: RuleRunRow, actor: str) -> None:
     else:
         requeue_abandoned(session, run.id, now)
     give_up_rest(session, run, CANCELLED, actor, now)
-    end_run(session, run, now, reconciles=True)
+    if not end_run(session, run, now, reconciles=True):
+        file_run_request(session, run.id, now)  # what may have been written is looked at first
     release_hold(session, hold)
 
 

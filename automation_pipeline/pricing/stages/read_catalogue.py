@@ -19,9 +19,11 @@ async def read_catalogue(*, front: Storefront, database: Database) -> AsyncGener
     async with front.open() as shop:
         page = await _page(shop, None, front, database)
         yield page
+        been: set[str] = set()
         while page.after is not None:
-            after, page = page.after, await _page(shop, page.after, front, database)
-            if page.after == after:
+            been.add(page.after)
+            page = await _page(shop, page.after, front, database)
+            if page.after in been:
                 raise PermanentError(f"{front.name} tells of the same page of its catalogue again and again.")
             yield page
 

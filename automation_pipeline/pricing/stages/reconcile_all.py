@@ -16,17 +16,18 @@ _ByRun = Mapping[int, Sequence[StandingTarget]]
 
 
 async def reconcile_all(*, front: Storefront, database: Database, clock: Clock) -> list[ReconciliationReport]:
-    """One report a run that still has prices of its own in the shop, and a day. Repeated on the same day it does what
-    is missing. ShopRestingError: nothing could be read now, and nothing is kept. Nothing, where it is switched off."""
+    """One report a run and a day, an empty one for a run that has no price of its own in the shop any more. Repeated
+    on the same day it does what is missing. ShopRestingError: nothing could be read now, and nothing is kept. Nothing,
+    where it is switched off."""
     if not front.knobs.reconciles:
         return []
     daily = _Daily(front, database, clock)
     targets = await asyncio.to_thread(daily.expected)
-    if not targets:
-        return []
-    async with front.open() as shop:
-        variants = [one.variant_id for ones in targets.values() for one in ones]
-        seen = await read_prices(variants, desk=Desk(shop, front, database))
+    variants = [one.variant_id for ones in targets.values() for one in ones]
+    seen: Seen = {}
+    if variants:
+        async with front.open() as shop:
+            seen = await read_prices(variants, desk=Desk(shop, front, database))
     return await asyncio.to_thread(daily.keep, targets, seen)
 
 
@@ -38,9 +39,9 @@ class _Daily:
     def expected(self) -> _ByRun:
         with self._database.reading() as session:
             runs = runs_to_look_at(session, self._front.name, self._day, self._clock.now())
-            by_run: dict[int, list[StandingTarget]] = {}
+            by_run: dict[int, list[StandingTarget]] = {run_id: [] for run_id in runs}
             for target in standing_targets(session, runs):
-                by_run.setdefault(target.run_id, []).append(target)
+                by_run[target.run_id].append(target)
             return by_run
 
     def keep(self, targets: _ByRun, seen: Seen) -> list[ReconciliationReport]:

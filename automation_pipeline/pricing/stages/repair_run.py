@@ -15,6 +15,8 @@ def repair_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> 
     """A preview of its own, which is approved and queued as any other. ConflictError: there is nothing to put back."""
     with database.transaction() as session:
         run = locked_run(session, run_id)
+        if run.promotion_ended_at is not None:
+            raise ConflictError(f"The promotion of run {run_id} is over: its prices are not put back any more.")
         check, mismatches = _newest(session, run_id)
         wrong = still_to_repair(session, run, mismatches)
         if not wrong:

@@ -12,6 +12,7 @@ from automation_pipeline.pricing.domain.rule_run import RuleTrigger, Wish
 from automation_pipeline.pricing.store.due_rules import (
     PlannedRule,
     clear_schedules,
+    close_repairs,
     hold_planned_rules,
     hold_standing_runs,
     wish_rolled_back,
@@ -76,6 +77,7 @@ def _start(session: Session, rules: list[PlannedRule], shop: str, now: datetime)
 def _end(session: Session, rules: list[PlannedRule], now: datetime) -> list[int]:
     """The runs that are to be rolled back."""
     by_id = {rule.id: rule for rule in rules}
+    close_repairs(session, list(by_id), now)
     runs = hold_standing_runs(session, list(by_id))
     run_ids = [run_id for run_id, _ in runs]
     wish_rolled_back(session, run_ids, _ACTOR, now)

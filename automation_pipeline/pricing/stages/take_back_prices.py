@@ -33,20 +33,27 @@ async def take_back_prices(hold: Hold, *, front: Storefront, database: Database)
 class _Rollback:
     def __init__(self, hold: Hold, front: Storefront, database: Database) -> None:
         self._hold, self._front, self._database = hold, front, database
+        self._asked_for = 0
 
-    def begin(self) -> Terms:
-        """Guardrails do not count: the former price stood once, and is wanted back."""
+    def begin(self) -> None:
         with self._database.transaction() as session:
             run = held_run(session, self._hold)
             release_writing(session, run.id)
             run.resume_at = None
+
+    def terms(self) -> Terms:
+        """Guardrails do not count: the former price stood once, and is wanted back."""
+        with self._database.transaction() as session:
+            run = held_run(session, self._hold)
+            self._asked_for = run.rollbacks
             return Terms(OnDrift.OVERWRITE if run.rollback_force else OnDrift.REFUSE, None, takes_back=True)
 
     def keep(self) -> bool:
         with self._database.transaction() as session:
             extend_hold(session, self._hold, self._front.knobs.lease_seconds)
             run = held_run(session, self._hold)
-            return run.wish == Wish.ROLLBACK and not is_shop_paused(session, run.shop)
+            is_same = run.wish == Wish.ROLLBACK and run.rollbacks == self._asked_for
+            return is_same and not is_shop_paused(session, run.shop)
 
     def take(self) -> Sequence[WorkTarget] | Wait:
         with self._database.transaction() as session:

@@ -1,18 +1,21 @@
 """Do with a run whatever is to be done: plan it, queue it, apply it, try it again, take it back. Its row says which."""
 
 import asyncio
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, sentence_of
-from automation_pipeline.pricing.domain.rule_run import RuleRun, Wish
+from automation_pipeline.pricing.domain import rule_events
+from automation_pipeline.pricing.domain.promotion import PromotionOverError
+from automation_pipeline.pricing.domain.rule_run import RuleRun, RuleTrigger, Wish
 from automation_pipeline.pricing.domain.states import RunState
 from automation_pipeline.pricing.ports import Storefront
 from automation_pipeline.pricing.stages.apply_run import apply_run
 from automation_pipeline.pricing.stages.plan_run import plan_run
 from automation_pipeline.pricing.stages.queue_run import queue_run
 from automation_pipeline.pricing.stages.take_back_prices import take_back_prices
+from automation_pipeline.pricing.stages.tell_times import tell_times
 from automation_pipeline.pricing.store.beginnings import begin_applying, begin_retry, wisher_of
 from automation_pipeline.pricing.store.chunks import requeue_abandoned
 from automation_pipeline.pricing.store.holds import (
@@ -25,13 +28,17 @@ from automation_pipeline.pricing.store.holds import (
     seconds_until_free,
     take_hold,
 )
+from automation_pipeline.pricing.store.rule_activity import RuleBusyError, what_comes_first
 from automation_pipeline.pricing.store.run_views import get_run
 from automation_pipeline.pricing.tables import RuleRunRow
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.instants import database_time
+from automation_pipeline.storage.outbox import enqueue
 
 # A run has a few acts at most; more would be a circle.
 MOST_ACTS = 10
+# How long one waits that another run of its rule comes before.
+NEXT_TURN = timedelta(seconds=60)
 
 
 class _Act(StrEnum):
@@ -66,7 +73,10 @@ class _Worker:
             if act is _Act.PLAN:
                 return await self._plan_and_queue(hold)
             work = take_back_prices if act is _Act.TAKE_BACK else apply_run
-            return await work(hold, front=self._front, database=self._database)
+            is_over = await work(hold, front=self._front, database=self._database)
+            if is_over and act is _Act.APPLY:
+                tell_times(self._front.meter, self.standing())
+            return is_over
         finally:
             self._release(hold)
 
@@ -76,9 +86,18 @@ class _Worker:
 
     def _next_act(self) -> _Act | None:
         with self._database.transaction() as session:
-            return _act_for(locked_run(session, self._run_id))
+            run = locked_run(session, self._run_id)
+            act = _act_for(run)
+            if act is not None and run.shop != self._front.name:
+                raise ConflictError(
+                    f"Rule run {run.id} is about {run.shop}, and SHOP_API_BASE_URL is {self._front.name}: it is worked "
+                    "on where its own shop is configured, or cancelled."
+                )
+            return act
 
     async def _plan_and_queue(self, hold: Hold) -> bool:
+        if not self._has_its_turn(hold):
+            return False
         beating = asyncio.create_task(self._beat(hold))
         try:
             await plan_run(self._run_id, front=self._front, database=self._database, clock=self._clock)
@@ -95,8 +114,12 @@ class _Worker:
                 force=force,
                 asks_for_worker=False,
             )
+        except RuleBusyError as busy:
+            with self._database.transaction() as session:
+                _put_off(session, held_run(session, hold), sentence_of(busy))
+            return False
         except (ConflictError, InvalidInputError) as refusal:
-            self._note(sentence_of(refusal))
+            self._note(hold, refusal)
             return False
         return True
 
@@ -111,11 +134,22 @@ class _Worker:
         with self._database.transaction() as session:
             extend_hold(session, hold, seconds)
 
-    def _note(self, why: str) -> None:
+    def _has_its_turn(self, hold: Hold) -> bool:
+        """Another run of the rule would be in the way of what is planned, or make it old."""
+        with self._database.transaction() as session:
+            run = held_run(session, hold)
+            why = what_comes_first(session, run.rule_id)
+            if why is not None:
+                _put_off(session, run, why)
+            return why is None
+
+    def _note(self, hold: Hold, refusal: Exception) -> None:
         """Why it stays a preview. Whoever approves it, or asks again, begins anew."""
         with self._database.transaction() as session:
-            run = locked_run(session, self._run_id)
-            run.wish, run.error_message, run.updated_at = None, why, self._clock.now()
+            run, now = held_run(session, hold), self._clock.now()
+            run.wish, run.error_message, run.updated_at = None, sentence_of(refusal), now
+            if isinstance(refusal, PromotionOverError) and run.trigger == RuleTrigger.SCHEDULE and run.scheduled_for:
+                enqueue(session, [rule_events.missed(run.rule_id, run.project_id, run.scheduled_for, now)])
 
     def _take(self) -> Hold:
         with self._database.transaction() as session:
@@ -150,6 +184,12 @@ class _Worker:
     def _release(self, hold: Hold) -> None:
         with self._database.transaction() as session:
             release_hold(session, hold)
+
+
+def _put_off(session: Session, run: RuleRunRow, why: str) -> None:
+    """It is asked for again, unless it was cancelled meanwhile."""
+    if run.wish == Wish.APPLY:
+        run.resume_at, run.error_message = database_time(session) + NEXT_TURN, why
 
 
 def _act_for(run: RuleRunRow) -> _Act | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,10 +27,16 @@ class Work(Protocol):
     """What is done with the targets, each part in a transaction of its own under the hold: LostHoldError, when the run
     is somebody else's."""
 
-    def begin(self) -> Terms: ...
+    def begin(self) -> None:
+        """What a lost worker has left is put in order."""
+        ...
+
+    def terms(self) -> Terms:
+        """Of the targets that are taken next: people change their minds."""
+        ...
 
     def keep(self) -> bool:
-        """Keep the hold; whether the work is still wanted."""
+        """Keep the hold; whether the targets that were taken last are still wanted. Asked before each write."""
         ...
 
     def take(self) -> Sequence[WorkTarget] | Wait:
@@ -65,21 +72,16 @@ async def work_through(work: Work, *, desk: Desk) -> bool:
 class _Worker:
     def __init__(self, work: Work, desk: Desk) -> None:
         self._work, self._desk, self._knobs = work, desk, desk.front.knobs
-        self._is_wanted = True
 
     async def beat(self) -> None:
-        """Until the hold is gone: given back a moment ago, or lost. In that case nothing more is called, and the work
-        ends when it finds that nothing can be written down."""
+        """Until the hold is gone: given back a moment ago, or lost, which the work finds out before its next write."""
         while True:
-            try:
-                self._is_wanted = await asyncio.to_thread(self._work.keep)
-            except LostHoldError:
-                self._is_wanted = False
-                return
+            with suppress(LostHoldError):
+                await asyncio.to_thread(self._work.keep)
             await asyncio.sleep(min(self._knobs.lease_seconds / 4, LOOK_AGAIN_SECONDS))
 
     async def work(self) -> bool:
-        terms = await asyncio.to_thread(self._work.begin)
+        await asyncio.to_thread(self._work.begin)
         waited = 0.0
         while True:
             step = await asyncio.to_thread(self._work.take)
@@ -94,14 +96,17 @@ class _Worker:
                 return True
             else:
                 waited = 0.0
-                if not await self._goes_on_after(step, terms):
+                if not await self._goes_on_after(step, await asyncio.to_thread(self._work.terms)):
                     return False
 
     async def _goes_on_after(self, targets: Sequence[WorkTarget], terms: Terms) -> bool:
         async def write_down(settled: Sequence[Settled]) -> None:
             await asyncio.to_thread(self._work.settle, settled)
 
-        halt = await apply_chunk(targets, terms, desk=self._desk, settle=write_down, is_wanted=lambda: self._is_wanted)
+        async def is_wanted() -> bool:
+            return await asyncio.to_thread(self._work.keep)
+
+        halt = await apply_chunk(targets, terms, desk=self._desk, settle=write_down, is_wanted=is_wanted)
         if halt is None:
             return True
         if halt.critical is None:

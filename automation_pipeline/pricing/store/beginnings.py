@@ -47,6 +47,9 @@ def begin_retry(session: Session, run: RuleRunRow, now: datetime) -> int:
             rate_limit_seconds=0.0,
             began_at=None,
             next_attempt_at=None,
+            error_type=None,
+            error_message=None,
+            error_retryable=None,
             acknowledged_at=None,
             acknowledged_by=None,
         )

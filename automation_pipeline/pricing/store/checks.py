@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.domain.reconciliation import FIRST_CHECKS, ReconciliationReport, worst
 from automation_pipeline.pricing.domain.rule_check import MANUAL, RuleCheck
+from automation_pipeline.pricing.store.last_checks import last_checks
 from automation_pipeline.pricing.tables import CheckRow
 from automation_pipeline.storage.bulk import upsert
 from automation_pipeline.storage.run_requests import RunWish, file_requests
@@ -24,10 +25,10 @@ _FOUND = ("checked_at", "total_checked", "mismatches", "unverified", "worst", "r
 def plan_checks(session: Session, run_id: int, finished_at: datetime) -> None:
     """The early ones. A run that ends again, after a retry, is looked at again."""
     rows = [
-        {"rule_run_id": run_id, "name": name, "due_at": finished_at + after, "checked_at": None}
+        {"rule_run_id": run_id, "name": name, "due_at": finished_at + after, "requested_at": None, "checked_at": None}
         for name, after in FIRST_CHECKS
     ]
-    upsert(session, CheckRow, rows, key=_KEY, fields=("due_at", "checked_at"))
+    upsert(session, CheckRow, rows, key=_KEY, fields=("due_at", "requested_at", "checked_at"))
 
 
 def ask_for_due_checks(session: Session, now: datetime) -> Sequence[str]:
@@ -78,11 +79,8 @@ def done_report(session: Session, run_id: int, name: str) -> ReconciliationRepor
 
 
 def newest_telling_check(session: Session, run_id: int) -> RuleCheck | None:
-    """The last one that could read a price at all: what could not be read says nothing."""
-    query = select(CheckRow).where(
-        CheckRow.rule_run_id == run_id, CheckRow.checked_at.is_not(None), CheckRow.total_checked > 0
-    )
-    row = session.scalar(query.order_by(CheckRow.checked_at.desc(), CheckRow.id.desc()).limit(1))
+    query = select(CheckRow).where(CheckRow.id.in_(last_checks(CheckRow.rule_run_id == run_id)))
+    row = session.scalar(query)
     return None if row is None else _check(row)
 
 
@@ -98,9 +96,9 @@ def next_manual_name(session: Session, run_id: int) -> str:
 
 
 def _wish(row: CheckRow, now: datetime) -> RunWish:
-    """A key is taken once only: whoever asks again, asks under another."""
+    """A key is taken once only: whoever asks again, asks under another. A run that ended again has another due time."""
     again = "" if row.requested_at is None else f"-{round(now.timestamp())}"
-    key = f"rule-check-{row.rule_run_id}-{row.name}{again}"
+    key = f"rule-check-{row.rule_run_id}-{row.name}-{round(row.due_at.timestamp())}{again}"
     tags = {"pricing/run_id": str(row.rule_run_id), "pricing/check": row.name}
     return RunWish(key, JOB, {"run_id": row.rule_run_id, "check": row.name}, tags)
 

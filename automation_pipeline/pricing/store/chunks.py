@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, exists, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
+from automation_pipeline.pricing.domain.failures import Failure, FailureKind
 from automation_pipeline.pricing.domain.money import price_of
 from automation_pipeline.pricing.domain.retrying import Progress
 from automation_pipeline.pricing.domain.states import TargetState
@@ -18,7 +19,7 @@ from automation_pipeline.storage.bulk import among
 from automation_pipeline.storage.instants import database_now
 
 MOST_TARGETS = 250
-MOST_PRODUCTS = 50
+MOST_PRODUCTS = 25
 
 Target = RuleTargetRow
 
@@ -83,8 +84,30 @@ def outlook(session: Session, run_id: int) -> Outlook:
 
 
 def queued_targets(session: Session, run_id: int) -> list[int]:
-    query = select(Target.id).where(Target.rule_run_id == run_id, Target.status == TargetState.QUEUED)
-    return list(session.scalars(query.order_by(Target.id)))
+    """Those that nobody can have written."""
+    its = Target.rule_run_id == run_id, Target.status == TargetState.QUEUED, ~Target.outcome_unknown
+    return list(session.scalars(select(Target.id).where(*its).order_by(Target.id)))
+
+
+def doom_uncertain(session: Session, run_id: int, failure: Failure) -> None:
+    """Those that may have been written wait for a last look, and for nothing else."""
+    session.execute(
+        update(Target)
+        .where(
+            Target.rule_run_id == run_id,
+            Target.status == TargetState.QUEUED,
+            Target.outcome_unknown,
+            Target.error_type.is_(None),
+        )
+        .values(
+            error_type=failure.kind,
+            error_message=failure.message,
+            error_retryable=failure.retryable or failure.kind is FailureKind.CANCELLED,
+            next_attempt_at=None,
+            began_at=None,
+        )
+        .execution_options(synchronize_session=False)
+    )
 
 
 def requeue_abandoned(session: Session, run_id: int, now: datetime) -> int:
@@ -139,9 +162,27 @@ def _of_few_products(due: Sequence[tuple[int, str]]) -> list[int]:
     return [id_ for id_, product in due if product in kept]
 
 
+def doom_of(row: RuleTargetRow) -> Failure | None:
+    """What a target that waits is given up for, but for a last look."""
+    if row.error_type is None:
+        return None
+    return Failure(FailureKind(row.error_type), row.error_message or "", retryable=bool(row.error_retryable))
+
+
+def forget_beginnings(session: Session, run_id: int) -> None:
+    """Nobody works on it for a while, which is not held against what waits."""
+    session.execute(
+        update(Target)
+        .where(Target.rule_run_id == run_id, Target.status == TargetState.QUEUED, Target.began_at.is_not(None))
+        .values(began_at=None)
+        .execution_options(synchronize_session=False)
+    )
+
+
 def _work_target(row: RuleTargetRow) -> WorkTarget:
     assert row.began_at is not None  # noqa: S101  claimed a moment ago
     return WorkTarget(
+        doom=doom_of(row),
         id=row.id,
         product_id=row.product_id,
         variant_id=row.variant_id,

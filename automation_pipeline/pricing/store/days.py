@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.pricing.domain.day import DayRun, DayRuns
@@ -14,6 +14,7 @@ from automation_pipeline.pricing.domain.invariants import RunFacts, TargetFacts,
 from automation_pipeline.pricing.domain.reconciliation import MismatchSeverity
 from automation_pipeline.pricing.domain.run_result import RunTimes, counts_for_success
 from automation_pipeline.pricing.domain.states import RunState, TargetState
+from automation_pipeline.pricing.store.last_checks import last_checks
 from automation_pipeline.pricing.tables import CheckRow, RuleRow, RuleRunRow, RuleTargetRow
 from automation_pipeline.storage.bulk import among
 
@@ -32,7 +33,7 @@ def runs_that_ended(session: Session, since: datetime, until: datetime) -> DayRu
     query = select(RuleRunRow, RuleRow.name).join(RuleRow, RuleRow.id == RuleRunRow.rule_id).where(*ended)
     rows = session.execute(query.order_by(RuleRunRow.finished_at, RuleRunRow.id)).tuples().all()
     targets = _targets(session, [row.id for row, _ in rows])
-    mismatched = _mismatched(session, [row.id for row, _ in rows])
+    mismatched = _mismatched(session, [row.id for row, _ in rows if row.status != RunState.ROLLED_BACK])
     runs = [_day_run(row, name, targets[row.id].counts, row.id in mismatched) for row, name in rows]
     broken = [line for row, _ in rows for line in broken_invariants(_facts(row), targets[row.id].facts)]
     return DayRuns(runs, broken)
@@ -63,11 +64,7 @@ def _counted(state: TargetState, error: str | None, *, is_open: bool) -> list[st
 
 
 def _mismatched(session: Session, run_ids: Collection[int]) -> set[int]:
-    newest = (
-        select(func.max(CheckRow.id))
-        .where(among(session, CheckRow.rule_run_id, run_ids), CheckRow.checked_at.is_not(None))
-        .group_by(CheckRow.rule_run_id)
-    )
+    newest = last_checks(among(session, CheckRow.rule_run_id, run_ids))
     query = select(CheckRow.rule_run_id).where(CheckRow.id.in_(newest), CheckRow.worst == MismatchSeverity.CRITICAL)
     return set(session.scalars(query))
 

@@ -8,8 +8,8 @@ from sqlalchemy import ColumnElement, and_, exists, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
 from automation_pipeline.pricing.domain.promotion import Plan
-from automation_pipeline.pricing.domain.rule_run import Wish
-from automation_pipeline.pricing.domain.states import TargetState
+from automation_pipeline.pricing.domain.rule_run import RuleTrigger, Wish
+from automation_pipeline.pricing.domain.states import ACTIVE_RUN_STATES, TargetState
 from automation_pipeline.pricing.store.rule_activity import STANDING_RUN_STATES
 from automation_pipeline.pricing.tables import RuleRow, RuleRunRow, RuleTargetRow
 from automation_pipeline.storage.bulk import among
@@ -40,7 +40,7 @@ def hold_planned_rules(session: Session, now: datetime) -> list[PlannedRule]:
         select(*stamp, is_in_use, RuleRow.schedule_at, RuleRow.ends_at, is_applied)
         .where(or_(starts, ends))
         .order_by(RuleRow.id)
-        .with_for_update(of=RuleRow, skip_locked=True)
+        .with_for_update(of=RuleRow, skip_locked=True, key_share=True)
     )
     return [
         PlannedRule(
@@ -64,21 +64,55 @@ def clear_schedules(session: Session, rule_ids: Collection[int], now: datetime) 
         )
 
 
+def close_repairs(session: Session, rule_ids: Collection[int], now: datetime) -> None:
+    """Of rules that are held: their repairs are dealt with. What they have put back is what the runs that they repair
+    have applied, and is taken back with those. One that a worker or another transaction holds is left as it is."""
+    if not rule_ids:
+        return
+    is_left = or_(RuleRunRow.wish.is_(None), RuleRunRow.wish != Wish.ROLLBACK)
+    query = (
+        select(RuleRunRow.id)
+        .where(among(session, RuleRunRow.rule_id, rule_ids), *_standing(), _is_unheld())
+        .where(RuleRunRow.trigger == RuleTrigger.REPAIR, is_left)
+        .with_for_update(skip_locked=True)
+    )
+    repairs = session.scalars(query).all()
+    if not repairs:
+        return
+    session.execute(
+        update(RuleRunRow)
+        .where(among(session, RuleRunRow.id, repairs))
+        .values(promotion_ended_at=now, wish=None, wished_by=None, resume_at=None, updated_at=now)
+        .execution_options(synchronize_session=False)
+    )
+    session.execute(
+        update(RuleTargetRow)
+        .where(among(session, RuleTargetRow.rule_run_id, repairs), RuleTargetRow.is_wished)
+        .values(is_wished=False)
+        .execution_options(synchronize_session=False)
+    )
+
+
 def hold_standing_runs(session: Session, rule_ids: Collection[int]) -> list[tuple[int, int]]:
     """Run and rule, of the newest run of each rule whose promotion's end is not dealt with: what it has changed must be
     taken back before what an older one has. Left for a later look are those that a worker or another transaction
-    holds, and rules of which a run is being rolled back."""
+    holds or that rest after an end that failed, and rules of which a run is at work or being rolled back."""
     if not rule_ids:
         return []
     other = aliased(RuleRunRow)
-    is_unheld = or_(RuleRunRow.lease_until.is_(None), RuleRunRow.lease_until <= database_now())
+    is_rested = or_(RuleRunRow.resume_at.is_(None), RuleRunRow.resume_at <= database_now())
     is_awaited = exists().where(
         other.rule_id == RuleRunRow.rule_id,
-        or_(other.wish == Wish.ROLLBACK, and_(other.id > RuleRunRow.id, *_standing(other))),
+        or_(
+            other.wish == Wish.ROLLBACK,
+            other.status.in_(sorted(ACTIVE_RUN_STATES)),
+            and_(other.id > RuleRunRow.id, *_standing(other)),
+        ),
     )
     query = (
         select(RuleRunRow.id, RuleRunRow.rule_id)
-        .where(among(session, RuleRunRow.rule_id, rule_ids), *_standing(), is_unheld, ~is_awaited)
+        .where(among(session, RuleRunRow.rule_id, rule_ids), *_standing(), _is_unheld(), is_rested, ~is_awaited)
+        .where(RuleRunRow.trigger != RuleTrigger.REPAIR)
         .order_by(RuleRunRow.id.desc())
         .with_for_update(skip_locked=True)
     )
@@ -98,6 +132,7 @@ def wish_rolled_back(session: Session, run_ids: Collection[int], actor: str, now
             wished_by=actor,
             rollbacks=RuleRunRow.rollbacks + 1,
             rollback_force=False,
+            resume_at=None,
             updated_at=now,
         )
         .execution_options(synchronize_session=False)
@@ -109,6 +144,10 @@ def wish_rolled_back(session: Session, run_ids: Collection[int], actor: str, now
         .values(is_wished=is_applied, next_attempt_at=None)
         .execution_options(synchronize_session=False)
     )
+
+
+def _is_unheld() -> ColumnElement[bool]:
+    return or_(RuleRunRow.lease_until.is_(None), RuleRunRow.lease_until <= database_now())
 
 
 def _standing(run: type[RuleRunRow] = RuleRunRow) -> tuple[ColumnElement[bool], ...]:

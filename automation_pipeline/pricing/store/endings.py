@@ -11,7 +11,7 @@ from automation_pipeline.pricing.domain.run_result import success_rate
 from automation_pipeline.pricing.domain.states import RunState, TargetState, run_error, verdict
 from automation_pipeline.pricing.store.beginnings import ACTOR, run_event
 from automation_pipeline.pricing.store.checks import plan_checks
-from automation_pipeline.pricing.store.chunks import queued_targets
+from automation_pipeline.pricing.store.chunks import doom_uncertain, queued_targets
 from automation_pipeline.pricing.store.moves import give_up_queued, move_run
 from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow
 from automation_pipeline.storage.outbox import enqueue
@@ -42,7 +42,8 @@ def end_run(session: Session, run: RuleRunRow, now: datetime, *, reconciles: boo
 
 
 def give_up_rest(session: Session, run: RuleRunRow, failure: Failure, actor: str, now: datetime) -> int:
-    """Every target that waits fails without a call."""
+    """Every target that waits fails without a call; but what may have been written is looked at once more."""
+    doom_uncertain(session, run.id, failure)
     left = queued_targets(session, run.id)
     values = {
         "is_writing": False,

@@ -8,9 +8,9 @@ from sqlalchemy import Table, bindparam, insert, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.pricing.domain.states import RULE_RUN, RULE_TARGET, RunState, TargetState
 from automation_pipeline.pricing.store.holds import LostHoldError
+from automation_pipeline.pricing.store.rule_activity import RuleBusyError
 from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow
 from automation_pipeline.storage.transitions import Transition, TransitionRow, record_transitions
 
@@ -20,7 +20,7 @@ _TARGETS = cast("Table", RuleTargetRow.__table__)
 def move_run(
     session: Session, row: RuleRunRow, to: RunState, actor: str, now: datetime, reason: str | None = None
 ) -> None:
-    """Of a run that is locked. ConflictError: another run of its rule is queued or being applied."""
+    """Of a run that is locked. RuleBusyError: another run of its rule is queued or being applied."""
     frm, rule_id = RunState(row.status), row.rule_id
     row.status = RULE_RUN.move(frm, to)
     row.updated_at = now
@@ -28,7 +28,7 @@ def move_run(
     try:
         session.flush()
     except IntegrityError:
-        raise ConflictError(f"Another run of rule {rule_id} is queued or being applied.") from None
+        raise RuleBusyError(f"Another run of rule {rule_id} is queued or being applied.") from None
 
 
 def move_targets(

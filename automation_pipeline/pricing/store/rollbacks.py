@@ -15,10 +15,10 @@ from automation_pipeline.pricing.domain.retrying import Progress
 from automation_pipeline.pricing.domain.rollback import AppliedTarget, turned_round
 from automation_pipeline.pricing.domain.states import TargetState
 from automation_pipeline.pricing.domain.work import Applied, GivenUp, PutBack, Settled, WorkTarget
-from automation_pipeline.pricing.store.chunks import MOST_PRODUCTS, MOST_TARGETS, Outlook
+from automation_pipeline.pricing.store.chunks import MOST_PRODUCTS, MOST_TARGETS, Outlook, doom_of
 from automation_pipeline.pricing.store.holds import LostHoldError
 from automation_pipeline.pricing.store.moves import move_targets
-from automation_pipeline.pricing.store.settling import keep_price_changes, progress_columns
+from automation_pipeline.pricing.store.settling import doom_columns, keep_price_changes, progress_columns
 from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow
 from automation_pipeline.storage.bulk import among
 from automation_pipeline.storage.instants import database_now
@@ -95,8 +95,8 @@ def settle_back(session: Session, run: RuleRunRow, settled: Sequence[Settled], n
     keys = {rollback_key(str(run.id), str(one.target.id), run.rollbacks): one for one in back}
     keep_price_changes(session, run, keys, "rollback", now)
     waiting = [one for one in settled if isinstance(one, PutBack)]
-    _update(session, {one.target.id: _of_waiting(one, now) for one in waiting if one.failure is not None})
-    _update(session, {one.target.id: {"is_writing": False} for one in waiting if one.failure is None})
+    _update(session, {one.target.id: _of_waiting(one, now) for one in waiting if one.was_tried})
+    _update(session, {one.target.id: {"is_writing": False} for one in waiting if not one.was_tried})
     _update(session, {one.target.id: _of_left(one) for one in settled if isinstance(one, GivenUp)})
 
 
@@ -145,6 +145,7 @@ def _work_target(row: RuleTargetRow, now: datetime) -> WorkTarget:
         progress=Progress(row.attempts, row.rate_limit_waits, row.rate_limit_seconds) if is_under_way else Progress(),
         outcome_unknown=False,
         began_at=now,
+        doom=doom_of(row) if is_under_way else None,
     )
 
 
@@ -165,7 +166,7 @@ def _of_waiting(one: PutBack, now: datetime) -> dict[str, object]:
     return {
         "is_writing": False,
         "next_attempt_at": now + timedelta(seconds=one.wait_seconds),
-        "error_message": one.failure.message if one.failure else None,
+        **doom_columns(one),
         **progress_columns(one.progress),
     }
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session
 
+from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.pricing.domain.rule_run import Wish
 from automation_pipeline.pricing.domain.states import ACTIVE_RUN_STATES, RunState
 from automation_pipeline.pricing.tables import RuleRunRow
@@ -14,6 +15,10 @@ from automation_pipeline.storage.bulk import among
 
 # Their prices stand in the shop.
 STANDING_RUN_STATES = frozenset({RunState.APPLIED, RunState.PARTIAL})
+
+
+class RuleBusyError(ConflictError):
+    """Another run of the rule comes first."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,17 @@ def open_runs_of(session: Session, rule_ids: Collection[int]) -> dict[int, OpenR
 def active_run_of(session: Session, rule_id: int) -> int | None:
     """The run that is queued or being applied: there is one at most."""
     return session.scalar(select(RuleRunRow.id).where(RuleRunRow.rule_id == rule_id, _is_active()))
+
+
+def what_comes_first(session: Session, rule_id: int) -> str | None:
+    """Why no other run of the rule may be queued: one is queued or being applied, or waits to be tried again."""
+    if active_run_of(session, rule_id) is not None:
+        return f"Another run of rule {rule_id} is queued or being applied."
+    query = select(func.min(RuleRunRow.id)).where(RuleRunRow.rule_id == rule_id, RuleRunRow.wish == Wish.RETRY)
+    retried = session.scalar(query)
+    if retried is None:
+        return None
+    return f"Run {retried} of pricing rule {rule_id} waits to be tried again: wait for its end, or cancel it."
 
 
 def last_applied_at(session: Session, rule_id: int) -> datetime | None:

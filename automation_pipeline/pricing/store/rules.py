@@ -52,7 +52,8 @@ def get_rule(session: Session, rule_id: int, *, deleted_too: bool = False) -> Pr
 
 
 def hold_rule(session: Session, rule_id: int, *, deleted_too: bool = False) -> PricingRule:
-    """As it stands, and nobody else changes it or starts a run of it until the transaction ends."""
+    """As it stands, and nobody else changes it or starts a run of it until the transaction ends. Keys
+    that refer to it are checked all the same: a worker that writes down what it did never waits for it."""
     return as_rule(_row(session, rule_id, deleted_too=deleted_too, held=True))
 
 
@@ -107,6 +108,12 @@ def rule_at(session: Session, rule_id: int, version: int) -> RuleInput:
     return parse_rule(document)
 
 
+def author_of(session: Session, rule_id: int, version: int) -> str | None:
+    """Who made or changed the rule so that this version began."""
+    its = RuleVersionRow.rule_id == rule_id, RuleVersionRow.version == version
+    return session.scalar(select(RuleVersionRow.created_by).where(*its))
+
+
 def as_rule(row: RuleRow) -> PricingRule:
     known = {"selector": row.selector_json, "transform": row.transform_json}
     names = PricingRule.model_fields.keys() - known.keys()
@@ -115,7 +122,7 @@ def as_rule(row: RuleRow) -> PricingRule:
 
 def _row(session: Session, rule_id: int, *, deleted_too: bool = False, held: bool = False) -> RuleRow:
     query = select(RuleRow).where(RuleRow.id == rule_id).execution_options(populate_existing=True)
-    row = session.scalar(query.with_for_update() if held else query)
+    row = session.scalar(query.with_for_update(key_share=True) if held else query)
     if row is None or (row.deleted_at is not None and not deleted_too):
         raise NotFoundError(f"Pricing rule {rule_id} does not exist.")
     return row

@@ -63,8 +63,18 @@ def _of_back(one: PutBack, now: datetime) -> dict[str, object]:
         "next_attempt_at": now + timedelta(seconds=one.wait_seconds) if one.wait_seconds else None,
         # While a shop rests or is paused, nobody is late.
         "began_at": one.target.began_at if one.failure else None,
-        "error_message": one.failure.message if one.failure else None,
+        **doom_columns(one),
         **progress_columns(one.progress),
+    }
+
+
+def doom_columns(one: PutBack) -> dict[str, object]:
+    """A kind of error on a target that waits is what it is given up for, but for a last look."""
+    told = one.doom or one.failure
+    return {
+        "error_message": told.message if told else None,
+        "error_type": one.doom.kind if one.doom else None,
+        "error_retryable": one.doom.retryable if one.doom else None,
     }
 
 

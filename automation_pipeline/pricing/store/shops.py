@@ -64,19 +64,25 @@ def give_back(session: Session, shop: str, cost: float) -> None:
 
 @dataclass(frozen=True)
 class Heard:
-    """What an answer said; None: the call was broken off. `told_seconds` is the wait that a refusal came with."""
+    """What an answer said; None: the call was broken off. `told_seconds` is the wait that a refusal came with. A call
+    that never left has cost nothing."""
 
     answer: Answer | None
     cost: float
     bucket: Bucket | None = None
     told_seconds: float | None = None
+    was_sent: bool = True
 
 
 def hear(session: Session, shop: str, said: Heard) -> tuple[Circuit, Circuit]:
     """The circuit before and after the answer."""
     row, now = _held(session, shop), database_time(session)
     before = _circuit(row)
-    _keep_tank(row, tank.heard(_tank(row), said.cost, said.bucket, now))
+    reckoned = _tank(row)
+    left = (
+        tank.heard(reckoned, said.cost, said.bucket, now) if said.was_sent else tank.returned(reckoned, said.cost, now)
+    )
+    _keep_tank(row, left)
     if said.answer is None:
         return before, before
     told = None if said.told_seconds is None else timedelta(seconds=said.told_seconds)

@@ -17,10 +17,13 @@ Run = RuleRunRow
 
 
 def left_alone(session: Session, *, shop: str | None = None) -> list[int]:
-    """Those of shops that are not paused. Who waits for a worker that was asked for is left waiting."""
-    wants_work = or_(Run.status.in_(ACTIVE_RUN_STATES), Run.wish.is_not(None))
+    """Those of shops that are not paused, and those to be cancelled wherever. Who waits for a worker that was asked for
+    is left waiting."""
+    is_active = Run.status.in_(sorted(ACTIVE_RUN_STATES))
+    wants_work = or_(is_active, Run.wish.is_not(None))
     is_due = or_(Run.resume_at.is_(None), Run.resume_at <= database_now())
     is_paused = exists().where(ShopRow.shop == Run.shop, ShopRow.paused_at.is_not(None))
+    may_go_on = or_(~is_paused, and_(is_active, Run.cancel_requested_at.is_not(None)))
     key = literal("rule-run-") + cast(Run.id, Text) + literal("-") + cast(Run.requests, Text)
     is_asked_for = exists().where(
         RunRequestRow.request_key == key,
@@ -33,7 +36,7 @@ def left_alone(session: Session, *, shop: str | None = None) -> list[int]:
         ),
     )
     only = [] if shop is None else [Run.shop == shop]
-    query = select(Run.id).where(wants_work, _has_nobody(), is_due, ~is_paused, ~is_asked_for, *only)
+    query = select(Run.id).where(wants_work, _has_nobody(), is_due, may_go_on, ~is_asked_for, *only)
     return list(session.scalars(query.order_by(Run.id).limit(AT_MOST).with_for_update(skip_locked=True)))
 
 

@@ -32,6 +32,7 @@ words = st.builds(str.__add__, st.sampled_from(BASES), st.sampled_from(SUFFIXES)
         (["pricing.write"], ("pricing.write",)),
         (["pricing.run"], ("pricing.write",)),
         (["pricing.runs"], ("pricing.runs.read",)),
+        (["pricing.policies.write", "pricing.run"], ("pricing.write", "pricing.policies.write")),
         (["pricing.runs.write", "pricing.read"], ("pricing.read", "pricing.runs.write")),
         (["*"], ("*",)),
         (["all"], ("*",)),

@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from automation_pipeline_tests.api.conftest import Login
+from automation_pipeline_tests.pricing.bench import Bench
+
 PATH = "/api/pricing/policies"
 CAREFUL: dict[str, Any] = {"maxPctDelta": 0.15, "floor": 500, "currency": "EUR"}
 
@@ -33,3 +36,22 @@ def test_wrong_guardrails_name_each_field(pricing: TestClient) -> None:
 def test_a_project_with_a_strange_name_is_refused(pricing: TestClient, method: str, project: str) -> None:
     refused = pricing.request(method, f"{PATH}/{project}", json={})
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "project")
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_whoever_is_held_by_guardrails_cannot_move_them(
+    pricing: TestClient, login: Login, bench: Bench, method: str
+) -> None:
+    bench.guard("shoes", maxPctDelta=0.1)
+    whole = dict.fromkeys(("pricing.read", "pricing.write", "pricing.runs.write", "pricing.policies.read"), "ALL")
+    refused = login(whole).request(method, f"{PATH}/shoes", json={"autoApply": True})
+    assert (refused.status_code, refused.json()["code"]) == (403, "AUTHORIZATION_ERROR")
+    kept = pricing.get(f"{PATH}/shoes").json()["data"]
+    assert (kept["maxPctDelta"], kept["autoApply"]) == (0.1, False)
+
+
+def test_whoever_keeps_the_guardrails_needs_nothing_else(login: Login, bench: Bench) -> None:
+    keeper = login({"pricing.policies.write": "ALL"})
+    assert keeper.put(f"{PATH}/shoes", json=CAREFUL).status_code == 200
+    assert keeper.delete(f"{PATH}/shoes").status_code == 200
+    assert [event.name for event in bench.events()] == ["policy.changed", "policy.removed"]

@@ -18,12 +18,12 @@ def test_a_person_sees_every_price_and_may_approve_it(workshop: Workshop) -> Non
     ended = workshop.run("preview", "1")
     assert (ended.code, ended.err) == (0, "")
     assert rows(ended.out) == [
-        ["1", "Mug [small]", "1/11", "MUG-S", "19.99 EUR", "->", "17.99 EUR", "-10.0 %", "-2.00 EUR",
+        ["1", "Mug [small]", "1/11", "MUG-S", "19.99 EUR", "17.99 EUR", "-10.0 %", "-2.00 EUR",
          "24.99 EUR -> 19.99 EUR"],
-        ["2", "Mug [large]", "1/12", "MUG-L", "29.99 EUR", "->", "26.99 EUR", "-10.0 %", "-3.00 EUR",
+        ["2", "Mug [large]", "1/12", "MUG-L", "29.99 EUR", "26.99 EUR", "-10.0 %", "-3.00 EUR",
          "- -> 29.99 EUR"],
-        ["3", "Mug", "1/13", "MUG-0", "10.00 EUR", "->", "9.50 EUR", "-5.0 %", "-0.50 EUR", "- -> 10.00 EUR", "floor"],
-        ["4", "Table", "2/21", "TABLE", "500.00 EUR", "->", "450.00 EUR", "-10.0 %", "-50.00 EUR", "- -> 500.00 EUR",
+        ["3", "Mug", "1/13", "MUG-0", "10.00 EUR", "9.50 EUR", "-5.0 %", "-0.50 EUR", "- -> 10.00 EUR", "floor"],
+        ["4", "Table", "2/21", "TABLE", "500.00 EUR", "450.00 EUR", "-10.0 %", "-50.00 EUR", "- -> 500.00 EUR",
          "below cost"],
     ]  # fmt: skip
     assert "Run 1 is a preview of rule 1, Summer [sale], version 1." in ended.out

@@ -113,4 +113,4 @@ def test_every_fault_is_told_by_its_field(workshop: Workshop, fields: dict[str, 
 def test_a_project_has_a_plain_name(workshop: Workshop) -> None:
     given = json.dumps(TENTH_OFF).encode()
     said = workshop.refused("rules", "create", "--file", "-", "--project", "a b", code=2, given=given)
-    assert said.startswith("Invalid pricing rule data: projectId: must be 1 to 100 of the letters")
+    assert said.startswith("Invalid pricing rule data: project: must be 1 to 100 of the letters")

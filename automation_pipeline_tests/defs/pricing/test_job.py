@@ -114,6 +114,9 @@ def test_the_rest_of_a_rule_is_waited_for_unless_forced(bench: Bench) -> None:
         ({"run_id": 1, "rule_id": 1}, "Give run_id"),
         ({"run_id": 1, "force": True}, "force is for a run that is made"),
         ({"rule_id": 1, "force": True, "preview_only": True}, "force is for a run that is made"),
+        ({"run_id": 0}, "Invalid config: run_id: must be from 1 to "),
+        ({"run_id": 0, "rule_id": 1}, "Invalid config: run_id: must be from 1 to "),
+        ({"rule_id": 2**63}, "Invalid config: rule_id: must be from 1 to "),
         ({"run_id": 99}, "Rule run 99 does not exist."),
         ({"rule_id": 99}, "Pricing rule 99 does not exist."),
     ],
@@ -145,6 +148,9 @@ def a_dagster_run(job: str = "rule_run", tags: dict[str, str] | None = None, **c
         (a_dagster_run(run_id=7), 7),
         (a_dagster_run(rule_id=3), None),
         (a_dagster_run(tags={RUN_ID_TAG: "8"}, rule_id=3), 8),
+        (a_dagster_run(run_id=0, tags={RUN_ID_TAG: "8"}), None),
+        (a_dagster_run(run_id=2**63), None),
+        (a_dagster_run(tags={RUN_ID_TAG: "mine"}, rule_id=3), None),
         (a_dagster_run("audit_fiche", run_id=7), None),
         (dg.DagsterRun("rule_run", run_id="r-2"), None),
     ],
@@ -190,3 +196,7 @@ def test_what_is_over_stays_as_it_is_when_it_is_terminated(bench: Bench) -> None
     ended = bench.work(bench.queued())
     cancel_run_of(a_dagster_run(run_id=ended.id), bootstrap.services())
     assert bench.run(ended.id).status == "APPLIED"
+
+
+def test_a_run_that_never_was_cannot_be_cancelled(bench: Bench) -> None:
+    cancel_run_of(a_dagster_run(run_id=99), bootstrap.services())

@@ -53,6 +53,17 @@ def test_a_check_needs_its_run(bench: Bench) -> None:
     assert refusal(execute(rule_reconciliation, OP, check="5m")).startswith("check names a check of one run")
 
 
+@pytest.mark.parametrize("run_id", [0, -1, 2**63])
+def test_the_run_of_a_check_has_an_id_within_bounds(bench: Bench, run_id: int) -> None:
+    assert refusal(execute(rule_reconciliation, OP, run_id=run_id)).startswith("Invalid config: run_id: must be from 1")
+
+
+def test_a_strange_check_is_refused_in_one_sentence(bench: Bench, changed: RuleRun) -> None:
+    for name in ("", "2h"):
+        said = refusal(execute(rule_reconciliation, OP, run_id=changed.id, check=name))
+        assert said.startswith("There is no such check: check: must be 5m")
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [

@@ -32,6 +32,7 @@ def priced(before: int, transform: dict[str, object], **facts: object) -> Outcom
             ("maxChange:11000", "floor:15000"),
         ),
         (1000, {"op": "percent", "value": -33.333, "precision": 0, "round": "nearest"}, 700, ()),
+        (1000, {"op": "percent", "value": -33.333, "precision": 0}, 700, ()),
         (1000, {"op": "absolute", "value": 250}, 1250, ()),
         (1000, {"op": "absolute", "value": -2000, "floor": 100}, 100, ("floor:100",)),
         (1000, {"op": "absolute", "value": -2000, "allowZero": True}, 0, ("zero:0",)),

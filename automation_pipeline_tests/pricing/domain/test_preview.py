@@ -28,11 +28,13 @@ def test_a_preview_grows_stale(rule_hash: str, age: timedelta, reason: Stale | N
         (True, None, None),
         (False, None, "The run must be approved first."),
         (False, "ann", "The run must be approved by somebody else than its creator."),
-        (False, "bob", None),
+        (False, "bob", "The run must be approved by somebody else than the author of its rule."),
+        (False, "cyd", None),
     ],
 )
 def test_two_people_stand_behind_a_run(approved_by: str | None, fault: str | None, *, auto_apply: bool) -> None:
-    assert approval_fault(auto_apply=auto_apply, created_by="ann", approved_by=approved_by) == fault
+    said = approval_fault(auto_apply=auto_apply, created_by="ann", written_by="bob", approved_by=approved_by)
+    assert said == fault
 
 
 @pytest.mark.parametrize(

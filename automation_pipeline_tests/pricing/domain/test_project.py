@@ -16,4 +16,4 @@ def test_other_names_are_refused(name: str) -> None:
     with pytest.raises(InvalidInputError, match=r"^Invalid$") as caught:
         check_project(name, "Invalid")
     [(field, why)] = caught.value.fields
-    assert (field, why.startswith("must be 1 to 100 of the letters")) == ("projectId", True)
+    assert (field, why.startswith("must be 1 to 100 of the letters")) == ("project", True)

@@ -13,6 +13,7 @@ from automation_pipeline.pricing.domain.rule import OnDrift, canonical, parse_ru
 from automation_pipeline_tests.pricing.domain.rules import any_selector, any_transform, rule
 
 TENTH_OFF = {"op": "percent", "value": -10}
+NO_INSTANT = "must be a date and time with its time zone, such as 2026-05-04T02:00:00Z"
 BAND = {"price": {"gte": 100, "currency": "EUR"}}
 
 
@@ -33,6 +34,14 @@ def test_a_rule_says_little_and_has_careful_defaults() -> None:
         ({"onDrift": "ignore"}, "onDrift", "must be 'refuse' or 'overwrite'"),
         ({"cooldownMinutes": -1}, "cooldownMinutes", "must be at least 0"),
         ({"scheduleAt": "2026-05-04T02:00:00"}, "scheduleAt", "must say its time zone, such as 2026-05-04T02:00:00Z"),
+        ({"scheduleAt": "0001-01-01T00:00:00+14:00"}, "scheduleAt", "lies outside the calendar"),
+        ({"endsAt": "9999-12-31T23:59:59-14:00"}, "endsAt", "lies outside the calendar"),
+        ({"scheduleAt": 5}, "scheduleAt", NO_INSTANT),
+        ({"scheduleAt": 1893456000.5}, "scheduleAt", NO_INSTANT),
+        ({"scheduleAt": True}, "scheduleAt", NO_INSTANT),
+        ({"scheduleAt": "1893456000"}, "scheduleAt", NO_INSTANT),
+        ({"endsAt": "-1e5"}, "endsAt", NO_INSTANT),
+        ({"scheduleAt": "2030-01-01"}, "scheduleAt", "must say its time zone, such as 2026-05-04T02:00:00Z"),
         (
             {"scheduleAt": "2026-05-04T02:00:00Z", "endsAt": "2026-05-04T04:00:00+02:00"},
             "endsAt",

@@ -2,7 +2,15 @@
 
 from datetime import UTC, datetime, timedelta
 
-from automation_pipeline.pricing.domain.rule_events import missed, policy_removed, promotion_ended, scheduled
+from automation_pipeline.core.json_model import as_document
+from automation_pipeline.pricing.domain.policy import parse_policy
+from automation_pipeline.pricing.domain.rule_events import (
+    missed,
+    policy_changed,
+    policy_removed,
+    promotion_ended,
+    scheduled,
+)
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -35,6 +43,14 @@ def test_the_end_of_a_promotion_is_told_of_each_of_its_runs() -> None:
     first, second = (promotion_ended(3, "default", run_id, NOW, NOW) for run_id in (7, 8))
     assert (first.key, second.key) == ("rule-run-7-end-1777888800000", "rule-run-8-end-1777888800000")
     assert first.payload == {"ruleId": "3", "projectId": "default", "runId": "7", "endsAt": "2026-05-04T10:00:00.000Z"}
+
+
+def test_every_change_of_guardrails_is_told_with_what_they_are_by_now() -> None:
+    policy = parse_policy({"autoApply": True})
+    first, second = (policy_changed("eu", policy, "user:1", NOW, change) for change in ("a", "b"))
+    assert (first.name, first.correlation_id) == ("policy.changed", "policy-eu")
+    assert first.key != second.key
+    assert first.payload == {"projectId": "eu", "changedBy": "user:1", "policy": as_document(policy)}
 
 
 def test_guardrails_that_are_removed_twice_are_told_twice() -> None:

@@ -81,8 +81,19 @@ def test_other_spellings_are_read() -> None:
     assert rule({"op": "percent", "value": 5, "ending": "0.95"}).transform.ending == ".95"
 
 
-def test_an_ending_without_a_way_goes_to_the_nearest() -> None:
-    assert rule({"op": "percent", "value": 5, "ending": ".95"}).transform.round is Round.NEAREST
+@pytest.mark.parametrize(
+    ("told", "way"),
+    [
+        ({"ending": ".95"}, Round.NEAREST),
+        ({"precision": 0}, Round.NEAREST),
+        ({"precision": 1, "round": "up"}, Round.UP),
+        ({"precision": 1, "round": "none"}, Round.NONE),
+        ({"precision": None, "ending": None}, Round.NONE),
+        ({}, Round.NONE),
+    ],
+)
+def test_an_ending_or_a_precision_without_a_way_goes_to_the_nearest(told: dict[str, object], way: Round) -> None:
+    assert rule({"op": "percent", "value": 5, **told}).transform.round is way
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.pricing.domain.failures import FailureKind, Signal, classified
+from automation_pipeline.pricing.domain.failures import Failure, FailureKind, Signal, classified
 from automation_pipeline.pricing.domain.money import Price
 from automation_pipeline.pricing.domain.policy import Policy
 from automation_pipeline.pricing.domain.retrying import MAX_RETRIES, Progress
@@ -139,18 +139,41 @@ def test_nothing_is_written_over_a_price_that_nobody_previewed_unless_the_rule_s
 
 
 @given(st.lists(st.sampled_from([LOST, BUSY, HASTE, GONE]), max_size=40), st.integers(0, 9))
-def test_a_target_is_given_up_in_the_end_and_doubts_about_a_write_stay(failures: list[object], seed: int) -> None:
+def test_a_target_is_given_up_in_the_end_but_not_while_it_is_in_doubt(failures: list[Failure], seed: int) -> None:
     one, random, doubted = target(), Random(seed), False
     for failure in failures:
         settled = after_failed_call(one, failure, random)
         doubted = doubted or failure.outcome_unknown
         if isinstance(settled, GivenUp):
             assert failure is GONE or one.progress.attempts == MAX_RETRIES
+            assert not doubted
+            return
+        assert settled.progress.attempts <= MAX_RETRIES
+        if settled.doom is not None:
+            assert (doubted, settled.outcome_unknown) == (True, True)
             return
         assert (settled.outcome_unknown, settled.failure) == (doubted, failure)
         assert settled.wait_seconds >= 1
-        assert settled.progress.attempts <= MAX_RETRIES
         one = replace(one, progress=settled.progress, outcome_unknown=settled.outcome_unknown)
+
+
+@pytest.mark.parametrize(("price", "kind"), [(900, Applied), (1000, GivenUp), (1234, GivenUp)])
+def test_the_last_look_finds_the_price_or_gives_it_up_for_its_doom(price: int, kind: type[object]) -> None:
+    doomed = target(doom=BUSY, outcome_unknown=True)
+    settled = before_writing(doomed, Price(price, "EUR"), Decimal(0), Terms(OnDrift.REFUSE, None))
+    assert isinstance(settled, kind)
+    if isinstance(settled, GivenUp):
+        assert (settled.failure, settled.target.outcome_unknown) == (BUSY, False)
+
+
+def test_a_last_look_that_fails_is_taken_again_unless_that_is_hopeless() -> None:
+    doomed = target(doom=LOST, outcome_unknown=True)
+    again = after_failed_call(doomed, BUSY, Random(1))
+    assert isinstance(again, PutBack)
+    assert (again.doom, again.outcome_unknown, again.wait_seconds > 0) == (LOST, True, True)
+    over = after_failed_call(doomed, GONE, Random(1))
+    assert isinstance(over, GivenUp)
+    assert (over.failure.kind, over.failure.outcome_unknown) == (LOST.kind, True)
 
 
 def test_who_was_not_tried_is_as_before() -> None:

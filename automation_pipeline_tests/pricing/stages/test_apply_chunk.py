@@ -12,7 +12,7 @@ from automation_pipeline.pricing.domain.failures import Signal
 from automation_pipeline.pricing.domain.money import Price
 from automation_pipeline.pricing.domain.retrying import Progress
 from automation_pipeline.pricing.domain.rule import OnDrift
-from automation_pipeline.pricing.domain.shop_calls import Called, ShopRestingError
+from automation_pipeline.pricing.domain.shop_calls import Called, CallNotWantedError, ShopRestingError
 from automation_pipeline.pricing.domain.work import Applied, GivenUp, PutBack, Settled, Terms, WorkTarget
 from automation_pipeline.pricing.ports import Desk
 from automation_pipeline.pricing.stages import apply_chunk as module
@@ -26,8 +26,16 @@ TERMS = Terms(OnDrift.REFUSE, None)
 BEGAN = datetime(2026, 5, 4, tzinfo=UTC)
 
 
-async def straight(call: Callable[[], Awaitable[Called[object]]], _cost: float, **_world: object) -> Called[object]:
+async def straight(
+    call: Callable[[], Awaitable[Called[object]]],
+    _cost: float,
+    *,
+    is_wanted: Callable[[], Awaitable[bool]],
+    **_world: object,
+) -> Called[object]:
     """Without a turn to be waited for."""
+    if not await is_wanted():
+        raise CallNotWantedError("Not any more.")
     return await call()
 
 
@@ -69,7 +77,11 @@ def applied(
 
     front = storefront(shop, calls_at_once=at_once)
     desk = Desk(shop, front, Database("sqlite://"))
-    halt = run(apply_chunk(chosen, TERMS, desk=desk, settle=settle, is_wanted=is_wanted))
+
+    async def still_wanted() -> bool:
+        return is_wanted()
+
+    halt = run(apply_chunk(chosen, TERMS, desk=desk, settle=settle, is_wanted=still_wanted))
     assert sorted(one.target.id for one in settled) == [one.id for one in chosen]
     return {one.target.id: one for one in settled}, halt
 

@@ -1,9 +1,13 @@
 """A second person says yes to the prices of a preview."""
 
+from collections.abc import Callable
+
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, NotFoundError
+from automation_pipeline.pricing.domain.rule_run import RuleRun
 from automation_pipeline.pricing.stages.approve_run import approve_run
+from automation_pipeline.pricing.stages.update_rule import update_rule
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
@@ -40,6 +44,49 @@ def test_the_creator_cannot_approve_where_a_second_person_is_wanted(bench: Bench
     bench.guard()
     with pytest.raises(ConflictError, match="approved by somebody else than its creator"):
         bench.approve(bench.previewed(), actor=CREATOR)
+
+
+def previewed_by_another(bench: Bench) -> RuleRun:
+    return bench.previewed(actor="user:3")
+
+
+def asked_for_in_dagster(bench: Bench) -> RuleRun:
+    run = bench.plan(bench.asked_for(bench.rule()))
+    bench.set_run(run.id, created_by="launchpad")
+    return run
+
+
+def scheduled(bench: Bench) -> RuleRun:
+    return bench.plan(bench.scheduled(bench.rule()))
+
+
+@pytest.mark.parametrize("made", [previewed_by_another, asked_for_in_dagster, scheduled])
+def test_the_author_of_the_rule_cannot_approve_whoever_made_the_run(
+    made: Callable[[Bench], RuleRun], bench: Bench
+) -> None:
+    bench.guard()
+    run = made(bench)
+    with pytest.raises(ConflictError, match="approved by somebody else than the author of its rule"):
+        bench.approve(run, actor=CREATOR)
+    assert bench.run(run.id).approved_by is None
+    assert bench.approve(run).approved_by == APPROVER
+
+
+def test_the_author_is_whoever_wrote_the_version_that_the_run_is_of(bench: Bench) -> None:
+    bench.guard()
+    rule = bench.rule()
+    change = {"transform": {"op": "percent", "value": -20}}
+    update_rule(rule.id, change, database=bench.database, clock=bench.clock, actor=APPROVER)
+    run = bench.previewed(rule, actor="user:3")
+    with pytest.raises(ConflictError, match="the author of its rule"):
+        bench.approve(run)
+    assert bench.approve(run, actor=CREATOR).approved_by == CREATOR
+
+
+def test_an_approval_by_the_author_gives_way_once_a_second_person_is_wanted(bench: Bench) -> None:
+    run = bench.approve(previewed_by_another(bench), actor=CREATOR)
+    bench.guard()
+    assert bench.approve(run).approved_by == APPROVER
 
 
 @pytest.mark.parametrize("policy", [None, {"autoApply": True}])

@@ -16,7 +16,8 @@ from automation_pipeline_tests.fakes.shop import FakeShop, shelf
 from automation_pipeline_tests.pricing.at_work import until_unwanted
 from automation_pipeline_tests.pricing.bench import Bench
 
-BUSY, GONE = Signal(status=500), Signal(status=404)
+# Of a call that never left, it is known that it wrote nothing.
+UNREACHED, GONE = Signal(code="ECONNREFUSED"), Signal(status=404)
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def kinds(bench: Bench, run: RuleRun) -> dict[str, str | None]:
 def waiting_for_one(bench: Bench) -> RuleRun:
     """Two of its prices stand in the shop, and one waits for its next attempt."""
     run = bench.queued()
-    bench.shop.fail_once("2", BUSY)
+    bench.shop.fail_once("2", UNREACHED)
     return bench.work(run)
 
 
@@ -89,7 +90,7 @@ def test_what_is_applied_stays_and_what_waits_is_cancelled(bench: Bench) -> None
 
 def test_real_failures_still_count_and_are_told_before_the_cancelled_ones(bench: Bench) -> None:
     run = bench.queued()
-    bench.shop.fail_once("2", BUSY)
+    bench.shop.fail_once("2", UNREACHED)
     bench.shop.fail_always("3", GONE)
     bench.work(run)
     ended = cancel(bench, run)
@@ -98,18 +99,31 @@ def test_real_failures_still_count_and_are_told_before_the_cancelled_ones(bench:
     assert str(ended.error_message).startswith("The shop fails as it was told to (write)")
 
 
-def test_what_a_lost_worker_was_at_is_cancelled_and_said_to_be_unknown(bench: Bench) -> None:
+@pytest.mark.parametrize(("price", "state", "kind"), [(1000, "FAILED", "cancelled"), (900, "APPLIED", None)])
+def test_what_a_lost_worker_was_at_is_looked_at_before_it_is_cancelled(
+    price: int, state: str, kind: str | None, bench: Bench
+) -> None:
     run = waiting_for_one(bench)
     [waiting] = [target for target in bench.targets(run.id) if target.status == "QUEUED"]
     bench.set_target(waiting.id, status="APPLYING", is_writing=True)
-    ended = cancel(bench, run)
-    [dead] = [target for target in bench.targets(run.id) if target.status == "FAILED"]
-    assert (ended.status, dead.error_type, dead.outcome_unknown, dead.is_writing) == (
-        "PARTIAL",
-        "cancelled",
-        True,
-        False,
-    )
+    bench.shop.edit("201", amount=price)
+    bench.shop.called.clear()
+    asked = len(bench.requests())
+    assert (cancel(bench, run).status, len(bench.requests())) == ("APPLYING", asked + 1)
+    ended = bench.work(run)
+    found = bench.targets(run.id)[1]
+    assert (found.status, found.error_type, found.outcome_unknown, found.is_writing) == (state, kind, False, False)
+    assert (ended.finished_at is not None, bench.shop.times("write")) == (True, 0)
+    assert len(bench.changes(run.id)) == ended.targets.applied
+
+
+def test_an_answer_that_was_lost_is_not_taken_for_a_price_that_was_never_tried(bench: Bench) -> None:
+    run = bench.queued()
+    bench.shop.lose_answer_once("2")
+    assert bench.work(run).status == "APPLYING"
+    assert cancel(bench, run).status == "APPLYING"
+    ended = bench.work(run)
+    assert (ended.status, ended.targets.applied, bench.shop.times_written("201")) == ("APPLIED", 3, 1)
 
 
 def test_who_cancels_again_while_it_is_at_work_changes_nothing(bench: Bench) -> None:

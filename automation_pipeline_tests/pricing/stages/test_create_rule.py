@@ -43,9 +43,9 @@ def test_a_new_rule_is_told_of(database: Database, clock: StandingClock) -> None
     [
         ({**GIVEN, "name": ""}, "default", "name"),
         ({**GIVEN, "transform": {"op": "set", "value": 999}}, "default", "currency"),
-        (GIVEN, "two words", "projectId"),
-        (GIVEN, "", "projectId"),
-        (GIVEN, "x" * 101, "projectId"),
+        (GIVEN, "two words", "project"),
+        (GIVEN, "", "project"),
+        (GIVEN, "x" * 101, "project"),
     ],
 )
 def test_a_rule_at_fault_is_not_stored(

@@ -10,6 +10,7 @@ from automation_pipeline.pricing.store.policies import policy_of
 from automation_pipeline.pricing.tables import PolicyRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.pricing.kept import events
 
 
 def put(project_id: str, given: dict[str, object], database: Database, clock: StandingClock) -> Policy:
@@ -27,9 +28,17 @@ def test_what_is_put_stands_whole_in_place_of_the_old(database: Database, clock:
     assert (row.updated_by, row.updated_at) == ("user:12", clock.now())
 
 
+def test_each_time_it_is_told_by_whom_and_what_holds_now(database: Database, clock: StandingClock) -> None:
+    for given in ({"maxPctDelta": 0.2}, {"autoApply": True}, {"autoApply": True}):
+        put("eu", given, database, clock)
+    told = [event.payload for event in events(database, "policy.changed")]
+    assert {(payload["projectId"], payload["changedBy"]) for payload in told} == {("eu", "user:12")}
+    assert sorted(payload["policy"]["autoApply"] for payload in told) == [False, True, True]
+
+
 @pytest.mark.parametrize(
     ("project_id", "given", "field"),
-    [("e u", {}, "projectId"), ("eu", {"floor": 5}, "currency"), ("eu", {"maxPctDelta": 15}, "maxPctDelta")],
+    [("e u", {}, "project"), ("eu", {"floor": 5}, "currency"), ("eu", {"maxPctDelta": 15}, "maxPctDelta")],
 )
 def test_what_is_at_fault_is_not_put(
     project_id: str, given: dict[str, object], field: str, database: Database, clock: StandingClock
@@ -39,3 +48,4 @@ def test_what_is_at_fault_is_not_put(
     assert [at for at, _ in caught.value.fields] == [field]
     with database.reading() as session:
         assert session.scalar(select(func.count(PolicyRow.project_id))) == 0
+    assert events(database, "policy.changed") == []

@@ -8,6 +8,7 @@ import pytest
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
+from automation_pipeline.core.instants import iso
 from automation_pipeline.pricing.domain.pricing_rule import PricingRule
 from automation_pipeline.pricing.domain.rule_run import RuleRun, RuleTrigger
 from automation_pipeline.pricing.domain.states import RunState
@@ -97,6 +98,12 @@ def guard_and_approve_oneself(bench: Bench, run: RuleRun) -> None:
     bench.guard()
 
 
+def let_the_author_approve_and_guard(bench: Bench, run: RuleRun) -> None:
+    """A run that a schedule has made was approved by whoever wrote its rule, when nobody had to."""
+    bench.set_run(run.id, created_by="schedule")
+    guard_and_approve_oneself(bench, run)
+
+
 def queue(bench: Bench, run: RuleRun) -> None:
     bench.queue(run)
 
@@ -123,6 +130,16 @@ def apply_another(bench: Bench, run: RuleRun) -> None:
     bench.set_run(other.id, status="APPLIED", **times)
 
 
+def end_its_promotion(bench: Bench, run: RuleRun) -> None:
+    change(bench, run, endsAt=iso(bench.clock.now()))
+
+
+def wish_another_tried_again(bench: Bench, run: RuleRun) -> None:
+    other = bench.previewed(rule_of(bench, run))
+    times = dict.fromkeys(("queued_at", "started_at", "finished_at"), bench.clock.now())
+    bench.set_run(other.id, status="PARTIAL", wish="retry", **times)
+
+
 @pytest.mark.parametrize(
     ("hinder", "words"),
     [
@@ -132,10 +149,13 @@ def apply_another(bench: Bench, run: RuleRun) -> None:
         (let_it_grow_old, "The preview is older than 15 minutes: preview the rule again"),
         (guard, "The run must be approved first"),
         (guard_and_approve_oneself, "must be approved by somebody else than its creator"),
+        (let_the_author_approve_and_guard, "must be approved by somebody else than the author of its rule"),
         (queue, "is QUEUED: only a preview can be approved or queued"),
         (cancel, "was cancelled: preview the rule again"),
         (forget_the_plan, "is not planned yet: wait until its preview is there"),
         (queue_another, "Another run of rule 1 is queued or being applied"),
+        (end_its_promotion, "is over since 2026-05-04T10:00:00.000Z: what is applied now would be taken back at once"),
+        (wish_another_tried_again, "Run 2 of pricing rule 1 waits to be tried again: wait for its end, or cancel it"),
         (apply_another, "rests until 2026-05-04T10:59:00.000Z after its last run"),
     ],
 )
@@ -190,6 +210,13 @@ def test_a_repair_is_applied_whatever_the_rule_says_by_now(bench: Bench) -> None
     run = bench.previewed()
     bench.set_run(run.id, trigger=RuleTrigger.REPAIR.value)
     reprice(bench, run)
+    assert bench.queue(run).status is RunState.QUEUED
+
+
+def test_a_repair_is_applied_though_the_promotion_is_over(bench: Bench) -> None:
+    run = bench.previewed()
+    bench.set_run(run.id, trigger=RuleTrigger.REPAIR.value)
+    end_its_promotion(bench, run)
     assert bench.queue(run).status is RunState.QUEUED
 
 

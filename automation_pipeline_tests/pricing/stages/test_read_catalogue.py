@@ -33,11 +33,23 @@ def test_an_empty_shop_has_one_empty_page(database: Database, clock: StandingClo
 
 
 class Turning(FakeShop):
+    """Its pages lead through `cursors`, and then to the last of them for ever."""
+
+    def __init__(self, *cursors: str) -> None:
+        super().__init__()
+        self.cursors = cursors
+
     async def page(self, after: str | None) -> Called[Page]:
-        return Called(Page([variant()], "1"))
+        self.called.append(("page", [after or ""]))
+        return Called(Page([variant()], self.cursors[min(len(self.called), len(self.cursors)) - 1]))
 
 
-def test_a_catalogue_without_an_end_is_not_read_for_ever(database: Database, clock: StandingClock) -> None:
-    bench = Bench(database, clock, Turning())
+@pytest.mark.parametrize("cursors", [("1",), ("1", "2", "1", "end"), ("1", "2", "3", "2", "end")])
+def test_a_catalogue_without_an_end_is_not_read_for_ever(
+    cursors: tuple[str, ...], database: Database, clock: StandingClock
+) -> None:
+    shop = Turning(*cursors)
+    bench = Bench(database, clock, shop)
     with pytest.raises(PermanentError, match="the same page of its catalogue again and again"):
         bench.loop(pages(bench))
+    assert len(shop.called) == max(len(cursors) - 1, 2)

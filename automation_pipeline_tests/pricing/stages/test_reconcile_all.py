@@ -7,6 +7,9 @@ import pytest
 from automation_pipeline.pricing.domain.reconciliation import ReconciliationReport
 from automation_pipeline.pricing.domain.rule_run import RuleRun
 from automation_pipeline.pricing.stages.reconcile_all import reconcile_all
+from automation_pipeline.pricing.stages.reconcile_run import reconcile_run
+from automation_pipeline.pricing.store.checks import newest_telling_check
+from automation_pipeline.pricing.store.gauges import mismatched_prices
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
@@ -86,3 +89,31 @@ def test_who_wants_no_reconciliation_has_none(bench: Bench) -> None:
 def test_runs_of_other_shops_are_not_looked_at(bench: Bench) -> None:
     bench.set_run(applied(bench).id, shop="other.test")
     assert look(bench) == []
+
+
+def test_a_run_whose_prices_were_all_repaired_has_an_empty_report_that_clears_what_was_found(bench: Bench) -> None:
+    world = {"front": bench.front, "database": bench.database, "clock": bench.clock}
+    run = bench.work(bench.queued())
+    bench.shop.edit("101", amount=5000)
+    bench.loop(reconcile_run(run.id, **world, name="5m"))
+    bench.clock.pass_time_a_second()
+    # All of it is applied over, as by a repair of every price.
+    later = bench.work(bench.queued(bench.rule(name="Later")))
+    for one in (run, later):
+        at = bench.clock.now() - YESTERDAY
+        bench.set_run(one.id, queued_at=at, started_at=at, finished_at=at)
+    reports = {report.run_id: report for report in look(bench)}
+    assert (reports[str(run.id)].total_checked, reports[str(later.id)].total_checked) == (0, 4)
+    with bench.database.reading() as session:
+        newest = newest_telling_check(session, run.id)
+        assert newest is not None
+        assert (newest.name, newest.worst, newest.unverified) == ("2026-05-04", None, 0)
+        assert dict(mismatched_prices(session, bench.clock.now())) == {}
+
+
+def test_where_no_run_has_a_price_left_the_shop_is_not_asked(bench: Bench) -> None:
+    run = applied(bench)
+    for target in bench.targets(run.id):
+        bench.set_target(target.id, status="ROLLED_BACK")
+    assert [(report.total_checked, report.unverified) for report in look(bench)] == [(0, ())]
+    assert (look(bench), bench.shop.called) == ([], [])

@@ -8,6 +8,7 @@ from automation_pipeline.pricing.domain.rule_run import RuleRun
 from automation_pipeline.pricing.stages.reconcile_run import reconcile_run
 from automation_pipeline.pricing.stages.repair_run import repair_run
 from automation_pipeline.pricing.stages.roll_back_run import roll_back_run
+from automation_pipeline.pricing.stages.start_due_rules import start_due_rules
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf
@@ -82,7 +83,28 @@ def test_what_was_taken_back_since_is_not_put_back(bench: Bench) -> None:
         repair(bench, run)
 
 
+def test_after_a_repair_the_end_of_a_promotion_brings_back_the_price_before_it(bench: Bench) -> None:
+    run = bench.work(bench.queued(bench.rule(endsAt="2026-05-04T11:00:00Z")))
+    bench.shop.edit("201", amount=2500)
+    look(bench, run, "5m")
+    repaired = bench.work(bench.queue(repair(bench, run)))
+    assert (repaired.status, bench.shop.amounts()["201"]) == ("APPLIED", 900)
+    bench.pass_minutes(61)
+    for _ in range(2):
+        for run_id in start_due_rules(database=bench.database, clock=bench.clock, shop=bench.front.name).ended:
+            bench.work_id(run_id)
+    assert bench.run(run.id).status == "ROLLED_BACK"
+    assert set(bench.shop.amounts().values()) == {1000}
+
+
 def test_without_a_look_there_is_nothing_to_repair(bench: Bench) -> None:
     run = bench.work(bench.queued())
     with pytest.raises(ConflictError, match=f"No price of run {run.id} was looked up"):
+        repair(bench, run)
+
+
+def test_when_its_promotion_is_over_nothing_is_put_back(bench: Bench) -> None:
+    run = edited(bench)
+    bench.set_run(run.id, promotion_ended_at=bench.clock.now())
+    with pytest.raises(ConflictError, match="promotion"):
         repair(bench, run)

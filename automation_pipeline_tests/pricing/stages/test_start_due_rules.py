@@ -158,6 +158,48 @@ def test_all_runs_of_a_promotion_end_one_after_the_other_the_newest_first(
     assert [row.id for row in run_rows(database) if row.wish] == [first]
 
 
+@pytest.mark.parametrize("wish", [None, "retry"])
+def test_a_repair_ends_with_what_it_has_repaired(wish: str | None, database: Database, clock: StandingClock) -> None:
+    rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
+    run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
+    fields = {"trigger": "repair", "wish": wish, "parent_run_id": run_id}
+    repair = a_run(database, rule, "PARTIAL", clock.now(), ["APPLIED", "FAILED"], **fields)
+    clock.pass_time(HOUR)
+    assert look(database, clock) == DueRules(ended=(run_id,))
+    row = run_row(database, repair)
+    assert (row.status, row.wish, row.promotion_ended_at) == ("PARTIAL", None, clock.now())
+    assert wished(database, repair) == [("APPLIED", False), ("FAILED", False)]
+    assert [key for key, _, _ in filed(database)] == [f"rule-run-{run_id}-1"]
+    assert look(database, clock) == NOTHING
+
+
+@pytest.mark.parametrize("fields", [{"wish": "rollback"}, {"lease_until": datetime.fromisoformat("9000-01-01T00:00Z")}])
+def test_a_repair_that_is_being_worked_on_is_waited_for(
+    fields: dict[str, object], database: Database, clock: StandingClock
+) -> None:
+    rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
+    run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
+    repair = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"], trigger="repair", **fields)
+    clock.pass_time(HOUR)
+    assert look(database, clock) == NOTHING
+    assert run_row(database, repair).promotion_ended_at is None
+    change_run(database, repair, wish=None, lease_until=None)
+    assert look(database, clock) == DueRules(ended=(run_id,))
+
+
+@pytest.mark.parametrize("status", ["QUEUED", "APPLYING"])
+def test_while_another_run_is_at_work_nothing_is_rolled_back(
+    status: str, database: Database, clock: StandingClock
+) -> None:
+    rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
+    first = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
+    last = a_run(database, rule, status, clock.now(), ["QUEUED"])
+    clock.pass_time(HOUR)
+    assert look(database, clock) == NOTHING
+    ending(last, database, clock.now(), "FAILED")
+    assert look(database, clock) == DueRules(ended=(first,))
+
+
 @pytest.mark.parametrize("how", ["disabled", "deleted"])
 def test_a_promotion_ends_though_its_rule_is_out_of_use(how: str, database: Database, clock: StandingClock) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))

@@ -62,6 +62,8 @@ def sweep(database: Database, clock: Clock) -> list[int]:
         ("QUEUED", [paused(SHOP)], False),
         ("APPLYING", [row(resume_at=BEFORE), paused(SHOP)], False),
         ("QUEUED", [paused("another.shop")], True),
+        ("APPLYING", [row(cancel_requested_at=BEFORE), paused(SHOP)], True),
+        ("APPLIED", [row(wish="rollback", cancel_requested_at=BEFORE), paused(SHOP)], False),
         ("PREVIEW", [], False),
         ("PREVIEW", [row(wish="apply")], True),
         ("PARTIAL", [row(wish="retry")], True),

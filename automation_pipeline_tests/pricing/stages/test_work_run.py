@@ -2,25 +2,31 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from automation_pipeline.core.errors import TransientError
+from automation_pipeline.core.errors import ConflictError, TransientError
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.pricing.domain import retrying
 from automation_pipeline.pricing.domain.failures import Signal
+from automation_pipeline.pricing.domain.money import Price
 from automation_pipeline.pricing.domain.rule_run import RuleRun
+from automation_pipeline.pricing.domain.shop_calls import Called, PriceWrite, Written
 from automation_pipeline.pricing.domain.work import Settled
-from automation_pipeline.pricing.stages import apply_run
+from automation_pipeline.pricing.stages import apply_chunk, apply_run
+from automation_pipeline.pricing.stages.work_run import work_run
+from automation_pipeline.pricing.store.chunks import MOST_PRODUCTS
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf, variant
+from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf, storefront, variant
 from automation_pipeline_tests.pricing.bench import Bench
 
 # Waits are a thousand times as long here, so that nothing is due before the test says so; and each is counted from the
 # answer, but seen from the claim before it.
 SLOW = 120.0
 BUSY, GONE, REFUSED = Signal(status=500), Signal(status=404), Signal(status=401)
+UNREACHED = Signal(code="ECONNREFUSED")
 
 
 @pytest.fixture
@@ -152,6 +158,96 @@ def test_a_worker_that_dies_between_the_write_and_its_note_is_followed_by_one_th
     bench.expire_hold(run.id)
     assert bench.work(run).status == "APPLIED"
     assert [bench.shop.times_written(one) for one in ("101", "201", "301")] == [1, 1, 1]
+
+
+def test_when_the_last_answer_is_lost_the_price_is_looked_for_before_it_is_given_up(bench: Bench) -> None:
+    run = bench.queued()
+    bench.shop.fail_once("2", BUSY, BUSY, BUSY)
+    for _ in range(3):
+        bench.work(run)
+        bench.make_due(run.id)
+    bench.shop.lose_answer_once("2")
+    assert bench.work(run).status == "APPLYING"
+    bench.make_due(run.id)
+    assert bench.work(run).status == "APPLIED"
+    assert (bench.shop.times_written("201"), [row.was_found for row in bench.changes(run.id)][-1]) == (1, True)
+
+
+def test_time_without_a_worker_and_pauses_are_not_held_against_what_waits(bench: Bench) -> None:
+    run = bench.queued()
+    bench.shop.fail_once("2", UNREACHED)
+    bench.work(run)
+    [waiting] = [target for target in bench.targets(run.id) if target.status == "QUEUED"]
+    assert waiting.began_at is None
+    bench.make_due(run.id)
+    assert bench.work(run).status == "APPLIED"
+
+
+def test_a_run_is_not_worked_on_where_another_shop_is_configured(bench: Bench) -> None:
+    run = bench.queued()
+    other = FakeShop(*shelf(3))
+    front = replace(storefront(other), name="other.test")
+    with pytest.raises(ConflictError, match=r"is about shop\.test"):
+        bench.loop(work_run(run.id, front=front, database=bench.database, clock=bench.clock, owner="elsewhere"))
+    assert (other.called, bench.run(run.id).status) == ([], "QUEUED")
+
+
+def test_guardrails_that_are_set_meanwhile_hold_from_the_next_prices_on(bench: Bench) -> None:
+    bench.shop = FakeShop(*shelf(60))
+    run = bench.queued()
+
+    async def once(kind: str, _subject: object) -> None:
+        if kind == "write":
+            bench.shop._meanwhile = None
+            await asyncio.to_thread(bench.guard, autoApply=True, maxPctDelta=0.01)
+
+    bench.shop._meanwhile = once
+    ended = bench.work(run)
+    assert (ended.targets.applied, ended.targets.failed) == (MOST_PRODUCTS, 60 - MOST_PRODUCTS)
+
+
+def test_a_price_that_was_read_long_ago_is_read_again_before_it_is_written_over(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.knobs["calls_at_once"] = 1
+    run = bench.queued()
+
+    async def time_passes(kind: str, _subject: object) -> None:
+        if kind == "write":
+            bench.shop.edit("301", amount=5555)
+            monkeypatch.setattr(apply_chunk, "LONGEST_READ_SECONDS", -1.0)
+        else:
+            monkeypatch.setattr(apply_chunk, "LONGEST_READ_SECONDS", 1000.0)
+
+    bench.shop._meanwhile = time_passes
+    ended = bench.work(run)
+    assert (ended.status, bench.shop.amounts()["301"]) == ("PARTIAL", 5555)
+    assert bench.shop.times("prices") == 2
+
+
+def test_an_answer_that_tells_another_price_is_no_confirmation(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = bench.queued()
+    write = bench.shop.write
+
+    async def liar(product_id: str, writes: Sequence[PriceWrite]) -> Called[Written]:
+        if product_id != "2":
+            return await write(product_id, writes)
+        return Called(value={one.variant_id: Price(1000, "EUR") for one in writes})
+
+    monkeypatch.setattr(bench.shop, "write", liar)
+    waiting = bench.work(run)
+    assert (waiting.status, bench.statuses(run.id)["201"]) == ("APPLYING", "QUEUED")
+    monkeypatch.undo()
+
+
+def test_targets_that_failed_together_are_due_together(bench: Bench) -> None:
+    bench.shop = FakeShop(*shelf(1, 50))
+    run = bench.queued()
+    bench.shop.fail_once("1", BUSY)
+    bench.work(run)
+    assert len({target.next_attempt_at for target in bench.targets(run.id)}) == 1
+    bench.make_due(run.id)
+    assert (bench.work(run).status, bench.shop.times("write")) == ("APPLIED", 2)
 
 
 def test_a_price_that_was_changed_by_hand_is_refused_and_told(bench: Bench) -> None:

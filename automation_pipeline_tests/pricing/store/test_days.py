@@ -9,7 +9,7 @@ from automation_pipeline.pricing.store.days import runs_that_ended
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.pricing.ended import a_check, an_ended_run, change_targets
-from automation_pipeline_tests.pricing.kept import a_rule, a_run
+from automation_pipeline_tests.pricing.kept import a_rule, a_run, change_run
 
 SPAN = timedelta(hours=1)
 
@@ -54,6 +54,22 @@ def test_a_run_is_mismatched_as_long_as_its_last_check_says_so(database: Databas
     a_check(database, changed, "1h", now, "critical", 1)
     a_check(database, slightly, "5m", now, "warning", 1)
     assert the_day(database, clock).mismatched == [changed]
+
+
+def test_the_last_check_is_the_one_that_was_made_last_and_could_say_something(
+    database: Database, clock: StandingClock
+) -> None:
+    now, earlier = clock.now(), clock.now() - timedelta(minutes=10)
+    early, unread, without, back = (an_ended_run(database, clock, 1) for _ in range(4))
+    a_check(database, early, "1h", now, "critical", 1)
+    a_check(database, early, "manual-1", earlier)
+    a_check(database, unread, "5m", earlier, "critical", 1)
+    a_check(database, unread, "1h", now, total_checked=0, unverified=1)
+    a_check(database, without, "5m", earlier, "critical", 1)
+    a_check(database, without, "2026-05-04", now, total_checked=0)
+    a_check(database, back, "5m", earlier, "critical", 1)
+    change_run(database, back, status="ROLLED_BACK")
+    assert the_day(database, clock).mismatched == [early, unread]
 
 
 def test_a_broken_promise_is_said(database: Database, clock: StandingClock) -> None:

@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import event, insert, select
 
 from automation_pipeline.pricing.domain.due_rules import DueRules
+from automation_pipeline.pricing.store.due_rules import hold_planned_rules
 from automation_pipeline.pricing.tables import RuleRow, RuleRunRow, RuleTargetRow
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.metadata import Table
@@ -82,3 +83,12 @@ def test_a_look_at_nothing_that_is_due_asks_once(how_many: int, database: Databa
     looked, statements = counted(database, clock)
     assert looked == DueRules()
     assert statements <= 3
+
+
+@pytest.mark.parametrize("database_kind", ["postgres"])
+def test_who_refers_to_a_rule_that_is_looked_at_does_not_wait(database: Database, clock: StandingClock) -> None:
+    due = a_rule(database, clock, scheduleAt=clock.now().isoformat())
+    checked = select(RuleRow.id).where(RuleRow.id == due.id)
+    with database.transaction() as session, database.transaction() as other:
+        assert [rule.id for rule in hold_planned_rules(session, clock.now())] == [due.id]
+        assert other.scalar(checked.with_for_update(read=True, key_share=True, nowait=True)) == due.id

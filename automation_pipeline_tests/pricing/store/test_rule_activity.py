@@ -9,6 +9,7 @@ from automation_pipeline.pricing.store.rule_activity import (
     last_applied_at,
     open_run_of,
     open_runs_of,
+    what_comes_first,
 )
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
@@ -48,9 +49,12 @@ def test_what_is_in_the_way_of_another_run(
     with database.reading() as session:
         found, active = open_run_of(session, rule.id), active_run_of(session, rule.id)
         both = open_runs_of(session, [rule.id, other.id])
+        comes_first = what_comes_first(session, rule.id) is not None
+        assert what_comes_first(session, other.id) is None
     assert (found and (found.id, found.status)) == ((run_id, status) if is_open else None)
     assert both == ({rule.id: found} if is_open else {})
     assert active == (run_id if is_active else None)
+    assert comes_first is (is_active or wish == "retry")
 
 
 def test_a_rule_rests_since_its_last_run_that_stands(database: Database, clock: StandingClock) -> None:

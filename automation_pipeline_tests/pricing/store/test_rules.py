@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from sqlalchemy import select
 
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.pricing.domain.rule import parse_rule
@@ -20,6 +21,7 @@ from automation_pipeline.pricing.store.rules import (
     save_rule,
     versions_of,
 )
+from automation_pipeline.pricing.tables import RuleRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.pricing.domain.rules import any_selector, any_transform, rule
@@ -120,3 +122,13 @@ def test_instants_are_kept_to_the_microsecond(database: Database, clock: Standin
         read = get_rule(session, known.id)
     assert read == known
     assert (read.updated_at, f"{read.schedule_at:%H:%M:%S.%f}") == (clock.now(), "00:00:00.654321")
+
+
+@pytest.mark.parametrize("database_kind", ["postgres"])
+def test_who_refers_to_a_rule_that_is_held_does_not_wait(database: Database, clock: StandingClock) -> None:
+    """PostgreSQL locks the rule so when a run of it is written twice in one transaction."""
+    held = a_rule(database, clock)
+    checked = select(RuleRow.id).where(RuleRow.id == held.id)
+    with database.transaction() as session, database.transaction() as other:
+        hold_rule(session, held.id)
+        assert other.scalar(checked.with_for_update(read=True, key_share=True, nowait=True)) == held.id

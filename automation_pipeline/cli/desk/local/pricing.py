@@ -8,6 +8,7 @@ from automation_pipeline.cli.desk.local.actor import actor
 from automation_pipeline.cli.desk.local.pricing_projects import LocalDeadLetters, LocalPolicies
 from automation_pipeline.cli.desk.local.pricing_rules import LocalPricingRules
 from automation_pipeline.cli.desk.local.pricing_runs import LocalPricingRuns
+from automation_pipeline.cli.desk.local.project_names import refuse_strange_project
 from automation_pipeline.cli.desk.pricing_ports import Span
 from automation_pipeline.pricing.domain.price_change import PriceChange, PriceChangeFilter
 from automation_pipeline.pricing.domain.raised_alert import PricingAlert
@@ -47,9 +48,11 @@ class LocalPricing:
         self.shop = LocalShop(services)
 
     def alerts(self, *, project_id: str | None, span: Span) -> Sequence[PricingAlert]:
+        refuse_strange_project(project_id)
         with self._services.database.reading() as session:
             return list_alerts(session, project_id, span.limit, span.offset)
 
     def changes(self, chosen: PriceChangeFilter, *, limit: int, after_id: int = 0) -> Sequence[PriceChange]:
+        refuse_strange_project(chosen.project_id)
         with self._services.database.reading() as session:
             return price_changes(session, chosen, limit, after_id)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.desk.local.actor import actor
+from automation_pipeline.cli.desk.local.project_names import refuse_strange_project
 from automation_pipeline.cli.desk.pricing_ports import Span
 from automation_pipeline.pricing.domain.pricing_rule import PricingRule, RuleVersion
 from automation_pipeline.pricing.domain.rule_run import RuleRun, RuleTrigger
@@ -27,6 +28,7 @@ class LocalPricingRules:
     def listed(
         self, *, project_id: str | None, enabled: bool | None, query: str | None, span: Span
     ) -> Sequence[PricingRule]:
+        refuse_strange_project(project_id)
         with self._services.database.reading() as session:
             return list_rules(
                 session, project_id=project_id, enabled=enabled, q=query, limit=span.limit, offset=span.offset

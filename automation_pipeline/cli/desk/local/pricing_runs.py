@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.desk.local.actor import actor
+from automation_pipeline.cli.desk.local.project_names import refuse_strange_project
 from automation_pipeline.cli.desk.pricing_ports import Span
 from automation_pipeline.pricing.domain.reconciliation import ReconciliationReport
 from automation_pipeline.pricing.domain.rule_run import RuleRun, RuleTarget, SkippedVariant
@@ -30,6 +31,7 @@ class LocalPricingRuns:
     def listed(
         self, *, project_id: str | None, rule_id: int | None, status: RunState | None, span: Span
     ) -> Sequence[RuleRun]:
+        refuse_strange_project(project_id)
         chosen = RunFilter(project_id=project_id, rule_id=rule_id, status=status)
         with self._services.database.reading() as session:
             return list_runs(session, chosen, span.limit, span.offset)

@@ -1,0 +1,23 @@
+"""Who mistypes a project is told so, and not that all is well."""
+
+import pytest
+
+from automation_pipeline.cli.desk.local.project_names import refuse_strange_project
+from automation_pipeline_tests.cli.terminal import Terminal
+
+COMMANDS = [
+    ("dlq",), ("dlq", "--retry"), ("dlq", "--acknowledge"), ("runs", "list"), ("rules", "list"), ("alerts",),
+    ("changes",), ("policy", "show"), ("policy", "remove"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+@pytest.mark.parametrize("name", ["a b", "", "a/b"])
+def test_a_name_that_no_project_can_have_is_refused(terminal: Terminal, words: tuple[str, ...], name: str) -> None:
+    ended = terminal.run("pricing", *words, "--project", name)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("Invalid request: project: must be 1 to 100 of the letters")
+
+
+def test_no_name_is_every_project() -> None:
+    refuse_strange_project(None)

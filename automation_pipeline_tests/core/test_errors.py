@@ -1,0 +1,18 @@
+"""An error is told in one line, whatever its words end with."""
+
+import pytest
+
+from automation_pipeline.core.errors import InvalidInputError, PermanentError, sentence_of
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (InvalidInputError("No such check.", (("check", "must be 5m."),)), "No such check: check: must be 5m"),
+        (InvalidInputError("Invalid rule", (("a", "is b"), ("", "c"))), "Invalid rule: a: is b; c"),
+        (InvalidInputError("Say one of them."), "Say one of them."),
+        (PermanentError("Two\nlines."), "Two lines."),
+    ],
+)
+def test_an_error_is_one_line_with_each_field_at_fault(error: Exception, told: str) -> None:
+    assert sentence_of(error) == told
