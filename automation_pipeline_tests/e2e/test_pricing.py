@@ -32,8 +32,8 @@ def system(tmp_path: Path, database: Database, database_url: str, outside_world:
         outside_world,
         SHOP_API_BASE_URL=outside_world,
         SHOP_API_TOKEN=SHOP_TOKEN,
-        SHOP_TIMEOUT_SECONDS="2",
-        PRICING_LEASE_SECONDS="3",
+        SHOP_TIMEOUT_SECONDS="6",
+        PRICING_LEASE_SECONDS="12",
     )
 
 

@@ -91,6 +91,7 @@ def upgrade() -> None:
         sa.Column("restore_rate", sa.Float(precision=53), nullable=False),
         sa.Column("pending", sa.Float(precision=53), nullable=False),
         sa.Column("measured_at", UtcDateTime(), nullable=False),
+        sa.Column("heard_at", UtcDateTime(), nullable=True),
         sa.Column("refusals", Json, nullable=False),
         sa.Column("paused_at", UtcDateTime(), nullable=True),
         sa.Column("paused_by", sa.String(), nullable=True),

@@ -21,13 +21,14 @@ FORGOTTEN_AFTER = timedelta(seconds=60)
 @dataclass(frozen=True)
 class Tank:
     """`available` is what is left at `measured_at` once every promise is kept, and may be less than nothing;
-    `pending` is what is promised to calls that were not heard of yet."""
+    `pending` is what is promised to calls that were not heard of yet; `heard_at` is when the shop last told."""
 
     available: float
     maximum: float
     restore_rate: float
     pending: float
     measured_at: datetime
+    heard_at: datetime | None = None
 
 
 def unheard(now: datetime) -> Tank:
@@ -50,12 +51,18 @@ def returned(tank: Tank, cost: float, now: datetime) -> Tank:
     return replace(filled, available=filled.available + cost, pending=max(filled.pending - cost, 0.0))
 
 
-def heard(tank: Tank, cost: float, told: Bucket | None, now: datetime) -> Tank:
-    """After the answer to a call of that cost. What the shop tells is taken for the truth, less the other promises."""
+def heard(tank: Tank, cost: float, told: Bucket | None, *, since: datetime, now: datetime) -> Tank:
+    """After the answer to a call of that cost, which had its turn at `since`. What the shop tells is taken for the
+    truth, less the other promises; but it may have been on its way for long: if another answer was heard meanwhile,
+    it is not believed that there is more than we reckon."""
+    filled = _filled(tank, now)
     pending = min(max(tank.pending - cost, 0.0), MOST_PENDING_SHARE * tank.maximum)
     if told is None or told.restore_rate <= 0 or told.maximum <= 0:
-        return replace(_filled(tank, now), pending=pending)
-    return Tank(told.available - pending, told.maximum, told.restore_rate, pending, now)
+        return replace(filled, pending=pending)
+    left = told.available - pending
+    if tank.heard_at is not None and tank.heard_at > since:
+        left = min(left, filled.available)
+    return Tank(left, told.maximum, told.restore_rate, pending, now, heard_at=now)
 
 
 def _spare(tank: Tank) -> float:

@@ -35,7 +35,7 @@ async def call_shop(
     """What the call brought, as a value whatever it was. Every process that calls the shop comes through here: together
     they keep its pace. ShopRestingError: it is to be left alone for longer than a worker stays. CallNotWantedError:
     whoever was asked when the turn came said so."""
-    await _turn(cost, front, database)
+    since = await _turn(cost, front, database)
     if is_wanted is not None:
         await _check_wanted(is_wanted, cost, front, database)
     called: Called[Value] | None = None
@@ -43,7 +43,7 @@ async def call_shop(
         called = await _answer(call, front)
         return called
     finally:
-        await asyncio.to_thread(_hear, called, cost, front, database)
+        await asyncio.to_thread(_hear, _said(called, cost, since), front, database)
 
 
 async def _check_wanted(
@@ -68,7 +68,8 @@ async def _answer(call: Callable[[], Awaitable[Called[Value]]], front: Storefron
         return Called(failure=classified(Signal(lost=True), words))
 
 
-async def _turn(cost: float, front: Storefront, database: Database) -> None:
+async def _turn(cost: float, front: Storefront, database: Database) -> datetime:
+    """When the call had its turn."""
     turn = await asyncio.to_thread(_take_turn, cost, front, database, is_promised=False)
     goes = False
     try:
@@ -78,6 +79,7 @@ async def _turn(cost: float, front: Storefront, database: Database) -> None:
             await asyncio.sleep(min(turn.seconds, LOOK_AGAIN_SECONDS) if turn.is_resting else turn.seconds)
             turn = await asyncio.to_thread(_take_turn, cost, front, database, is_promised=True)
         goes = True
+        return turn.at
     finally:
         if not goes:
             await asyncio.to_thread(_give_back, cost, front, database)
@@ -93,26 +95,26 @@ def _give_back(cost: float, front: Storefront, database: Database) -> None:
         give_back(session, front.name, cost)
 
 
-def _hear(called: Called[Value] | None, cost: float, front: Storefront, database: Database) -> None:
-    if called is not None and called.is_throttled:
+def _hear(said: Heard, front: Storefront, database: Database) -> None:
+    if said.answer is Answer.THROTTLED:
         front.meter.count("rules_429_count_total", shop=front.name)
     with database.transaction() as session:
-        before, after = hear(session, front.name, _said(called, cost))
+        before, after = hear(session, front.name, said)
         if has_opened(before, after):
             enqueue(session, [_opened(front.name, after, database_time(session))])
 
 
-def _said(called: Called[Value] | None, cost: float) -> Heard:
+def _said(called: Called[Value] | None, cost: float, since: datetime) -> Heard:
     """A call that was broken off says nothing about the shop."""
     if called is None:
-        return Heard(None, cost)
+        return Heard(None, cost, since)
     if called.failure is None:
-        return Heard(Answer.WELL, cost, called.bucket)
+        return Heard(Answer.WELL, cost, since, called.bucket)
     if called.is_throttled:
-        return Heard(Answer.THROTTLED, cost, called.bucket, called.failure.retry_after_seconds)
+        return Heard(Answer.THROTTLED, cost, since, called.bucket, called.failure.retry_after_seconds)
     was_sent = called.failure.kind is not FailureKind.NETWORK or called.failure.outcome_unknown
     answer = Answer.FAILED if called.failure.retryable else Answer.WELL
-    return Heard(answer, cost, called.bucket, was_sent=was_sent)
+    return Heard(answer, cost, since, called.bucket, was_sent=was_sent)
 
 
 def _opened(shop: str, circuit: Circuit, now: datetime) -> Event:

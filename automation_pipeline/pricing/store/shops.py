@@ -20,8 +20,10 @@ MOST_REFUSALS = 100
 
 @dataclass(frozen=True)
 class Turn:
-    """In how many seconds the call may go; with 0 it goes now. `is_resting`: the shop wants to be left alone."""
+    """In how many seconds, from `at` on, the call may go; with 0 it goes now. `is_resting`: the shop wants to be left
+    alone."""
 
+    at: datetime
     seconds: float
     is_resting: bool
     circuit: Circuit
@@ -50,10 +52,10 @@ def take_turn(session: Session, shop: str, cost: float, *, is_promised: bool) ->
     permission = ask(_circuit(row), now)
     if isinstance(permission, NotBefore):
         rest = (permission.at - now).total_seconds()
-        return Turn(max(wait, rest), is_resting=True, circuit=_circuit(row))
+        return Turn(now, max(wait, rest), is_resting=True, circuit=_circuit(row))
     if wait <= 0:
         _keep_circuit(row, permission.circuit)
-    return Turn(wait, is_resting=False, circuit=permission.circuit)
+    return Turn(now, wait, is_resting=False, circuit=permission.circuit)
 
 
 def give_back(session: Session, shop: str, cost: float) -> None:
@@ -64,11 +66,12 @@ def give_back(session: Session, shop: str, cost: float) -> None:
 
 @dataclass(frozen=True)
 class Heard:
-    """What an answer said; None: the call was broken off. `told_seconds` is the wait that a refusal came with. A call
-    that never left has cost nothing."""
+    """What an answer said; None: the call was broken off. `since` is when it had its turn, `told_seconds` the wait that
+    a refusal came with. A call that never left has cost nothing."""
 
     answer: Answer | None
     cost: float
+    since: datetime
     bucket: Bucket | None = None
     told_seconds: float | None = None
     was_sent: bool = True
@@ -79,10 +82,10 @@ def hear(session: Session, shop: str, said: Heard) -> tuple[Circuit, Circuit]:
     row, now = _held(session, shop), database_time(session)
     before = _circuit(row)
     reckoned = _tank(row)
-    left = (
-        tank.heard(reckoned, said.cost, said.bucket, now) if said.was_sent else tank.returned(reckoned, said.cost, now)
-    )
-    _keep_tank(row, left)
+    if said.was_sent:
+        _keep_tank(row, tank.heard(reckoned, said.cost, said.bucket, since=said.since, now=now))
+    else:
+        _keep_tank(row, tank.returned(reckoned, said.cost, now))
     if said.answer is None:
         return before, before
     told = None if said.told_seconds is None else timedelta(seconds=said.told_seconds)
@@ -142,12 +145,12 @@ def _held(session: Session, shop: str) -> ShopRow:
 
 
 def _tank(row: ShopRow) -> Tank:
-    return Tank(row.available, row.maximum, row.restore_rate, row.pending, row.measured_at)
+    return Tank(row.available, row.maximum, row.restore_rate, row.pending, row.measured_at, row.heard_at)
 
 
 def _keep_tank(row: ShopRow, kept: Tank) -> None:
     row.available, row.maximum, row.restore_rate = kept.available, kept.maximum, kept.restore_rate
-    row.pending, row.measured_at = kept.pending, kept.measured_at
+    row.pending, row.measured_at, row.heard_at = kept.pending, kept.measured_at, kept.heard_at
 
 
 def _circuit(row: ShopRow) -> Circuit:

@@ -27,6 +27,7 @@ class ShopRow(Table):
     restore_rate: Mapped[float] = mapped_column(Float(53))
     pending: Mapped[float] = mapped_column(Float(53), default=0.0)
     measured_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    heard_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     # When the shop last refused calls for coming too fast, in seconds since 1970; the last hundred.
     refusals: Mapped[Sequence[float]] = mapped_column(Json)
     paused_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
