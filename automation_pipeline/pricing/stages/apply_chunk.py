@@ -80,7 +80,6 @@ class _Chunk:
     async def work(self, targets: Sequence[WorkTarget]) -> None:
         await self._settle([without_variant(one) for one in targets if one.variant_id is None])
         left = [one for one in targets if one.variant_id is not None]
-        self._read_at = time.monotonic()
         called = await self._read(left) if left else Called[Prices](value={})
         if called is None:
             return
@@ -93,7 +92,6 @@ class _Chunk:
         await self._write_all(to_write)
 
     async def _read(self, targets: Sequence[WorkTarget]) -> Called[Prices] | None:
-        """None: the shop rests, and the targets wait."""
         shop, ids = self._desk.shop, [str(one.variant_id) for one in targets]
         return await self._call(lambda: shop.prices(ids), shop.costs.reading(len(ids)), targets, self._begins_reading)
 

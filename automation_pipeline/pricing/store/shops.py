@@ -102,10 +102,6 @@ def standing_of(session: Session, shop: str) -> ShopStanding | None:
     return None if row is None else _standing(row)
 
 
-def all_standings(session: Session) -> list[ShopStanding]:
-    return [_standing(row) for row in session.scalars(select(ShopRow).order_by(ShopRow.shop))]
-
-
 def set_pause(session: Session, shop: str, *, by: str | None, reason: str | None) -> ShopStanding:
     """By nobody: it is not paused any more."""
     row = _held(session, shop)
