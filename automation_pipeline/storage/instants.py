@@ -53,4 +53,5 @@ def _epoch_on_postgres(_element: database_epoch, _compiler: SQLCompiler, **_kw: 
 
 @compiles(database_epoch, "sqlite")
 def _epoch_on_sqlite(_element: database_epoch, _compiler: SQLCompiler, **_kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
-    return "((julianday('now') - 2440587.5) * 86400.0)"
+    # SQLite's clock has milliseconds; a day as a float is some 20 microseconds beside them, before or after.
+    return "round((julianday('now') - 2440587.5) * 86400.0, 3)"

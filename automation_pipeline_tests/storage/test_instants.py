@@ -60,6 +60,12 @@ def test_the_databases_epoch_is_unix_time(database: Database) -> None:
     assert before - A_TICK.total_seconds() <= epoch <= time.time() + A_TICK.total_seconds()
 
 
+def test_the_epoch_is_never_before_the_now_of_the_same_moment(database: Database) -> None:
+    with database.reading() as session:
+        both = [session.execute(select(database_now(), database_epoch())).one() for _ in range(500)]
+    assert [now for now, epoch in both if datetime.fromtimestamp(epoch, UTC) < now] == []
+
+
 def test_the_clock_moves_within_a_transaction(database: Database) -> None:
     with database.reading() as session:
         first = session.scalar(select(database_epoch())) or 0.0
