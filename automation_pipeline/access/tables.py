@@ -20,6 +20,8 @@ class ApiTokenRow(Table):
     scope: Mapped[str]
     groupes: Mapped[list[str]] = mapped_column(TextList)
     crm_user_id: Mapped[str | None]
+    # The organisation that it belongs to, and that it reaches nothing beyond.
+    org_id: Mapped[str | None]
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

@@ -4,6 +4,7 @@ from automation_pipeline.access import tables as access
 from automation_pipeline.audits import tables as audits
 from automation_pipeline.automation import tables as automation
 from automation_pipeline.fiches import tables as fiches
+from automation_pipeline.org_jobs import tables as org_jobs
 from automation_pipeline.pricing import tables as pricing
 from automation_pipeline.storage import (
     idempotency,
@@ -27,6 +28,7 @@ TABLE_MODULES = (
     idempotency,
     leases,
     measures,
+    org_jobs,
     outbox,
     pricing,
     pulses,

@@ -4,19 +4,12 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import accumulate
 
+from automation_pipeline.core.spread import BOUNDS_MS, BUCKETS, buckets_measure, sum_measure
 from automation_pipeline.pricing.domain.alerts import Health
 from automation_pipeline.pricing.domain.circuit import CircuitState
 from automation_pipeline.pricing.domain.reconciliation import MismatchSeverity
 from automation_pipeline.pricing.domain.run_result import success_rate
-from automation_pipeline.pricing.domain.run_times import (
-    APPLY_MS,
-    BOUNDS_MS,
-    BUCKETS,
-    QUEUE_MS,
-    SPREADS,
-    buckets_measure,
-    sum_measure,
-)
+from automation_pipeline.pricing.domain.run_times import APPLY_MS, QUEUE_MS, SPREADS
 from automation_pipeline.pricing.store.gauges import (
     blocked_variants,
     circuits,

@@ -1,9 +1,10 @@
 """Count how long a run that has just ended has waited and taken."""
 
 from automation_pipeline.core.meter import Meter
+from automation_pipeline.core.spread import observe
 from automation_pipeline.pricing.domain.rule_run import RuleRun
 from automation_pipeline.pricing.domain.run_result import RunTimes
-from automation_pipeline.pricing.domain.run_times import APPLY_MS, QUEUE_MS, bucket_of, buckets_measure, sum_measure
+from automation_pipeline.pricing.domain.run_times import APPLY_MS, QUEUE_MS
 
 
 def tell_times(meter: Meter, run: RuleRun) -> None:
@@ -13,5 +14,4 @@ def tell_times(meter: Meter, run: RuleRun) -> None:
     times = RunTimes(run.queued_at, run.started_at, run.finished_at)
     for spread, took in ((APPLY_MS, times.apply_ms), (QUEUE_MS, times.queue_ms)):
         if took is not None:
-            meter.count(buckets_measure(spread), le=bucket_of(took))
-            meter.count(sum_measure(spread), took)
+            observe(meter, spread, took)

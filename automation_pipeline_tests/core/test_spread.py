@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.pricing.domain.run_times import BOUNDS_MS, BUCKETS, bucket_of
+from automation_pipeline.core.spread import BOUNDS_MS, BUCKETS, bucket_of
 
 
 @pytest.mark.parametrize(

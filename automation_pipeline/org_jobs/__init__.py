@@ -1,0 +1,1 @@
+"""Scheduled jobs of organisations: when they are due, their queues, and who does them."""

@@ -1,0 +1,165 @@
+"""What becomes of a schedule that is due: what is dispatched, what is left out and why, and when it is due next."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import chain, takewhile
+
+from automation_pipeline.core.execution_window import WindowPolicy
+from automation_pipeline.org_jobs.domain.policies import MOST_CAUGHT_UP, MisfirePolicy, OverlapPolicy
+from automation_pipeline.org_jobs.domain.states import FireTrigger, SkipReason
+from automation_pipeline.org_jobs.domain.timing import Planned, Timing, next_planned, planned_after
+
+# What is begun within this was not missed.
+IN_TIME = timedelta(minutes=1)
+_SPANS = tuple(timedelta(hours=hours) for hours in (3, 30, 24 * 15, 24 * 370))
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What else decides: `at_work` jobs of the schedule have begun, `waiting` ones have not."""
+
+    at_work: int = 0
+    waiting: int = 0
+    is_disabled: bool = False
+    is_in_maintenance: bool = False
+    is_host_offline: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DueSchedule:
+    """`due` is what it is due for: its `effective_for` lies before now."""
+
+    timing: Timing
+    due: Planned
+    misfire_policy: MisfirePolicy = MisfirePolicy.FIRE_ONCE
+    grace_seconds: int = 3600
+    overlap_policy: OverlapPolicy = OverlapPolicy.SKIP
+    skips_next: bool = False
+    around: Surroundings = Surroundings()
+
+
+@dataclass(frozen=True)
+class Fire:
+    """Without a reason to skip it, it is dispatched."""
+
+    scheduled_for: datetime
+    effective_for: datetime
+    trigger: FireTrigger = FireTrigger.CRON
+    skip: SkipReason | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """`fires` are in order; at most one is dispatched. `next` None: it is never due again. `ends_others`: the jobs at
+    work give way to the new one, by its overlap policy. `is_cut`: more was missed before the first of the fires."""
+
+    fires: tuple[Fire, ...]
+    next: Planned | None
+    clears_skip: bool = False
+    ends_others: bool = False
+    is_cut: bool = False
+
+    @property
+    def dispatched(self) -> Fire | None:
+        return next((fire for fire in self.fires if fire.skip is None), None)
+
+
+def decide(schedule: DueSchedule, now: datetime) -> Decision:
+    """Whatever it decides, the schedule goes on: `next` is later than all that was decided upon."""
+    missed, is_cut = _missed(schedule, now)
+    is_late = now - schedule.due.effective_for > timedelta(seconds=schedule.grace_seconds)
+    left_out, chosen = _chosen(schedule.misfire_policy, missed, is_late=is_late)
+    trigger = FireTrigger.CATCHUP if is_late else FireTrigger.CRON
+    skipped = tuple(Fire(one.scheduled_for, one.effective_for, trigger, SkipReason.MISFIRE) for one in left_out)
+    if chosen is None:
+        return Decision(fires=skipped, next=_next_after(schedule.timing, missed[-1]), is_cut=is_cut)
+    postponed = _postponed(schedule.timing, chosen, now)
+    if postponed is not None:
+        return Decision(fires=skipped, next=postponed, is_cut=is_cut)
+    is_caught_up = now - chosen.effective_for > IN_TIME
+    reason = _reason(schedule, now, is_caught_up=is_caught_up)
+    trigger = FireTrigger.CATCHUP if is_late or is_caught_up else FireTrigger.CRON
+    return Decision(
+        fires=(*skipped, Fire(chosen.scheduled_for, chosen.effective_for, trigger, reason)),
+        next=_next_after(schedule.timing, chosen),
+        clears_skip=reason is SkipReason.OPERATOR,
+        ends_others=reason is None and _ends_others(schedule),
+        is_cut=is_cut,
+    )
+
+
+def _missed(schedule: DueSchedule, now: datetime) -> tuple[Sequence[Planned], bool]:
+    """What is due by now, oldest first, and whether there is more before it: an outage of months is not gone through
+    minute by minute."""
+    for span in _SPANS:
+        if schedule.due.scheduled_for >= now - span:
+            break
+        found = _due_by(now, planned_after(schedule.timing, now - span))
+        if len(found) >= MOST_CAUGHT_UP:
+            return found, True
+    every = chain([schedule.due], planned_after(schedule.timing, _base(schedule.timing, schedule.due)))
+    return _due_by(now, every), False
+
+
+def _due_by(now: datetime, planned: Iterable[Planned]) -> Sequence[Planned]:
+    return list(takewhile(lambda one: one.effective_for <= now, planned))
+
+
+def _chosen(
+    policy: MisfirePolicy, missed: Sequence[Planned], *, is_late: bool
+) -> tuple[Sequence[Planned], Planned | None]:
+    """What is left out, and what may be run of the rest."""
+    if policy is MisfirePolicy.FIRE_ALL:
+        return missed[:-MOST_CAUGHT_UP], missed[-MOST_CAUGHT_UP:][0]
+    if policy is MisfirePolicy.SKIP and is_late:
+        return missed, None
+    return missed[:-1], missed[-1]
+
+
+def _postponed(timing: Timing, chosen: Planned, now: datetime) -> Planned | None:
+    """Late, and the window is closed: under CLAMP it waits for the next one."""
+    if timing.window is None or timing.window_policy is not WindowPolicy.CLAMP or timing.is_open(now):
+        return None
+    opens_at = timing.window.clamp(now, timing.zone)
+    return Planned(chosen.scheduled_for, timing.spread(chosen.scheduled_for, opens_at))
+
+
+def _reason(schedule: DueSchedule, now: datetime, *, is_caught_up: bool) -> SkipReason | None:
+    """Why the one that is chosen is not run; the first that holds."""
+    around = schedule.around
+    reasons = (
+        (schedule.skips_next, SkipReason.OPERATOR),
+        (around.is_disabled, SkipReason.DISABLED),
+        (around.is_in_maintenance, SkipReason.MAINTENANCE),
+        (not schedule.timing.is_open(now), SkipReason.OUTSIDE_WINDOW),
+        (around.is_host_offline, SkipReason.HOST_OFFLINE),
+        (_overlaps(schedule, is_caught_up=is_caught_up), SkipReason.OVERLAP),
+    )
+    return next((reason for holds, reason in reasons if holds), None)
+
+
+def _overlaps(schedule: DueSchedule, *, is_caught_up: bool) -> bool:
+    """What FIRE_ALL catches up waits in line."""
+    around, policy = schedule.around, schedule.overlap_policy
+    if is_caught_up and schedule.misfire_policy is MisfirePolicy.FIRE_ALL:
+        return False
+    if policy is OverlapPolicy.SKIP:
+        return around.at_work + around.waiting > 0
+    return policy is OverlapPolicy.BUFFER_ONE and around.waiting > 0 and around.at_work + around.waiting > 1
+
+
+def _ends_others(schedule: DueSchedule) -> bool:
+    gives_way = schedule.overlap_policy in {OverlapPolicy.CANCEL_OTHER, OverlapPolicy.TERMINATE_OTHER}
+    return gives_way and schedule.around.at_work + schedule.around.waiting > 0
+
+
+def _next_after(timing: Timing, handled: Planned) -> Planned | None:
+    return next_planned(timing, _base(timing, handled))
+
+
+def _base(timing: Timing, one: Planned) -> datetime:
+    """From where its schedule goes on: what waits for the same start of the window is that one too."""
+    if timing.window is None or timing.window_policy is not WindowPolicy.CLAMP:
+        return one.scheduled_for
+    return timing.window.clamp(one.scheduled_for, timing.zone)

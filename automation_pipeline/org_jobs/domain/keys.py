@@ -1,0 +1,23 @@
+"""Keys that make one thing one thing, however often it is tried."""
+
+from datetime import datetime
+
+JOB = "org_job"
+PRODUCER = "org-jobs"
+
+
+def fire_key(schedule_id: str, scheduled_for: datetime) -> str:
+    return f"schedule:{schedule_id}:{round(scheduled_for.timestamp() * 1000)}"
+
+
+def attempt_key(run_id: int, attempt_no: int) -> str:
+    return f"{run_id}:{attempt_no}"
+
+
+def request_key(run_id: int, number: int) -> str:
+    """Of the n-th worker that Dagster is asked for on behalf of a run."""
+    return f"org-job-{run_id}-{number}"
+
+
+def queue_name(org_id: str) -> str:
+    return f"jobs:{org_id}"

@@ -1,0 +1,127 @@
+"""When a schedule is due: its cron under its window, its dates and its jitter."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from functools import lru_cache
+from hashlib import sha256
+from zoneinfo import ZoneInfo
+
+from automation_pipeline.core.cron import Cron
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.execution_window import ExecutionWindow, WindowPolicy, never_fires, next_fire
+from automation_pipeline.core.wall_clock import wall_time, zone
+
+# A day a time is excluded, at most: beyond that nothing is due any more.
+_MOST_PASSED_OVER = 2000
+_DAY_MINUTES = 24 * 60
+
+
+@dataclass(frozen=True)
+class Planned:
+    """`scheduled_for` is what the cron says; `effective_for` is when the window and the jitter let it start."""
+
+    scheduled_for: datetime
+    effective_for: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """`seed` spreads the jitter: the same due time of the same schedule is always put off by as much."""
+
+    cron: Cron
+    zone: ZoneInfo
+    seed: str
+    window: ExecutionWindow | None = None
+    window_policy: WindowPolicy = WindowPolicy.CLAMP
+    jitter_seconds: int = 0
+    start_at: datetime | None = None
+    end_at: datetime | None = None
+    excluded_on: frozenset[date] = frozenset()
+
+    def is_open(self, instant: datetime) -> bool:
+        return self.window is None or self.window.is_open(instant, self.zone)
+
+    def spread(self, scheduled_for: datetime, effective_for: datetime) -> datetime:
+        """Put off by its share of the jitter, unless the window is over by then."""
+        digest = sha256(f"{self.seed}:{scheduled_for.timestamp():.0f}".encode()).digest()
+        later = effective_for + timedelta(seconds=int.from_bytes(digest[:8]) % (self.jitter_seconds + 1))
+        return later if self.is_open(later) else effective_for
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimingFields:
+    """What a schedule says about when it is due, as it is stored."""
+
+    seed: str
+    cron_expression: str
+    timezone: str
+    window_start: str | None = None
+    window_end: str | None = None
+    window_policy: str = WindowPolicy.CLAMP
+    cutoff_minutes: int = 0
+    jitter_seconds: int = 0
+    start_at: datetime | None = None
+    end_at: datetime | None = None
+    excluded_on: tuple[str, ...] = ()
+
+
+def read_timing(fields: TimingFields) -> Timing:
+    """InvalidInputError: its cron or its time zone means nothing, or not any more."""
+    window = ExecutionWindow.parse(fields.window_start, fields.window_end)
+    return Timing(
+        cron=_cron(fields.cron_expression),
+        zone=zone(fields.timezone),
+        seed=fields.seed,
+        window=window and shortened(window, fields.cutoff_minutes),
+        window_policy=WindowPolicy(fields.window_policy),
+        jitter_seconds=fields.jitter_seconds,
+        start_at=fields.start_at,
+        end_at=fields.end_at,
+        excluded_on=frozenset(map(date.fromisoformat, fields.excluded_on)),
+    )
+
+
+@lru_cache(maxsize=4096)  # thousands of schedules share a few hundred expressions
+def _cron(text: str) -> Cron:
+    return Cron.parse(text)
+
+
+def next_planned(timing: Timing, after: datetime) -> Planned | None:
+    """The first that is due strictly after `after`; None: none ever is. Both ends of its dates are included."""
+    return next(planned_after(timing, after), None)
+
+
+def planned_after(timing: Timing, after: datetime) -> Iterator[Planned]:
+    """All that are due after it, in order."""
+    if timing.start_at is not None:
+        after = max(after, timing.start_at - timedelta(microseconds=1))
+    passed_over = 0
+    while passed_over < _MOST_PASSED_OVER:
+        fire = next_fire(timing.cron, timing.zone, after, timing.window, timing.window_policy)
+        if fire is None or (timing.end_at is not None and fire.scheduled_for > timing.end_at):
+            return
+        after = max(fire.scheduled_for, fire.effective_for)
+        if wall_time(fire.effective_for, timing.zone).date() in timing.excluded_on:
+            passed_over += 1
+            continue
+        passed_over = 0
+        yield Planned(fire.scheduled_for, timing.spread(fire.scheduled_for, fire.effective_for))
+
+
+def is_never_due(timing: Timing) -> bool:
+    """The window drops whatever the cron says."""
+    return never_fires(timing.cron, timing.window, timing.window_policy)
+
+
+def shortened(window: ExecutionWindow, cutoff_minutes: int) -> ExecutionWindow:
+    """Without its last minutes, in which nothing may begin any more. InvalidInputError: nothing is left of it."""
+    if cutoff_minutes >= _minutes(window):
+        raise InvalidInputError("The cutoff must be shorter than the execution window.")
+    end = (window.end.hour * 60 + window.end.minute - cutoff_minutes) % _DAY_MINUTES
+    return ExecutionWindow(window.start, time(end // 60, end % 60))
+
+
+def _minutes(window: ExecutionWindow) -> int:
+    start, end = (at.hour * 60 + at.minute for at in (window.start, window.end))
+    return (end - start) % _DAY_MINUTES

@@ -1,0 +1,124 @@
+"""Decide upon every schedule that is due, once: dispatch its job, or write down why not. It always goes on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.meter import Meter
+from automation_pipeline.core.spread import observe
+from automation_pipeline.org_jobs.domain.due import Decision, Fire, decide
+from automation_pipeline.org_jobs.domain.job_types import job_type
+from automation_pipeline.org_jobs.domain.measures import FIRES, LATENCY_MS
+from automation_pipeline.org_jobs.domain.policies import OverlapPolicy
+from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
+from automation_pipeline.org_jobs.domain.states import FireOutcome
+from automation_pipeline.org_jobs.store.due import Candidate, hold_due
+from automation_pipeline.org_jobs.store.due_writes import give_way, note_decided, note_unreadable
+from automation_pipeline.org_jobs.store.fires import NewFire, WrittenFire, write_fires
+from automation_pipeline.org_jobs.store.new_jobs import NewJob
+from automation_pipeline.org_jobs.store.outcomes import SCHEDULER
+from automation_pipeline.org_jobs.store.start_windows import kept
+from automation_pipeline.storage.database import Database, Session
+
+AT_ONCE = 250
+MOST_ROUNDS = 8
+
+
+@dataclass
+class FireReport:
+    """By outcome; skips by their reason."""
+
+    dispatched: int = 0
+    failed: int = 0
+    skipped: dict[str, int] = field(default_factory=dict[str, int])
+    unreadable: int = 0
+
+    def __str__(self) -> str:
+        parts = [f"Dispatched {self.dispatched}"]
+        parts += [f"skipped {count} ({reason})" for reason, count in sorted(self.skipped.items())]
+        parts += [f"failed {self.failed}"] * bool(self.failed)
+        parts += [f"{self.unreadable} cannot be read any more"] * bool(self.unreadable)
+        return "; ".join(parts) + "."
+
+
+def fire_due_schedules(*, database: Database, clock: Clock, meter: Meter) -> FireReport:
+    """Safe beside another copy of itself. Each round is a transaction of a constant number of queries; what is left is
+    for the next look."""
+    report = FireReport()
+    for _ in range(MOST_ROUNDS):
+        with database.transaction() as session:
+            now = clock.now()
+            held = hold_due(session, now, AT_ONCE)
+            written = _fire(session, held, now)
+        _count(report, held, written, meter, now)
+        if len(held) < AT_ONCE:
+            break
+    return report
+
+
+def _fire(session: Session, held: Sequence[Candidate], now: datetime) -> list[WrittenFire]:
+    note_unreadable(session, [one for one in held if one.fault is not None], now)
+    decided = [(one, decide(one.schedule, now)) for one in held if one.schedule is not None]
+    give_way(session, [one.row for one, decision in decided if decision.ends_others], now)
+    fires = [_new_fire(one, fire, decision) for one, decision in decided for fire in decision.fires]
+    written = write_fires(session, fires, now)
+    note_decided(session, decided, _by_schedule(written), now)
+    return written
+
+
+def _by_schedule(written: Sequence[WrittenFire]) -> Mapping[str, Sequence[WrittenFire]]:
+    by_schedule: dict[str, list[WrittenFire]] = {}
+    for one in written:
+        by_schedule.setdefault(one.new.schedule_id, []).append(one)
+    return by_schedule
+
+
+def _new_fire(candidate: Candidate, fire: Fire, decision: Decision) -> NewFire:
+    row, note = candidate.row, None
+    if decision.is_cut and fire is decision.fires[0]:
+        note = "More was missed before this, which is not listed."
+    if fire.skip is not None:
+        return NewFire(org_id=row.org_id, schedule_id=row.id, fire=fire, actor=SCHEDULER, note=note)
+    try:
+        job = _job(candidate, fire)
+    except InvalidInputError as error:
+        return NewFire(org_id=row.org_id, schedule_id=row.id, fire=fire, actor=SCHEDULER, fault=str(error))
+    return NewFire(org_id=row.org_id, schedule_id=row.id, fire=fire, actor=SCHEDULER, job=job, note=note)
+
+
+def _job(candidate: Candidate, fire: Fire) -> NewJob:
+    row = candidate.row
+    assert candidate.timing is not None  # noqa: S101  it was read: it is decided upon
+    return NewJob(
+        org_id=row.org_id,
+        type=job_type(row.job_type),
+        payload=row.payload,
+        retry=RetryPolicy.model_validate(row.retry_policy or {}, by_alias=True),
+        created_by=f"schedule:{row.id}",
+        priority=row.priority,
+        server_instance_id=row.server_instance_id,
+        host_id=candidate.host_id,
+        schedule_id=row.id,
+        scheduled_for=fire.scheduled_for,
+        start_window=kept(candidate.timing),
+        line=row.id if OverlapPolicy(row.overlap_policy).is_serial else None,
+    )
+
+
+def _count(
+    report: FireReport, held: Sequence[Candidate], written: Sequence[WrittenFire], meter: Meter, now: datetime
+) -> None:
+    report.unreadable += sum(one.fault is not None for one in held)
+    for one in written:
+        reason = one.new.fire.skip or ""
+        meter.count(FIRES, outcome=one.outcome.lower(), reason=reason)
+        match one.outcome:
+            case FireOutcome.DISPATCHED:
+                report.dispatched += 1
+                observe(meter, LATENCY_MS, (now - one.new.fire.effective_for).total_seconds() * 1000)
+            case FireOutcome.SKIPPED:
+                report.skipped[reason] = report.skipped.get(reason, 0) + 1
+            case FireOutcome.FAILED:
+                report.failed += 1
