@@ -1,7 +1,9 @@
 """The API over a migrated database, and callers with the grants that a test gives them."""
 
+import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 import jwt
@@ -65,9 +67,17 @@ def services(database: Database, clock: StandingClock) -> Services:
     return made
 
 
+@cache
+def _app() -> FastAPI:
+    """Making it takes longer than most of what is asked of it: all tests have the same, on their own services."""
+    return create_app(services_on("sqlite:///never-opened.db"))
+
+
 @pytest.fixture
 def api(services: Services) -> ASGIApp:
-    return create_app(services)
+    app = _app()
+    app.state.services, app.state.stopping = services, asyncio.Event()
+    return app
 
 
 @pytest.fixture

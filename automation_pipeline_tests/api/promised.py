@@ -1,7 +1,8 @@
 """Every answer held against the OpenAPI document, as those who generate clients from it do."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import httpx
@@ -11,9 +12,7 @@ from fastapi import FastAPI
 
 def promise_check(api: FastAPI) -> Callable[[httpx.Response], None]:
     """For `event_hooks` of a client."""
-    document = api.openapi()
-    # Fixed paths stand before those with parameters, as they do in the application.
-    paths = {re.compile(re.sub(r"\{\w+\}", "[^/]+", path)): path for path in sorted(document["paths"])}
+    document, paths = _described(api)
 
     def check(response: httpx.Response) -> None:
         response.read()
@@ -26,3 +25,10 @@ def promise_check(api: FastAPI) -> Callable[[httpx.Response], None]:
         assert faults == [], f"{response.request.method} {path}"
 
     return check
+
+
+@cache
+def _described(api: FastAPI) -> tuple[dict[str, Any], Mapping[re.Pattern[str], str]]:
+    document = api.openapi()
+    # Fixed paths stand before those with parameters, as they do in the application.
+    return document, {re.compile(re.sub(r"\{\w+\}", "[^/]+", path)): path for path in sorted(document["paths"])}

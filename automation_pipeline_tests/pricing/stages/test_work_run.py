@@ -322,7 +322,7 @@ def test_a_price_that_is_there_already_is_not_written(bench: Bench) -> None:
 
 
 def test_calls_are_bounded(bench: Bench) -> None:
-    bench.shop = FakeShop(*shelf(32))
+    bench.shop = FakeShop(*shelf(24))
     run = bench.queued()
     bench.knobs["calls_at_once"] = 4
     four = asyncio.Barrier(4)
