@@ -52,6 +52,7 @@ bench: setup
 	@python benchmarks/whole_run.py --fiches 200
 	@python benchmarks/read_api.py
 	@python benchmarks/pricing_run.py
+	@python benchmarks/org_dispatch.py
 
 lock: $(READY)
 	@uv pip compile pyproject.toml --group dev --universal --no-strip-extras --python-version 3.11 \

@@ -1,7 +1,7 @@
 """What becomes of a schedule that is due: what is dispatched, what is left out and why, and when it is due next."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain, takewhile
 
@@ -74,9 +74,8 @@ def decide(schedule: DueSchedule, now: datetime) -> Decision:
     skipped = tuple(Fire(one.scheduled_for, one.effective_for, trigger, SkipReason.MISFIRE) for one in left_out)
     if chosen is None:
         return Decision(fires=skipped, next=_next_after(schedule.timing, missed[-1]), is_cut=is_cut)
-    postponed = _postponed(schedule.timing, chosen, now)
-    if postponed is not None:
-        return Decision(fires=skipped, next=postponed, is_cut=is_cut)
+    if _waits_for_window(schedule.timing, now):
+        return _postponed(schedule.timing, chosen, now, Decision(fires=skipped, next=None, is_cut=is_cut))
     is_caught_up = now - chosen.effective_for > IN_TIME
     reason = _reason(schedule, now, is_caught_up=is_caught_up)
     trigger = FireTrigger.CATCHUP if is_late or is_caught_up else FireTrigger.CRON
@@ -117,12 +116,20 @@ def _chosen(
     return missed[:-1], missed[-1]
 
 
-def _postponed(timing: Timing, chosen: Planned, now: datetime) -> Planned | None:
-    """Late, and the window is closed: under CLAMP it waits for the next one."""
-    if timing.window is None or timing.window_policy is not WindowPolicy.CLAMP or timing.is_open(now):
-        return None
-    opens_at = timing.window.clamp(now, timing.zone)
-    return Planned(chosen.scheduled_for, timing.spread(chosen.scheduled_for, opens_at))
+def _waits_for_window(timing: Timing, now: datetime) -> bool:
+    """It is late, and its window is over: under CLAMP it waits for the next one."""
+    return timing.window_policy is WindowPolicy.CLAMP and not timing.is_open(now)
+
+
+def _postponed(timing: Timing, chosen: Planned, now: datetime, so_far: Decision) -> Decision:
+    """What is due at the next start of the window anyway stands for it too."""
+    assert timing.window is not None  # noqa: S101  it is over
+    opens_at, following = timing.window.clamp(now, timing.zone), _next_after(timing, chosen)
+    if following is None or following.effective_for > timing.spread(following.scheduled_for, opens_at):
+        again = Planned(chosen.scheduled_for, timing.spread(chosen.scheduled_for, opens_at))
+        return replace(so_far, next=again)
+    missed = Fire(chosen.scheduled_for, chosen.effective_for, FireTrigger.CATCHUP, SkipReason.OUTSIDE_WINDOW)
+    return replace(so_far, fires=(*so_far.fires, missed), next=following)
 
 
 def _reason(schedule: DueSchedule, now: datetime, *, is_caught_up: bool) -> SkipReason | None:

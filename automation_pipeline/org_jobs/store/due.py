@@ -24,7 +24,8 @@ Places = Mapping[int, tuple[ServerRow, HostRow | None]]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A schedule that is due. `fault`: it cannot be read any more, and has no `timing`."""
+    """A schedule that is due. Its row belongs to no session: all that are decided upon are written together. `fault`:
+    it cannot be read any more, and has no `timing`."""
 
     row: ScheduleRow
     timing: Timing | None
@@ -42,7 +43,10 @@ def hold_due(session: Session, now: datetime, limit: int) -> list[Candidate]:
     chosen = session.scalars(first).all()
     query = select(ScheduleRow).where(among(session, ScheduleRow.id, chosen), *_is_due(now)).order_by(ScheduleRow.id)
     rows = session.scalars(query.with_for_update(skip_locked=True).execution_options(populate_existing=True)).all()
-    return _with_surroundings(session, rows, now)
+    candidates = _with_surroundings(session, rows, now)
+    for row in rows:
+        session.expunge(row)
+    return candidates
 
 
 def count_due(session: Session, now: datetime) -> int:

@@ -31,6 +31,13 @@ from automation_pipeline.storage.outbox import enqueue
 SUPERSEDED = "Its schedule is due again, and the newer job takes its place."
 DISPATCHED, SCHEDULER_FAILED, SKIPPED = "dispatched", "scheduler_failed", "skipped_"
 
+_WRITTEN = (
+    "id", "enabled", "state", "pause_reason", "next_run_at", "next_scheduled_for", "updated_at", "version",
+    "skip_next_run", "skip_next_run_reason", "skip_next_run_requested_at", "last_run_at", "last_run_job_id",
+    "last_dispatch_status", "last_job_status", "last_scheduled_for", "run_count", "failure_count",
+    "consecutive_failures",
+)  # fmt: skip
+
 Written = Mapping[str, Sequence[WrittenFire]]
 
 
@@ -38,6 +45,7 @@ def note_decided(
     session: Session, decided: Sequence[tuple[Candidate, Decision]], written: Written, now: datetime
 ) -> None:
     """Whatever became of it, a schedule is due again, unless it is over."""
+    told: list[Event] = []
     for candidate, decision in decided:
         row = candidate.row
         fires = sorted(written.get(row.id, ()), key=lambda one: one.new.fire.scheduled_for)
@@ -47,18 +55,29 @@ def note_decided(
             row.skip_next_run, row.skip_next_run_reason, row.skip_next_run_requested_at = False, None, None
         if row.state == ScheduleState.ACTIVE:
             _plan_next(session, row, decision, now)
-        enqueue(session, list(_events(row, fires, now)))
+        told += _events(row, fires, now)
+    _write(session, [candidate.row for candidate, _ in decided])
+    enqueue(session, told)
 
 
 def note_unreadable(session: Session, candidates: Sequence[Candidate], now: datetime) -> None:
     """They are due no more, until somebody corrects them."""
     for one in candidates:
         move_schedule(session, one.row, ScheduleState.INVALID_CRON, actor=SCHEDULER, now=now, reason=one.fault)
-        payload = {"error": one.fault, "consecutiveFailures": one.row.consecutive_failures}
-        enqueue(
-            session,
-            [events.schedule_event(one.row.org_id, one.row.id, "invalid", str(one.row.version), now, payload)],
-        )
+    _write(session, [one.row for one in candidates])
+    enqueue(session, [_invalid(one, now) for one in candidates])
+
+
+def _invalid(one: Candidate, now: datetime) -> Event:
+    row = one.row
+    payload = {"error": one.fault, "consecutiveFailures": row.consecutive_failures}
+    return events.schedule_event(row.org_id, row.id, "invalid", str(row.version), now, payload)
+
+
+def _write(session: Session, rows: Sequence[ScheduleRow]) -> None:
+    """All of them at once: the rows belong to no session."""
+    if rows:
+        session.execute(update(ScheduleRow), [{name: getattr(row, name) for name in _WRITTEN} for row in rows])
 
 
 def give_way(session: Session, rows: Sequence[ScheduleRow], now: datetime) -> None:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import cast
 
-from sqlalchemy import insert
+from sqlalchemy import Table, insert
 from sqlalchemy.orm import Session
 
 from automation_pipeline.core.json_model import as_document
@@ -37,12 +38,13 @@ class NewJob:
 
 
 def add_jobs(session: Session, jobs: Sequence[NewJob], now: datetime) -> list[int]:
-    """Their ids, in the same order. They may begin at once."""
+    """Their ids, in the same order. They may begin at once. Of several, each is of a fire of its own."""
     if not jobs:
         return []
-    table = JobRow.__table__
-    statement = insert(table).returning(table.c.id, sort_by_parameter_order=True)  # type: ignore[arg-type]  declared as FromClause
-    ids = list(session.execute(statement, [_job(job, now) for job in jobs]).scalars())
+    table = cast("Table", JobRow.__table__)
+    statement = insert(table).returning(table.c.schedule_fire_id, table.c.id)
+    by_fire = dict(iter(session.execute(statement, [_job(job, now) for job in jobs]).tuples()))
+    ids = [by_fire[job.fire_id] for job in jobs]
     session.execute(insert(JobRunRow), [_run(job, id_, now) for id_, job in zip(ids, jobs, strict=True)])
     return ids
 

@@ -1,0 +1,286 @@
+"""The bench of organisations' jobs: organisations, hosts, servers, schedules, jobs as rows, and what became of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import select, update
+
+from automation_pipeline.core.events import Event
+from automation_pipeline.core.json_model import JsonModel
+from automation_pipeline.core.meter import Meter
+from automation_pipeline.org_jobs.domain.job_type import JobType, Performer
+from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
+from automation_pipeline.org_jobs.domain.timing import next_planned
+from automation_pipeline.org_jobs.store.new_jobs import NewJob, add_jobs
+from automation_pipeline.org_jobs.store.schedule_moves import plan
+from automation_pipeline.org_jobs.store.timings import timing_of
+from automation_pipeline.org_jobs.tables import (
+    AlertRow,
+    AttemptRow,
+    AuditLogRow,
+    BatchRow,
+    FireRow,
+    HostRow,
+    JobRow,
+    JobRunRow,
+    OrganisationRow,
+    ScheduleRow,
+    ServerRow,
+)
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.outbox import OutboxRow, event_in
+from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline.storage.transitions import TransitionRow
+from automation_pipeline_tests.conftest import StandingClock
+
+ORG, OTHER_ORG = "acme", "globex"
+ACTOR = "user:1"
+
+
+def a_type(name: str, performer: Performer, *, is_mutation: bool = True, limit_seconds: int = 900) -> JobType:
+    """One for jobs that are put there directly, whatever types there are."""
+    return JobType(
+        name=name,
+        performer=performer,
+        is_mutation=is_mutation,
+        limit_seconds=limit_seconds,
+        payload=JsonModel,
+        summary="For tests.",
+    )
+
+
+CHANGING = a_type("SERVER_RESTART", Performer.AGENT)
+READING = a_type("SAVE_LIST", Performer.AGENT, is_mutation=False, limit_seconds=180)
+SERVICE = a_type("HTTPS_CALL", Performer.SERVICE)
+
+
+@dataclass
+class Bench:
+    """Organisations are made when they are first named. All is put there by direct insertion, past every rule."""
+
+    database: Database
+    clock: StandingClock
+    meter: Meter = field(default_factory=Meter)
+
+    @property
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    def pass_minutes(self, minutes: float) -> None:
+        self.clock.pass_time(timedelta(minutes=minutes))
+
+    def organisation(self, org_id: str = ORG, **columns: Any) -> str:
+        """There once, with these columns."""
+        said = {"name": org_id.title(), "max_running": 20, "created_at": self.now, "updated_at": self.now}
+        with self.database.transaction() as session:
+            if session.get(OrganisationRow, org_id) is None:
+                session.add(OrganisationRow(id=org_id, **(said | columns)))
+            elif columns:
+                session.execute(update(OrganisationRow).where(OrganisationRow.id == org_id).values(**columns))
+        return org_id
+
+    def host(self, org_id: str = ORG, name: str | None = None, **columns: Any) -> int:
+        """Its agent was heard of just now, by the test's clock."""
+        self.organisation(org_id)
+        times = {"last_seen_at": self.now, "created_at": self.now, "updated_at": self.now}
+        return self._add(HostRow(org_id=org_id, name=name or _a_name("host"), **(times | columns)))
+
+    def server(self, org_id: str = ORG, name: str | None = None, *, host_id: int | None = None, **columns: Any) -> int:
+        """Without a host unless one is given."""
+        self.organisation(org_id)
+        said = {"is_enabled": True, "created_at": self.now, "updated_at": self.now}
+        return self._add(ServerRow(org_id=org_id, host_id=host_id, name=name or _a_name("server"), **(said | columns)))
+
+    def schedule(self, org_id: str = ORG, **columns: Any) -> str:
+        """ACTIVE at 02:00 UTC with a server of its own, unless the columns say otherwise; due when its cron says."""
+        self.organisation(org_id)
+        if "server_instance_id" not in columns and columns.get("job_type", CHANGING.name) == CHANGING.name:
+            columns["server_instance_id"] = self.server(org_id)
+        row = ScheduleRow(**(self._schedule_columns() | {"org_id": org_id} | columns))
+        if row.state == "ACTIVE" and "next_run_at" not in columns:
+            plan(row, next_planned(timing_of(row), self.now))
+        elif row.next_run_at is not None and row.next_scheduled_for is None:
+            row.next_scheduled_for = row.next_run_at
+        return self._add(row)
+
+    def _schedule_columns(self) -> dict[str, Any]:
+        return {
+            "id": str(uuid4()),
+            "name": "Nightly restart",
+            "cron_expression": "0 2 * * *",
+            "timezone": "UTC",
+            "job_type": CHANGING.name,
+            "payload": {},
+            "priority": 5,
+            "enabled": True,
+            "state": "ACTIVE",
+            "window_policy": "CLAMP",
+            "latest_start_cutoff_min": 0,
+            "misfire_policy": "FIRE_ONCE",
+            "misfire_grace_s": 3600,
+            "overlap_policy": "SKIP",
+            "jitter_s": 0,
+            "excluded_on": [],
+            "skip_if_offline": False,
+            "auto_pause_after": 10,
+            "created_by": ACTOR,
+            "created_at": self.now,
+            "updated_at": self.now,
+        }
+
+    def fire(self, schedule_id: str, scheduled_for: datetime | None = None, **columns: Any) -> int:
+        """One of the cron that was dispatched, unless the columns say otherwise."""
+        at = scheduled_for or self.now
+        said = {"effective_for": at, "fired_at": at, "trigger": "CRON", "outcome": "DISPATCHED", "actor": "scheduler"}
+        org_id = self.schedule_row(schedule_id).org_id
+        return self._add(
+            FireRow(org_id=org_id, schedule_id=schedule_id, scheduled_for=at, **(said | columns)),
+        )
+
+    def job(
+        self,
+        org_id: str = ORG,
+        of_type: JobType = CHANGING,
+        *,
+        retry: RetryPolicy | None = None,
+        payload: Mapping[str, object] | None = None,
+        run: Mapping[str, Any] | None = None,
+        **of_job: Any,
+    ) -> int:
+        """A job with its first run, pending; `run`: columns of the run that are to be otherwise."""
+        self.organisation(org_id)
+        wanted = NewJob(
+            org_id=org_id,
+            type=of_type,
+            payload=payload or {},
+            retry=retry or RetryPolicy(),
+            created_by=of_job.pop("created_by", ACTOR),
+            **of_job,
+        )
+        with self.database.transaction() as session:
+            (job_id,) = add_jobs(session, [wanted], self.now)
+        if run:
+            self.set_run(self.run_row(job_id).id, **run)
+        return job_id
+
+    def running_job(self, org_id: str = ORG, of_type: JobType = CHANGING, **of_job: Any) -> int:
+        """One that somebody has begun: their hold lasts for a minute."""
+        job_id = self.job(org_id, of_type, **of_job)
+        self.set_run(
+            self.run_row(job_id).id,
+            status="running",
+            started_at=self.now,
+            lease_owner="bench",
+            lease_token=1,
+            lease_until=database_now(60.0),
+        )
+        return job_id
+
+    def set_run(self, run_id: int, **columns: Any) -> None:
+        """Its job has the status of its run."""
+        with self.database.transaction() as session:
+            session.execute(update(JobRunRow).where(JobRunRow.id == run_id).values(**columns))
+            if "status" in columns:
+                of_run = select(JobRunRow.job_id).where(JobRunRow.id == run_id).scalar_subquery()
+                session.execute(update(JobRow).where(JobRow.id == of_run).values(status=columns["status"]))
+
+    def set_job(self, job_id: int, **columns: Any) -> None:
+        self._set(JobRow, job_id, columns)
+
+    def set_schedule(self, schedule_id: str, **columns: Any) -> None:
+        self._set(ScheduleRow, schedule_id, columns)
+
+    def set_host(self, host_id: int, **columns: Any) -> None:
+        self._set(HostRow, host_id, columns)
+
+    def set_server(self, server_id: int, **columns: Any) -> None:
+        self._set(ServerRow, server_id, columns)
+
+    def expire_hold(self, run_id: int) -> None:
+        """As if whoever held it had not been heard of for too long."""
+        self.set_run(run_id, lease_until=database_now(-1.0))
+
+    def organisation_row(self, org_id: str = ORG) -> OrganisationRow:
+        return self._one(OrganisationRow, org_id)
+
+    def host_row(self, host_id: int) -> HostRow:
+        return self._one(HostRow, host_id)
+
+    def server_row(self, server_id: int) -> ServerRow:
+        return self._one(ServerRow, server_id)
+
+    def schedule_row(self, schedule_id: str) -> ScheduleRow:
+        return self._one(ScheduleRow, schedule_id)
+
+    def batch_row(self, batch_id: int) -> BatchRow:
+        return self._one(BatchRow, batch_id)
+
+    def job_row(self, job_id: int) -> JobRow:
+        return self._one(JobRow, job_id)
+
+    def run_row(self, job_id: int) -> JobRunRow:
+        """The newest run of a job."""
+        return self.runs(job_id)[-1]
+
+    def run_by_id(self, run_id: int) -> JobRunRow:
+        return self._one(JobRunRow, run_id)
+
+    def runs(self, job_id: int) -> Sequence[JobRunRow]:
+        return self.rows(select(JobRunRow).where(JobRunRow.job_id == job_id).order_by(JobRunRow.id))
+
+    def attempts(self, run_id: int) -> Sequence[AttemptRow]:
+        return self.rows(select(AttemptRow).where(AttemptRow.run_id == run_id).order_by(AttemptRow.attempt_no))
+
+    def jobs(self, schedule_id: str | None = None) -> Sequence[JobRow]:
+        query = select(JobRow).order_by(JobRow.id)
+        return self.rows(query if schedule_id is None else query.where(JobRow.schedule_id == schedule_id))
+
+    def fires(self, schedule_id: str) -> Sequence[FireRow]:
+        return self.rows(select(FireRow).where(FireRow.schedule_id == schedule_id).order_by(FireRow.id))
+
+    def alerts(self) -> Sequence[AlertRow]:
+        return self.rows(select(AlertRow).order_by(AlertRow.id))
+
+    def audit(self, entity_id: str | None = None) -> Sequence[AuditLogRow]:
+        query = select(AuditLogRow).order_by(AuditLogRow.id)
+        return self.rows(query if entity_id is None else query.where(AuditLogRow.entity_id == entity_id))
+
+    def moves(self, machine: str, entity_id: str | int) -> list[tuple[str, str]]:
+        """Such as "schedule" or "job run"."""
+        its = TransitionRow.machine == machine, TransitionRow.entity_id == str(entity_id)
+        rows = self.rows(select(TransitionRow).where(*its).order_by(TransitionRow.id))
+        return [(row.from_state, row.to_state) for row in rows]
+
+    def events(self, name: str | None = None) -> list[Event]:
+        found = [event_in(row) for row in self.rows(select(OutboxRow).order_by(OutboxRow.id))]
+        return [event for event in found if name in {None, event.name}]
+
+    def requests(self) -> list[tuple[str, Mapping[str, object]]]:
+        """Key and config of what was asked of Dagster."""
+        return [(row.request_key, row.config) for row in self.rows(select(RunRequestRow).order_by(RunRequestRow.id))]
+
+    def rows(self, query: Any) -> Sequence[Any]:
+        with self.database.reading() as session:
+            return list(session.scalars(query))
+
+    def _one(self, table: Any, key: object) -> Any:
+        with self.database.reading() as session:
+            return session.get_one(table, key)
+
+    def _add(self, row: Any) -> Any:
+        with self.database.transaction() as session:
+            session.add(row)
+            session.flush()
+            return row.id
+
+    def _set(self, table: Any, key: object, columns: Mapping[str, Any]) -> None:
+        with self.database.transaction() as session:
+            session.execute(update(table).where(table.id == key).values(**columns))
+
+
+def _a_name(noun: str) -> str:
+    return f"{noun}-{uuid4().hex[:8]}"

@@ -1,0 +1,235 @@
+"""What becomes of a due schedule: outages under each policy, overlaps, windows, operators and surroundings."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automation_pipeline.org_jobs.domain.due import Decision, DueSchedule, Surroundings, decide
+from automation_pipeline.org_jobs.domain.policies import MOST_CAUGHT_UP, MisfirePolicy, OverlapPolicy
+from automation_pipeline.org_jobs.domain.states import FireTrigger, SkipReason
+from automation_pipeline.org_jobs.domain.timing import Planned, Timing, TimingFields, next_planned, read_timing
+
+TEN = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+BUSY = Surroundings(at_work=1)
+
+
+def timing(cron: str = "*/5 * * * *", **said: Any) -> Timing:
+    return read_timing(TimingFields(seed="s", cron_expression=cron, timezone=said.pop("zone", "UTC"), **said))
+
+
+def due(of: Timing, after: datetime = TEN, **said: Any) -> DueSchedule:
+    planned = next_planned(of, after)
+    assert planned is not None
+    return DueSchedule(timing=of, due=planned, **said)
+
+
+def told(decision: Decision) -> list[str]:
+    return [f"{fire.scheduled_for:%H:%M} {fire.skip or 'run'}" for fire in decision.fires]
+
+
+def at(hour: int, minute: int = 0, second: int = 10, day: int = 4) -> datetime:
+    return datetime(2026, 5, day, hour, minute, second, tzinfo=UTC)
+
+
+def test_in_time_it_is_run_and_due_again() -> None:
+    decision = decide(due(timing()), at(10, 5))
+    assert told(decision) == ["10:05 run"]
+    assert decision.fires[0].trigger is FireTrigger.CRON
+    assert decision.next == Planned(at(10, 10, 0), at(10, 10, 0))
+
+
+@pytest.mark.parametrize(
+    ("policy", "run", "skipped", "next_at"),
+    [
+        (MisfirePolicy.SKIP, [], 36, at(13, 5, 0)),
+        (MisfirePolicy.FIRE_ONCE, [at(13, 0, 0)], 35, at(13, 5, 0)),
+        (MisfirePolicy.FIRE_ALL, [at(12, 15, 0)], 26, at(12, 20, 0)),
+    ],
+)
+def test_down_for_three_hours(policy: MisfirePolicy, run: list[datetime], skipped: int, next_at: datetime) -> None:
+    decision = decide(due(timing(), misfire_policy=policy), at(13, 0))
+    assert [fire.scheduled_for for fire in decision.fires if fire.skip is None] == run
+    assert sum(fire.skip is SkipReason.MISFIRE for fire in decision.fires) == skipped
+    assert decision.next is not None
+    assert decision.next.scheduled_for == next_at
+    assert not decision.is_cut
+
+
+def gone_through(schedule: DueSchedule, now: datetime) -> list[datetime]:
+    """What is run until it is not due any more, one look after the other."""
+    ran: list[datetime] = []
+    for _ in range(50):
+        decision = decide(schedule, now)
+        ran += [fire.scheduled_for for fire in decision.fires if fire.skip is None]
+        assert decision.next is not None
+        if decision.next.effective_for > now:
+            return ran
+        around = Surroundings(waiting=len(ran))
+        schedule = DueSchedule(
+            timing=schedule.timing, due=decision.next, misfire_policy=schedule.misfire_policy, around=around
+        )
+    raise AssertionError("It never ends")
+
+
+def test_all_that_was_missed_is_the_newest_ten_oldest_first_though_they_wait_for_each_other() -> None:
+    ran = gone_through(due(timing(), misfire_policy=MisfirePolicy.FIRE_ALL), at(13, 2))
+    assert ran == [at(12, 15, 0) + timedelta(minutes=5 * place) for place in range(MOST_CAUGHT_UP)]
+
+
+@pytest.mark.parametrize("policy", MisfirePolicy)
+def test_within_the_grace_the_newest_is_run_whatever_the_policy(policy: MisfirePolicy) -> None:
+    decision = decide(due(timing(), misfire_policy=policy), at(10, 18))
+    ran = [fire.scheduled_for for fire in decision.fires if fire.skip is None]
+    assert ran == ([at(10, 5, 0)] if policy is MisfirePolicy.FIRE_ALL else [at(10, 15, 0)])
+
+
+def test_an_outage_of_a_year_is_not_gone_through_minute_by_minute() -> None:
+    decision = decide(due(timing("* * * * *")), at(10, 0) + timedelta(days=365))
+    assert decision.is_cut
+    assert len(decision.fires) < 400
+    assert decision.dispatched is not None
+    assert decision.dispatched.scheduled_for == at(10, 0, 0) + timedelta(days=365)
+
+
+def test_of_a_rare_schedule_that_was_missed_for_long_the_newest_is_found() -> None:
+    decision = decide(due(timing("0 0 1 1 *"), datetime(2020, 6, 1, tzinfo=UTC)), at(10))
+    assert decision.dispatched is not None
+    assert decision.dispatched.scheduled_for == datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("policy", "around", "skip", "ends_others"),
+    [
+        (OverlapPolicy.SKIP, Surroundings(), None, False),
+        (OverlapPolicy.SKIP, BUSY, SkipReason.OVERLAP, False),
+        (OverlapPolicy.SKIP, Surroundings(waiting=1), SkipReason.OVERLAP, False),
+        (OverlapPolicy.BUFFER_ONE, BUSY, None, False),
+        (OverlapPolicy.BUFFER_ONE, Surroundings(waiting=1), None, False),
+        (OverlapPolicy.BUFFER_ONE, Surroundings(at_work=1, waiting=1), SkipReason.OVERLAP, False),
+        (OverlapPolicy.BUFFER_ONE, Surroundings(waiting=2), SkipReason.OVERLAP, False),
+        (OverlapPolicy.BUFFER_ALL, Surroundings(at_work=1, waiting=9), None, False),
+        (OverlapPolicy.CANCEL_OTHER, BUSY, None, True),
+        (OverlapPolicy.CANCEL_OTHER, Surroundings(), None, False),
+        (OverlapPolicy.TERMINATE_OTHER, BUSY, None, True),
+        (OverlapPolicy.ALLOW_ALL, Surroundings(at_work=1, waiting=9), None, False),
+    ],
+)
+def test_each_overlap_policy(
+    policy: OverlapPolicy, around: Surroundings, skip: SkipReason | None, ends_others: bool
+) -> None:
+    decision = decide(due(timing(), overlap_policy=policy, around=around), at(10, 5))
+    assert ([fire.skip for fire in decision.fires], decision.ends_others) == ([skip], ends_others)
+    assert decision.next == Planned(at(10, 10, 0), at(10, 10, 0))
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"skips_next": True}, SkipReason.OPERATOR),
+        ({"around": Surroundings(is_disabled=True)}, SkipReason.DISABLED),
+        ({"around": Surroundings(is_in_maintenance=True)}, SkipReason.MAINTENANCE),
+        ({"around": Surroundings(is_host_offline=True)}, SkipReason.HOST_OFFLINE),
+        ({"around": Surroundings(at_work=1, is_in_maintenance=True)}, SkipReason.MAINTENANCE),
+        ({"around": BUSY, "skips_next": True}, SkipReason.OPERATOR),
+    ],
+)
+def test_why_it_is_left_out(said: dict[str, Any], reason: SkipReason) -> None:
+    decision = decide(due(timing(), **said), at(10, 5))
+    assert told(decision) == [f"10:05 {reason}"]
+    assert decision.clears_skip is (reason is SkipReason.OPERATOR)
+
+
+NIGHT = {"window_start": "02:00", "window_end": "06:00"}
+
+
+def test_late_and_outside_of_its_window_it_waits_for_the_next() -> None:
+    of = timing("30 5 * * 1", **NIGHT)
+    decision = decide(due(of, at(4, 45)), at(9))
+    assert decision.fires == ()
+    assert decision.next == Planned(at(5, 30, 0), at(2, 0, 0, day=5))
+    after = decide(DueSchedule(timing=of, due=decision.next), at(2, day=5))
+    assert told(after) == ["05:30 run"]
+    assert after.next == Planned(at(5, 30, 0, day=11), at(5, 30, 0, day=11))
+
+
+def test_what_starts_with_the_next_window_anyway_stands_for_one_that_came_too_late_for_the_last() -> None:
+    decision = decide(due(timing("30 * * * *", **NIGHT), at(4, 45)), at(9))
+    assert told(decision) == ["05:30 outside_window"]
+    assert decision.next == Planned(at(1, 30, 0, day=5), at(2, 0, 0, day=5))
+
+
+def test_late_and_outside_of_its_window_it_is_left_out_where_the_window_filters() -> None:
+    decision = decide(due(timing("30 * * * *", window_policy="FILTER", **NIGHT), at(4, 45)), at(9))
+    assert told(decision) == ["05:30 outside_window"]
+    assert decision.next is not None
+    assert decision.next.effective_for == at(2, 30, 0, day=5)
+
+
+@pytest.mark.parametrize(
+    ("cron", "window", "now"),
+    [
+        ("30 0 * * *", {"window_start": "23:30", "window_end": "00:30"}, at(0, 30, 0, day=5)),
+        ("0 6 * * *", NIGHT, at(6, 0, 59, day=5)),
+    ],
+)
+def test_the_last_minute_of_a_window_is_inside(cron: str, window: dict[str, str], now: datetime) -> None:
+    decision = decide(due(timing(cron, **window), at(12)), now)
+    assert [fire.skip for fire in decision.fires] == [None]
+
+
+def test_its_last_time_is_one_that_is_run() -> None:
+    decision = decide(due(timing(end_at=at(10, 5, 0))), at(10, 5))
+    assert told(decision) == ["10:05 run"]
+    assert decision.next is None
+
+
+@pytest.mark.parametrize(
+    ("now", "local"),
+    [
+        (datetime(2026, 3, 28, 12, tzinfo=UTC), "2026-03-29 03:00+02:00"),
+        (datetime(2026, 10, 24, 12, tzinfo=UTC), "2026-10-25 02:30+01:00"),
+    ],
+)
+def test_over_the_clock_changes_it_is_run_once(now: datetime, local: str) -> None:
+    of = timing("30 2 * * *", zone="Europe/Paris")
+    planned = next_planned(of, now)
+    assert planned is not None
+    assert planned.effective_for.astimezone(of.zone).isoformat(" ", "minutes") == local
+    following = next_planned(of, planned.scheduled_for)
+    assert following is not None
+    assert following.effective_for.astimezone(of.zone).day == planned.effective_for.astimezone(of.zone).day + 1
+
+
+EVENINGS = {"window_start": "22:00", "window_end": "06:00", "window_policy": "FILTER"}
+
+
+@given(
+    of=st.sampled_from(
+        [("*/5 * * * *", {}), ("0 */4 * * *", NIGHT), ("15 12 * * 1-5", NIGHT), ("*/5 * * * *", EVENINGS)]
+    ).map(lambda said: timing(said[0], zone="Europe/Paris", **said[1])),
+    policy=st.sampled_from(MisfirePolicy),
+    overlap=st.sampled_from(OverlapPolicy),
+    late=st.timedeltas(timedelta(0), timedelta(days=40)),
+    around=st.builds(Surroundings, at_work=st.integers(0, 2), waiting=st.integers(0, 2)),
+)
+def test_whatever_happens_it_goes_on_and_decides_nothing_twice(
+    of: Timing, policy: MisfirePolicy, overlap: OverlapPolicy, late: timedelta, around: Surroundings
+) -> None:
+    schedule = due(of, misfire_policy=policy, overlap_policy=overlap, around=around)
+    now, seen = schedule.due.effective_for + late, set[datetime]()
+    for _ in range(20):
+        decision = decide(schedule, now)
+        assert sum(fire.skip is None for fire in decision.fires) <= 1
+        for fire in decision.fires:
+            assert fire.effective_for <= now
+            assert fire.scheduled_for not in seen
+            seen.add(fire.scheduled_for)
+        assert decision.next is not None
+        assert decision.next.scheduled_for not in seen
+        if decision.next.effective_for > now:
+            return
+        schedule = DueSchedule(timing=of, due=decision.next, misfire_policy=policy, overlap_policy=overlap)
+    raise AssertionError("It stays due")

@@ -1,0 +1,131 @@
+"""When a schedule is due: its dates, the days it leaves out, its jitter, and a window that ends early."""
+
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import islice
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.execution_window import ExecutionWindow
+from automation_pipeline.org_jobs.domain.timing import (
+    Timing,
+    TimingFields,
+    is_never_due,
+    next_planned,
+    planned_after,
+    read_timing,
+    shortened,
+)
+
+MONDAY = datetime(2026, 5, 4, tzinfo=UTC)
+
+
+def timing(cron: str = "0 * * * *", zone: str = "UTC", **said: Any) -> Timing:
+    return read_timing(TimingFields(seed="s", cron_expression=cron, timezone=zone, **said))
+
+
+def nominal(of: Timing, count: int, after: datetime = MONDAY) -> list[str]:
+    return [f"{one.scheduled_for:%d %H:%M}" for one in islice(planned_after(of, after), count)]
+
+
+def effective(of: Timing, count: int, after: datetime = MONDAY) -> list[str]:
+    return [f"{one.effective_for:%d %H:%M}" for one in islice(planned_after(of, after), count)]
+
+
+def test_weekdays_are_five_days() -> None:
+    of = timing("0 9 * * 1-5")
+    assert [one.scheduled_for.isoweekday() for one in islice(planned_after(of, MONDAY), 10)] == [1, 2, 3, 4, 5] * 2
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"start_at": MONDAY + timedelta(hours=5)}, ["04 05:00", "04 06:00"]),
+        ({"start_at": MONDAY + timedelta(hours=5, minutes=1)}, ["04 06:00", "04 07:00"]),
+        ({"end_at": MONDAY + timedelta(hours=2)}, ["04 01:00", "04 02:00"]),
+        ({"end_at": MONDAY + timedelta(hours=1, minutes=59)}, ["04 01:00"]),
+        ({"end_at": MONDAY}, []),
+    ],
+)
+def test_both_ends_of_its_dates_are_included(said: dict[str, Any], expected: list[str]) -> None:
+    assert nominal(timing(**said), 2) == expected
+
+
+def test_a_day_that_is_left_out_is_that_of_its_own_zone() -> None:
+    of = timing("30 23 * * *", "Europe/Paris", excluded_on=("2026-05-05",))
+    assert nominal(of, 3) == ["04 21:30", "06 21:30", "07 21:30"]
+
+
+def test_without_any_day_left_it_is_never_due() -> None:
+    days = tuple((date(2026, 5, 4) + timedelta(days=day)).isoformat() for day in range(5))
+    assert next_planned(timing(excluded_on=days, end_at=MONDAY + timedelta(days=4)), MONDAY) is None
+
+
+def test_what_waits_for_the_window_starts_with_it_and_keeps_its_own_instant() -> None:
+    of = timing("0 */4 * * *", window_start="22:00", window_end="06:00")
+    assert effective(of, 5) == ["04 04:00", "04 22:00", "05 00:00", "05 04:00", "05 22:00"]
+    assert nominal(of, 5) == ["04 04:00", "04 20:00", "05 00:00", "05 04:00", "05 20:00"]
+
+
+def test_the_last_minutes_of_a_window_can_be_kept_free() -> None:
+    of = timing("30 * * * *", window_start="02:00", window_end="06:00", window_policy="FILTER", cutoff_minutes=60)
+    assert effective(of, 4) == ["04 02:30", "04 03:30", "04 04:30", "05 02:30"]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "minutes", "becomes"),
+    [("02:00", "06:00", 30, "05:30"), ("22:00", "06:00", 420, "23:00"), ("23:30", "00:30", 45, "23:45")],
+)
+def test_a_shortened_window_ends_earlier(start: str, end: str, minutes: int, becomes: str) -> None:
+    window = ExecutionWindow.parse(start, end)
+    assert window is not None
+    assert shortened(window, minutes).end == time.fromisoformat(becomes)
+
+
+@pytest.mark.parametrize("minutes", [60, 61, 1440])
+def test_nothing_is_left_of_a_window_that_is_cut_too_short(minutes: int) -> None:
+    window = ExecutionWindow(time(23, 30), time(0, 30))
+    with pytest.raises(InvalidInputError, match="shorter than the execution window"):
+        shortened(window, minutes)
+
+
+@pytest.mark.parametrize("said", [{"cron": "0 2 * * * *"}, {"cron": "0 24 * * *"}, {"zone": "Mars/Olympus"}])
+def test_what_means_nothing_is_refused(said: dict[str, str]) -> None:
+    with pytest.raises(InvalidInputError):
+        timing(**said)
+
+
+def test_a_filter_that_drops_everything_is_seen_beforehand() -> None:
+    window = {"window_start": "02:00", "window_end": "06:00"}
+    assert is_never_due(timing("0 12 * * *", window_policy="FILTER", **window))
+    assert not is_never_due(timing("0 12 * * *", **window))
+
+
+@given(jitter=st.integers(1, 86_400), hour=st.integers(0, 23))
+def test_jitter_puts_off_by_at_most_as_much_and_always_by_the_same(jitter: int, hour: int) -> None:
+    first, again = (next_planned(timing(f"0 {hour} * * *", jitter_seconds=jitter), MONDAY) for _ in range(2))
+    assert first == again
+    assert first is not None
+    assert timedelta(0) <= first.effective_for - first.scheduled_for <= timedelta(seconds=jitter)
+
+
+@given(st.integers(1, 86_400))
+def test_jitter_does_not_leave_the_window(jitter: int) -> None:
+    of = timing("*/20 * * * *", window_start="22:00", window_end="06:00", jitter_seconds=jitter)
+    assert all(of.is_open(one.effective_for) for one in islice(planned_after(of, MONDAY), 20))
+
+
+@given(
+    cron=st.sampled_from(["*/5 * * * *", "0 */4 * * *", "30 2 * * *", "0 12 * * 1", "0 0 29 2 *"]),
+    window=st.sampled_from([None, ("22:00", "06:00"), ("02:00", "02:59"), ("23:30", "00:30")]),
+    start=st.datetimes(datetime(2026, 1, 1), datetime(2026, 12, 31), timezones=st.just(UTC)),  # noqa: DTZ001  bounds have no zone
+)
+def test_due_times_strictly_rise(cron: str, window: tuple[str, str] | None, start: datetime) -> None:
+    bounds = {"window_start": window[0], "window_end": window[1]} if window else {}
+    planned = list(islice(planned_after(timing(cron, "Europe/Paris", **bounds), start), 6))
+    assert [one.scheduled_for for one in planned] == sorted({one.scheduled_for for one in planned})
+    assert [one.effective_for for one in planned] == sorted({one.effective_for for one in planned})
+    assert all(one.effective_for >= one.scheduled_for for one in planned)

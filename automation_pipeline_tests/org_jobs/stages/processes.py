@@ -1,0 +1,42 @@
+"""What other processes do in tests of organisations' jobs; importable, so that they can be started with it."""
+
+import os
+import signal
+from datetime import datetime
+from typing import Any
+
+from automation_pipeline.core.meter import Meter
+from automation_pipeline.org_jobs.stages import fire_due_schedules as dispatcher
+from automation_pipeline.org_jobs.stages.fire_due_schedules import fire_due_schedules
+from automation_pipeline.org_jobs.store.due import count_due
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.conftest import StandingClock
+
+
+def look_until_nothing_is_due(url: str, now: datetime) -> int:
+    """How many were dispatched by this process."""
+    database, dispatched = Database(url), 0
+    try:
+        while True:
+            dispatched += fire_due_schedules(database=database, clock=StandingClock(now), meter=Meter()).dispatched
+            with database.reading() as session:
+                if not count_due(session, now):
+                    return dispatched
+    finally:
+        database.dispose()
+
+
+def look_and_be_killed(url: str, now: str, nth: int) -> None:
+    """In the nth round, when all of it is written and nothing is kept."""
+    rounds, note_decided = 0, dispatcher.note_decided
+
+    def note_and_die(*given: Any) -> None:
+        nonlocal rounds
+        note_decided(*given)
+        rounds += 1
+        if rounds == nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    dispatcher.note_decided = note_and_die
+    dispatcher.AT_ONCE = 3
+    look_until_nothing_is_due(url, datetime.fromisoformat(now))
