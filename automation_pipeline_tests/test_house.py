@@ -13,7 +13,7 @@ MODULES = sorted(HOUSE.rglob("*.py"))
 # A revision is as long as its tables.
 WRITTEN = [path for path in MODULES if "versions" not in path.parts]
 TEST_MODULES = sorted(TESTS.rglob("*.py"))
-ROOMS = ("access", "audits", "automation", "fiches", "org_jobs", "pricing", "transcription")
+ROOMS = ("access", "audits", "automation", "enrichment", "fiches", "org_jobs", "pricing", "transcription")
 
 LONGEST_FILE, LONGEST_TEST_FILE = 250, 400
 LONGEST_FUNCTION, LONGEST_DEFINITION = 50, 20

@@ -3,6 +3,7 @@
 from automation_pipeline.access import tables as access
 from automation_pipeline.audits import tables as audits
 from automation_pipeline.automation import tables as automation
+from automation_pipeline.enrichment import tables as enrichment
 from automation_pipeline.fiches import tables as fiches
 from automation_pipeline.org_jobs import tables as org_jobs
 from automation_pipeline.pricing import tables as pricing
@@ -24,6 +25,7 @@ TABLE_MODULES = (
     access,
     audits,
     automation,
+    enrichment,
     fiches,
     idempotency,
     leases,

@@ -1,0 +1,1 @@
+"""Companies, filled from the French registries: requests, jobs a SIREN, sources, snapshots."""

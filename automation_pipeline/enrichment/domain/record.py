@@ -1,0 +1,88 @@
+"""What a source says of a company, in our words, and how a call of it ended."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import date
+
+from automation_pipeline.enrichment.domain.vocabulary import CallStatus, ErrorCode, SourceApi
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompanyFields:
+    """Normalised: NAF with its dot, two letters for the country, codes rather than labels. None: not said, or masked."""
+
+    siret: str | None = None
+    legal_name: str | None = None
+    trade_name: str | None = None
+    brand_name: str | None = None
+    legal_form: str | None = None
+    creation_date: date | None = None
+    active_status: str | None = None
+    address_line1: str | None = None
+    address_line2: str | None = None
+    postal_code: str | None = None
+    city: str | None = None
+    country_code: str | None = None
+    naf_code: str | None = None
+    naf_label: str | None = None
+    headcount_range: str | None = None
+    rcs_city: str | None = None
+    registry_name: str | None = None
+
+
+FIELDS = tuple(one.name for one in fields(CompanyFields))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceRecord:
+    """`document` is what the source answered, without what changes by itself. `is_masked`: it may not tell all."""
+
+    siren: str
+    said: CompanyFields
+    document: Mapping[str, object]
+    is_masked: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceError:
+    """One call that failed. `retry_after_seconds` is what the source asked for."""
+
+    error_code: ErrorCode
+    message: str
+    http_status: int | None = None
+    retryable: bool = False
+    retry_after_seconds: float | None = None
+
+    def document(self, source: SourceApi) -> dict[str, object]:
+        return {
+            "error_code": self.error_code,
+            "source_api": source,
+            "http_status": self.http_status,
+            "message": self.message,
+            "retryable": self.retryable,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOutcome:
+    """What a source came to in a job, after its retries. One of record and error is there."""
+
+    source: SourceApi
+    duration_ms: int
+    attempts: int = 1
+    record: SourceRecord | None = None
+    error: SourceError | None = None
+
+    @property
+    def status(self) -> CallStatus:
+        return CallStatus.FAILED if self.record is None else CallStatus.SUCCESS
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A company as it is consolidated: each field with the source that said it."""
+
+    siren: str
+    values: CompanyFields
+    sources: Mapping[str, SourceApi] = field(default_factory=dict[str, SourceApi])
+    is_masked: bool = False

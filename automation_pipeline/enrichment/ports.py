@@ -1,0 +1,43 @@
+"""What this room needs of the outside world: the registries."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from automation_pipeline.core.coordination import Leases, Rate, RateLimiter
+from automation_pipeline.core.meter import Meter
+from automation_pipeline.enrichment.domain.knobs import Knobs
+from automation_pipeline.enrichment.domain.record import SourceError, SourceRecord
+from automation_pipeline.enrichment.domain.vocabulary import SourceApi
+
+
+class Registry(Protocol):
+    """One source. `fetch` makes one call (a login that is needed besides is not counted) and repeats nothing: attempts,
+    waits, pace, breaker and quota are the caller's. Whatever the source does is a value. No text holds a secret."""
+
+    async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError: ...
+
+    async def check(self) -> None:
+        """Nothing, when the source answers us; else an error that says what is wrong."""
+        ...
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source that is configured, with the pace that all processes keep together and its calls a day, if limited."""
+
+    api: SourceApi
+    registry: Registry
+    rate: Rate
+    calls_a_day: int | None = None
+
+
+@dataclass(frozen=True)
+class Registries:
+    """Those that are configured, in the order of their calls; and what all processes share."""
+
+    sources: Mapping[SourceApi, Source]
+    limiter: RateLimiter
+    leases: Leases
+    knobs: Knobs
+    meter: Meter

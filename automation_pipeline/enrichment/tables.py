@@ -1,0 +1,232 @@
+"""Tables of enrichment: requests, companies with where each field comes from, jobs, and how the sources stand."""
+
+from datetime import date, datetime
+
+from sqlalchemy import BigInteger, CheckConstraint, Date, ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from automation_pipeline.storage.metadata import Table
+from automation_pipeline.storage.types import BigId, Json, JsonObject, UtcDateTime
+
+_STATUS = "('PENDING', 'RUNNING', 'SUCCESS', 'PARTIAL', 'FAILED', 'STALE')"
+_OPEN = text("state IN ('PENDING', 'RUNNING')")
+
+
+class CompanyRow(Table):
+    """The last good snapshot: there is none before the first SUCCESS or PARTIAL. `updated_at` moves with those only."""
+
+    __tablename__ = "companies"
+    __table_args__ = (CheckConstraint("length(siren) = 9", name="siren"), Index(None, "updated_at"))
+
+    siren: Mapped[str] = mapped_column(primary_key=True)
+    siret: Mapped[str | None]
+    legal_name: Mapped[str]
+    trade_name: Mapped[str | None]
+    brand_name: Mapped[str | None]
+    legal_form: Mapped[str | None]
+    creation_date: Mapped[date | None] = mapped_column(Date)
+    active_status: Mapped[str | None]
+    address_line1: Mapped[str | None]
+    address_line2: Mapped[str | None]
+    postal_code: Mapped[str | None]
+    city: Mapped[str | None]
+    country_code: Mapped[str | None]
+    naf_code: Mapped[str | None]
+    naf_label: Mapped[str | None]
+    headcount_range: Mapped[str | None]
+    rcs_city: Mapped[str | None]
+    registry_name: Mapped[str | None]
+    is_masked: Mapped[bool] = mapped_column(default=False)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class EnrichmentRow(Table):
+    """How the enrichment of a SIREN stands. `due_at`: when it is refreshed without being asked; while RUNNING, the job."""
+
+    __tablename__ = "company_enrichments"
+    __table_args__ = (
+        CheckConstraint(f"status IN {_STATUS}", name="status"),
+        CheckConstraint("status <> 'FAILED' OR enrichment_error <> ''", name="failed_says_why"),
+        CheckConstraint("(status = 'RUNNING') = (running_job_id IS NOT NULL)", name="running_job"),
+        Index(None, "status", "due_at"),
+    )
+
+    siren: Mapped[str] = mapped_column(primary_key=True)
+    status: Mapped[str]
+    running_job_id: Mapped[int | None] = mapped_column(BigInteger)
+    enrichment_error: Mapped[str | None]
+    last_run_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    due_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # After so many refreshes that came to PARTIAL or FAILED for a reason that passes.
+    retries: Mapped[int] = mapped_column(default=0)
+    last_manual_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class CompanyRequestRow(Table):
+    """Somebody wants to know of a company. Its status follows that of the SIREN."""
+
+    __tablename__ = "company_requests"
+    __table_args__ = (
+        CheckConstraint(f"enrichment_status IN {_STATUS}", name="enrichment_status"),
+        CheckConstraint("siret IS NULL OR substr(siret, 1, 9) = company_siren", name="siret"),
+        UniqueConstraint("tenant_id", "idempotency_key"),
+        Index(None, "company_siren"),
+        Index(None, "tenant_id", "created_at"),
+    )
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    tenant_id: Mapped[str]
+    idempotency_key: Mapped[str | None]
+    siren: Mapped[str]
+    siret: Mapped[str | None]
+    siren_raw: Mapped[str | None]
+    siret_raw: Mapped[str | None]
+    company_siren: Mapped[str]
+    warnings: Mapped[JsonObject | None] = mapped_column(Json)
+    enrichment_status: Mapped[str] = mapped_column(default="PENDING")
+    enrichment_last_run_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    enrichment_error: Mapped[str | None]
+    correlation_id: Mapped[str]
+    created_by: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class JobRow(Table):
+    """One refresh of a SIREN: at most one is open. `lock_token` is that of the lease it was last begun under; whoever
+    has a lower one writes nothing."""
+
+    __tablename__ = "enrichment_jobs"
+    __table_args__ = (
+        CheckConstraint("state IN ('PENDING', 'RUNNING', 'DONE')", name="state"),
+        CheckConstraint("(state = 'DONE') = (finished_at IS NOT NULL)", name="finished"),
+        Index("uq_enrichment_jobs_open", "company_siren", unique=True, postgresql_where=_OPEN, sqlite_where=_OPEN),
+        Index("ix_enrichment_jobs_at_work", "id", postgresql_where=_OPEN, sqlite_where=_OPEN),
+        Index(None, "company_siren", "id"),
+        Index(None, "finished_at"),
+    )
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    company_siren: Mapped[str]
+    company_siret: Mapped[str | None]
+    trigger: Mapped[str]
+    state: Mapped[str]
+    # SUCCESS, PARTIAL or FAILED once it is done.
+    status: Mapped[str | None]
+    attempt: Mapped[int] = mapped_column(default=0)
+    priority: Mapped[int] = mapped_column(default=5)
+    requested_by_tenant: Mapped[str]
+    correlation_id: Mapped[str]
+    lock_token: Mapped[int] = mapped_column(BigInteger, default=0)
+    lock_owner: Mapped[str | None]
+    heartbeat_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    requests: Mapped[int] = mapped_column(default=0)
+    requested_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    dagster_run_id: Mapped[str | None]
+    started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    finished_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    sources_success_count: Mapped[int] = mapped_column(default=0)
+    required_failed_count: Mapped[int] = mapped_column(default=0)
+    optional_failed_count: Mapped[int] = mapped_column(default=0)
+    core_identity_present: Mapped[bool | None]
+    enrichment_error: Mapped[str | None]
+    changes: Mapped[JsonObject | None] = mapped_column(Json)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class JobSourceRow(Table):
+    """What a source came to in a job, so that whoever takes the job over does not ask it again."""
+
+    __tablename__ = "enrichment_job_sources"
+    __table_args__ = (UniqueConstraint("job_id", "source_api"),)
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    job_id: Mapped[int] = mapped_column(ForeignKey("enrichment_jobs.id", ondelete="CASCADE"))
+    source_api: Mapped[str]
+    status: Mapped[str]
+    http_status: Mapped[int | None]
+    error_code: Mapped[str | None]
+    error_message: Mapped[str | None]
+    is_retryable: Mapped[bool] = mapped_column(default=False)
+    attempts: Mapped[int]
+    duration_ms: Mapped[int]
+    # What it said, as domain.record has it, and whether something was masked.
+    said: Mapped[JsonObject | None] = mapped_column(Json)
+    document: Mapped[JsonObject | None] = mapped_column(Json)
+    is_masked: Mapped[bool] = mapped_column(default=False)
+    fetched_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class AttachmentRow(Table):
+    """A request that waits for a job."""
+
+    __tablename__ = "enrichment_job_attachments"
+    __table_args__ = (UniqueConstraint("job_id", "request_id"), Index(None, "request_id"))
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    job_id: Mapped[int] = mapped_column(ForeignKey("enrichment_jobs.id", ondelete="CASCADE"))
+    request_id: Mapped[int] = mapped_column(ForeignKey("company_requests.id", ondelete="CASCADE"))
+    tenant_id: Mapped[str]
+    correlation_id: Mapped[str]
+    attached_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class DocumentRow(Table):
+    """What a source answered, each version once."""
+
+    __tablename__ = "company_documents"
+    __table_args__ = (UniqueConstraint("company_siren", "doc_type", "checksum"),)
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    company_siren: Mapped[str]
+    doc_type: Mapped[str]
+    source_api: Mapped[str]
+    retrieved_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    payload_json: Mapped[JsonObject] = mapped_column(Json)
+    checksum: Mapped[str]
+
+
+class RetrievalRow(Table):
+    """The last call of a source for a company."""
+
+    __tablename__ = "company_source_retrievals"
+    __table_args__ = (UniqueConstraint("company_siren", "source_api"),)
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    company_siren: Mapped[str]
+    source_api: Mapped[str]
+    last_retrieved_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    last_status: Mapped[str]
+    last_http_status: Mapped[int | None]
+    last_error: Mapped[str | None]
+
+
+class FieldSourceRow(Table):
+    """Which source a field of the snapshot comes from. A field that a user has locked is not overwritten."""
+
+    __tablename__ = "company_field_sources"
+    __table_args__ = (UniqueConstraint("company_siren", "field"),)
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    company_siren: Mapped[str]
+    field: Mapped[str]
+    source_api: Mapped[str | None]
+    fetched_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    value_hash: Mapped[str]
+    locked_by_user: Mapped[str | None]
+
+
+class SourceStandingRow(Table):
+    """How a source takes our calls, for all processes: a breaker that is open until then, and the calls of its day."""
+
+    __tablename__ = "enrichment_sources"
+
+    source_api: Mapped[str] = mapped_column(primary_key=True)
+    open_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    open_reason: Mapped[str | None]
+    failures: Mapped[int] = mapped_column(default=0)
+    quota_on: Mapped[date | None] = mapped_column(Date)
+    quota_used: Mapped[int] = mapped_column(default=0)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
