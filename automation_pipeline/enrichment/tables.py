@@ -41,7 +41,7 @@ class CompanyRow(Table):
 
 
 class EnrichmentRow(Table):
-    """How the enrichment of a SIREN stands. `due_at`: when it is refreshed without being asked; while RUNNING, the job."""
+    """How the enrichment of a SIREN stands. `due_at`: when it is refreshed without being asked."""
 
     __tablename__ = "company_enrichments"
     __table_args__ = (

@@ -9,7 +9,7 @@ from automation_pipeline.enrichment.domain.vocabulary import CallStatus, ErrorCo
 
 @dataclass(frozen=True, kw_only=True)
 class CompanyFields:
-    """Normalised: NAF with its dot, two letters for the country, codes rather than labels. None: not said, or masked."""
+    """Normalised: NAF with its dot, two letters for the country, codes, no labels. None: not said, or masked."""
 
     siret: str | None = None
     legal_name: str | None = None
