@@ -1,0 +1,83 @@
+"""SIREN and SIRET: what is refused, what is only warned of, by the reference's numbers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automation_pipeline.enrichment.domain.identifiers import (
+    IdentifierError,
+    Identifiers,
+    is_siren_sound,
+    is_siret_sound,
+    parse_identifiers,
+    vat_number,
+)
+
+
+@pytest.mark.parametrize("siren", ["552032534", "732829320", "418166096", "130025265", "356000000"])
+def test_a_sound_siren(siren: str) -> None:
+    assert parse_identifiers(siren, None) == Identifiers(siren)
+
+
+@pytest.mark.parametrize(
+    "siret", ["73282932000074", "13002526500013", "35600000000048", "88087814500015", "35600000049837"]
+)
+def test_a_sound_siret_says_its_siren(siret: str) -> None:
+    assert parse_identifiers(None, siret) == Identifiers(siret[:9], siret)
+
+
+@pytest.mark.parametrize("siren", ["123456789", "889742876"])
+def test_a_wrong_check_digit_of_a_siren_is_warned_of_and_refused_where_somebody_is_strict(siren: str) -> None:
+    assert parse_identifiers(siren, None).warnings == (f"the check digit of the SIREN {siren} is wrong",)
+    with pytest.raises(IdentifierError) as refused:
+        parse_identifiers(siren, None, strict=True)
+    assert refused.value.code == "INVALID_SIREN_FORMAT"
+
+
+@pytest.mark.parametrize("siret", ["12345678900012", "98765432100012"])
+def test_a_wrong_check_digit_of_a_siret_is_warned_of(siret: str) -> None:
+    assert parse_identifiers(None, siret).warnings[-1] == f"the check digit of the SIRET {siret} is wrong"
+
+
+@pytest.mark.parametrize(
+    ("siren", "siret", "code", "field"),
+    [
+        (None, None, "MISSING_COMPANY_IDENTIFIER", "siren"),
+        ("  ", "", "MISSING_COMPANY_IDENTIFIER", "siren"),
+        ("12345", None, "INVALID_SIREN_FORMAT", "siren"),
+        ("55203253A", None, "INVALID_SIREN_FORMAT", "siren"),
+        ("٥٥٢٠٣٢٥٣٤", None, "INVALID_SIREN_FORMAT", "siren"),
+        ("000000000", None, "INVALID_SIREN_FORMAT", "siren"),
+        (None, "5520325340064", "INVALID_SIRET_FORMAT", "siret"),
+        (None, "00000000000000", "INVALID_SIRET_FORMAT", "siret"),
+        ("552032534", "73282932000074", "SIREN_SIRET_MISMATCH", "siret"),
+    ],
+)
+def test_what_is_refused(siren: str | None, siret: str | None, code: str, field: str) -> None:
+    with pytest.raises(IdentifierError) as refused:
+        parse_identifiers(siren, siret)
+    assert (refused.value.code, refused.value.fields[0][0]) == (code, field)
+
+
+@pytest.mark.parametrize("written", ["552 032 534", "552.032.534", "552\u00a0032\u202f534", " 552-032-534 "])
+def test_people_write_it_with_spaces_and_dots(written: str) -> None:
+    assert parse_identifiers(written, None) == Identifiers("552032534")
+
+
+@given(st.from_regex(r"[0-9]{8}", fullmatch=True))
+def test_of_ten_check_digits_one_is_right(stem: str) -> None:
+    assert sum(is_siren_sound(f"{stem}{digit}") for digit in range(10)) == 1
+
+
+@given(st.from_regex(r"356000000[0-9]{5}", fullmatch=True))
+def test_of_la_poste_a_sum_that_five_divides_will_do(siret: str) -> None:
+    if sum(map(int, siret)) % 5 == 0:
+        assert is_siret_sound(siret)
+
+
+@pytest.mark.parametrize(
+    ("siren", "number"),
+    [("552032534", "FR27552032534"), ("356000000", "FR39356000000"), ("732829320", "FR44732829320")],
+)
+def test_the_vat_number(siren: str, number: str) -> None:
+    assert vat_number(siren) == number

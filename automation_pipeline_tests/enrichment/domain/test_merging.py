@@ -1,0 +1,78 @@
+"""By field the first source that says something; what nobody says, and what a user has locked, stays."""
+
+from datetime import date
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automation_pipeline.enrichment.domain.identifiers import Identifiers
+from automation_pipeline.enrichment.domain.merging import PRIORITY, changes, has_core_identity, merged
+from automation_pipeline.enrichment.domain.record import FIELDS, CompanyFields, Snapshot, SourceRecord
+from automation_pipeline.enrichment.domain.vocabulary import SourceApi
+
+WHO = Identifiers("552032534")
+SEARCH, INPI, RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
+
+
+def record(**said: Any) -> SourceRecord:
+    return SourceRecord(siren=WHO.siren, said=CompanyFields(**said), document={}, is_masked=False)
+
+
+def test_each_field_has_its_own_order() -> None:
+    records = {
+        SEARCH: record(legal_name="DANONE", legal_form="5599", creation_date=date(1955, 1, 1), naf_label="Holding"),
+        INPI: record(legal_name="Danone SA", legal_form="5510", country_code="FR", rcs_city="Paris"),
+        RCS: record(legal_name="DANONE (RCS)", legal_form="SAh", rcs_city="PARIS", registry_name="Greffe de Paris"),
+    }
+    snapshot = merged(None, records, WHO)
+    assert snapshot.values == CompanyFields(
+        legal_name="DANONE",
+        legal_form="5510",
+        creation_date=date(1955, 1, 1),
+        naf_label="Holding",
+        country_code="FR",
+        rcs_city="PARIS",
+        registry_name="Greffe de Paris",
+    )
+    assert snapshot.sources == {
+        "legal_name": SEARCH, "legal_form": INPI, "creation_date": SEARCH, "naf_label": SEARCH,
+        "country_code": INPI, "rcs_city": RCS, "registry_name": RCS,
+    }  # fmt: skip
+
+
+def test_every_field_has_an_order() -> None:
+    assert set(PRIORITY) == set(FIELDS)
+
+
+def test_what_a_user_has_locked_is_not_overwritten() -> None:
+    before = Snapshot(WHO.siren, CompanyFields(legal_name="Our name", city="PARIS"))
+    after = merged(before, {SEARCH: record(legal_name="DANONE", city="LYON")}, WHO, locked={"legal_name"})
+    assert (after.values.legal_name, after.values.city) == ("Our name", "LYON")
+    assert changes(before, after) == {"city": {"before": "PARIS", "after": "LYON"}}
+
+
+_TEXTS = st.none() | st.sampled_from(["a", "b", "c"])
+_FIELDS = st.fixed_dictionaries({field: _TEXTS for field in FIELDS if field != "creation_date"})
+_RECORDS = st.dictionaries(st.sampled_from(SourceApi), _FIELDS.map(lambda said: record(**said)))
+
+
+@given(before=_FIELDS.map(lambda said: Snapshot(WHO.siren, CompanyFields(**said))), records=_RECORDS)
+def test_an_empty_value_never_overwrites_and_every_value_has_its_source(
+    before: Snapshot, records: dict[SourceApi, SourceRecord]
+) -> None:
+    after = merged(before, records, WHO)
+    for field in FIELDS:
+        told = {source: getattr(one.said, field) for source, one in records.items()}
+        value = getattr(after.values, field)
+        if field in after.sources:
+            assert told[after.sources[field]] == value
+        else:
+            assert value == getattr(before.values, field)
+        assert value is not None or getattr(before.values, field) is None
+
+
+@given(_FIELDS)
+def test_core_identity_is_a_name_and_a_place(said: dict[str, str | None]) -> None:
+    place = said["address_line1"] or said["postal_code"] or said["city"]
+    assert has_core_identity(Snapshot(WHO.siren, CompanyFields(**said))) == bool(said["legal_name"] and place)

@@ -1,0 +1,54 @@
+"""One spelling for what each registry spells in its way."""
+
+from datetime import date
+
+import pytest
+
+from automation_pipeline.enrichment.domain.normalising import country, day, is_masked, line, naf, postal_code, text
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [("70.10Z", "70.10Z"), ("6201Z", "62.01Z"), ("6201z", "62.01Z"), ("x", None), (None, None), ("", None)],
+)
+def test_a_naf_code_has_its_dot(given: object, said: str | None) -> None:
+    assert naf(given) == said
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [("FRA", "FR"), ("FR", "FR"), ("france", "FR"), ("XYZ", None), (None, None), (99100, None)]
+)
+def test_a_country_has_two_letters(given: object, said: str | None) -> None:
+    assert country(given) == said
+
+
+@pytest.mark.parametrize(
+    "given", ["2020-10-13", "13/10/2020", "13-10-2020", 20201013, "20201013", "2020-10-13T00:00:00+02:00"]
+)
+def test_a_day_is_read_in_every_spelling(given: object) -> None:
+    assert day(given) == date(2020, 10, 13)
+
+
+@pytest.mark.parametrize("given", ["2020-02-30", "yesterday", "", None, True, "00/00/0000"])
+def test_what_is_no_day_is_not_said(given: object) -> None:
+    assert day(given) is None
+
+
+@pytest.mark.parametrize("given", ["", "  ", None, "[NON-DIFFUSIBLE]", "[non-diffusible] rue", True, [], {}])
+def test_what_says_nothing_is_not_said(given: object) -> None:
+    assert text(given) is None
+
+
+def test_what_is_masked_is_known_to_be() -> None:
+    assert is_masked("[NON-DIFFUSIBLE]")
+    assert not is_masked("DANONE")
+
+
+def test_a_line_is_made_of_what_is_said() -> None:
+    assert line("17", None, "BD", "", " HAUSSMANN ") == "17 BD HAUSSMANN"
+    assert line(None, "") is None
+
+
+@pytest.mark.parametrize(("given", "said"), [("75009", "75009"), (1000, "01000"), ("B-1000", "B-1000"), (None, None)])
+def test_a_postal_code_has_its_leading_zero(given: object, said: str | None) -> None:
+    assert postal_code(given) == said
