@@ -1,0 +1,45 @@
+"""When a source is left alone for a while, by all processes, and for how long."""
+
+from datetime import timedelta
+
+from automation_pipeline.enrichment.domain.record import SourceError
+from automation_pipeline.enrichment.domain.vocabulary import ErrorCode, SourceApi
+
+# A source that has not answered so often in a row has banned us, or is down.
+SILENT_AFTER = 10
+_DEFAULT = timedelta(seconds=60)
+# What a source does to those who go on calling it after a 429.
+_AFTER_RATE_LIMIT = {SourceApi.INPI: timedelta(minutes=10)}
+# Its bans do not answer at all.
+_AFTER_SILENCE = {SourceApi.RCS: timedelta(hours=12)}
+# Wrong credentials block the account after a few more tries.
+_AFTER_REFUSAL = timedelta(hours=1)
+_SILENT = frozenset({ErrorCode.TIMEOUT, ErrorCode.SOURCE_UNAVAILABLE})
+_DOWN = _SILENT | {ErrorCode.UPSTREAM_5XX}
+
+
+def rest_after(source: SourceApi, error: SourceError, failures: int) -> timedelta | None:
+    """`failures`: of that kind in a row, this one included. None: the next call may be made."""
+    if error.error_code is ErrorCode.RATE_LIMIT:
+        asked = timedelta(seconds=error.retry_after_seconds or 0.0)
+        return max(asked, _AFTER_RATE_LIMIT.get(source, _DEFAULT))
+    if error.error_code in {ErrorCode.AUTH_ERROR, ErrorCode.FORBIDDEN}:
+        return _AFTER_REFUSAL if error.error_code is ErrorCode.AUTH_ERROR else None
+    if failures < SILENT_AFTER:
+        return None
+    return _AFTER_SILENCE.get(source, _DEFAULT) if error.error_code in _SILENT else _DEFAULT
+
+
+def is_down(error: SourceError) -> bool:
+    """Whether it counts towards taking the source for down."""
+    return error.error_code in _DOWN
+
+
+def may_be_sent_again(source: SourceApi, error: SourceError, longest_wait_seconds: float) -> bool:
+    """Whether another call of the same job can help. INPI bans who insists."""
+    if not error.retryable:
+        return False
+    if error.error_code is not ErrorCode.RATE_LIMIT:
+        return True
+    asked = error.retry_after_seconds
+    return source is not SourceApi.INPI and asked is not None and asked <= longest_wait_seconds

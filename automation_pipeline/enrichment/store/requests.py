@@ -1,0 +1,102 @@
+"""Requests for companies as they are written, and how the enrichment of a SIREN stands, locked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.enrichment.domain.identifiers import Identifiers
+from automation_pipeline.enrichment.domain.states import ENRICHMENT, EnrichmentStatus
+from automation_pipeline.enrichment.tables import CompanyRequestRow, CompanyRow, EnrichmentRow
+from automation_pipeline.storage.bulk import insert_into
+from automation_pipeline.storage.transitions import Transition, record_transitions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asking:
+    """Who asks, as what is written says it."""
+
+    tenant_id: str
+    correlation_id: str
+    actor: str
+    idempotency_key: str | None = None
+
+
+def add_request(
+    session: Session, identifiers: Identifiers, raw: Mapping[str, str | None], asking: Asking, now: datetime
+) -> CompanyRequestRow:
+    row = CompanyRequestRow(
+        tenant_id=asking.tenant_id,
+        idempotency_key=asking.idempotency_key,
+        siren=identifiers.siren,
+        siret=identifiers.siret,
+        siren_raw=raw.get("siren"),
+        siret_raw=raw.get("siret"),
+        company_siren=identifiers.siren,
+        warnings={"warnings": list(identifiers.warnings)} if identifiers.warnings else None,
+        correlation_id=asking.correlation_id,
+        created_by=asking.actor,
+        created_at=now,
+        updated_at=now,
+    )
+    session.add(row)
+    session.flush()
+    return row
+
+
+def known_request(session: Session, asking: Asking) -> CompanyRequestRow | None:
+    """That which was made for the same key before."""
+    if asking.idempotency_key is None:
+        return None
+    its = CompanyRequestRow.tenant_id == asking.tenant_id, CompanyRequestRow.idempotency_key == asking.idempotency_key
+    return session.scalar(select(CompanyRequestRow).where(*its))
+
+
+def request_of(session: Session, request_id: int, tenant_id: str) -> CompanyRequestRow:
+    """NotFoundError also for one of another tenant."""
+    its = CompanyRequestRow.id == request_id, CompanyRequestRow.tenant_id == tenant_id
+    row = session.scalar(select(CompanyRequestRow).where(*its))
+    if row is None:
+        raise NotFoundError(f"Request {request_id} not found")
+    return row
+
+
+def locked_enrichment(session: Session, siren: str, now: datetime) -> EnrichmentRow:
+    """Made where there is none. All that happens to a SIREN goes through this row, one after another."""
+    row = {"siren": siren, "status": EnrichmentStatus.PENDING, "retries": 0, "created_at": now, "updated_at": now}
+    insert = insert_into(session, EnrichmentRow).values(**row)
+    session.execute(insert.on_conflict_do_nothing(index_elements=["siren"]))
+    query = select(EnrichmentRow).where(EnrichmentRow.siren == siren).with_for_update()
+    return session.scalars(query.execution_options(populate_existing=True)).one()
+
+
+def company_of(session: Session, siren: str) -> CompanyRow | None:
+    return session.get(CompanyRow, siren)
+
+
+def move_enrichment(
+    session: Session, row: EnrichmentRow, to: EnrichmentStatus, actor: str, now: datetime, reason: str | None = None
+) -> None:
+    """Of a row that is locked: legal, or IllegalMoveError; and logged."""
+    frm = EnrichmentStatus(row.status)
+    row.status, row.updated_at = ENRICHMENT.move(frm, to), now
+    record_transitions(session, [Transition(ENRICHMENT.name, row.siren, frm, to, actor, now, reason)])
+
+
+def mirror(session: Session, row: EnrichmentRow, now: datetime) -> None:
+    """All requests of the SIREN say what its enrichment says."""
+    session.flush()
+    session.execute(
+        update(CompanyRequestRow)
+        .where(CompanyRequestRow.company_siren == row.siren, CompanyRequestRow.created_at <= now)
+        .values(
+            enrichment_status=row.status,
+            enrichment_last_run_at=row.last_run_at,
+            enrichment_error=row.enrichment_error,
+            updated_at=now,
+        )
+        .execution_options(synchronize_session=False)
+    )

@@ -1,0 +1,106 @@
+"""How the sources stand for all processes: their breakers, and the calls of the day."""
+
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+from sqlalchemy import case, or_, select, update
+from sqlalchemy.orm import Session
+
+from automation_pipeline.enrichment.domain.vocabulary import SourceApi
+from automation_pipeline.enrichment.tables import SourceStandingRow
+from automation_pipeline.storage.bulk import insert_into
+
+
+@dataclass(frozen=True)
+class SourceStanding:
+    """`open_until`: nobody calls it before. `used`: calls of `quota_on`."""
+
+    source: SourceApi
+    open_until: datetime | None = None
+    open_reason: str | None = None
+    failures: int = 0
+    quota_on: date | None = None
+    quota_used: int = 0
+
+    def is_resting(self, now: datetime) -> bool:
+        return self.open_until is not None and self.open_until > now
+
+    def used_on(self, day: date) -> int:
+        return self.quota_used if self.quota_on == day else 0
+
+
+def standings(session: Session) -> dict[SourceApi, SourceStanding]:
+    """One that was never called stands well."""
+    known = {SourceApi(row.source_api): _standing(row) for row in session.scalars(select(SourceStandingRow))}
+    return {source: known.get(source, SourceStanding(source)) for source in SourceApi}
+
+
+def take_call(session: Session, source: SourceApi, calls_a_day: int | None, now: datetime) -> bool:
+    """One of the calls of the day (UTC). False: none is left."""
+    row, table = {"source_api": source, "updated_at": now, "quota_on": now.date()}, SourceStandingRow
+    is_today = table.quota_on == now.date()
+    used = case((is_today, table.quota_used), else_=0)
+    left = True if calls_a_day is None else used < calls_a_day
+    insert = insert_into(session, table).values(**row, failures=0, quota_used=1)
+    taken = session.scalar(
+        insert.on_conflict_do_update(
+            index_elements=["source_api"],
+            set_={"quota_used": used + 1, "quota_on": now.date(), "updated_at": now},
+            where=left if calls_a_day is not None else None,  # pyright: ignore[reportArgumentType]  a bool only without
+        ).returning(table.source_api)
+    )
+    return taken is not None
+
+
+def note_answer(session: Session, source: SourceApi, now: datetime) -> None:
+    """It answers: what failed before does not count any more."""
+    session.execute(
+        update(SourceStandingRow)
+        .where(SourceStandingRow.source_api == source, SourceStandingRow.failures > 0)
+        .values(failures=0, updated_at=now)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def note_failure(session: Session, source: SourceApi, now: datetime) -> int:
+    """How many there are in a row by now."""
+    row = {"source_api": source, "failures": 1, "quota_used": 0, "updated_at": now}
+    insert = insert_into(session, SourceStandingRow).values(**row)
+    counted = insert.on_conflict_do_update(
+        index_elements=["source_api"], set_={"failures": SourceStandingRow.failures + 1, "updated_at": now}
+    ).returning(SourceStandingRow.failures)
+    return session.scalar(counted) or 1
+
+
+def rest(session: Session, source: SourceApi, length: timedelta, reason: str, now: datetime) -> None:
+    """Nobody calls it for so long. A longer rest that is under way stays."""
+    until = now + length
+    is_longer = or_(SourceStandingRow.open_until.is_(None), SourceStandingRow.open_until < until)
+    row = {
+        "source_api": source, "open_until": until, "open_reason": reason, "failures": 0, "quota_used": 0,
+        "updated_at": now,
+    }  # fmt: skip
+    insert = insert_into(session, SourceStandingRow).values(**row)
+    session.execute(
+        insert.on_conflict_do_update(
+            index_elements=["source_api"],
+            set_={"open_until": until, "open_reason": reason, "failures": 0, "updated_at": now},
+            where=is_longer,
+        )
+    )
+
+
+def wake(session: Session, source: SourceApi, now: datetime) -> None:
+    """By somebody who knows better: it may be called again."""
+    session.execute(
+        update(SourceStandingRow)
+        .where(SourceStandingRow.source_api == source)
+        .values(open_until=None, open_reason=None, failures=0, updated_at=now)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def _standing(row: SourceStandingRow) -> SourceStanding:
+    return SourceStanding(
+        SourceApi(row.source_api), row.open_until, row.open_reason, row.failures, row.quota_on, row.quota_used
+    )
