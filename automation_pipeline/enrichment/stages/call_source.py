@@ -6,6 +6,7 @@ from random import Random
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.enrichment.domain.breaker import is_down, may_be_sent_again, rest_after
+from automation_pipeline.enrichment.domain.measures import RATE_LIMITED
 from automation_pipeline.enrichment.domain.record import SourceError, SourceOutcome, SourceRecord
 from automation_pipeline.enrichment.domain.vocabulary import ErrorCode
 from automation_pipeline.enrichment.ports import Registries, Source
@@ -95,7 +96,7 @@ class _Caller:
             if length is not None:
                 rest(session, api, length, said.message, now)
         if said.error_code is ErrorCode.RATE_LIMIT:
-            self._registries.meter.count("enrichment_rate_limited_total", source=api)
+            self._registries.meter.count(RATE_LIMITED, source=api)
 
     def _outcome(self, said: SourceRecord | SourceError, attempts: int, began: float) -> SourceOutcome:
         took = round((time.monotonic() - began) * 1000)

@@ -1,0 +1,145 @@
+"""Do a job of a SIREN: under its lease, source by source, to an end that is written in one piece."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import TypeVar
+
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.coordination import Lease
+from automation_pipeline.core.logs import log
+from automation_pipeline.core.spread import observe
+from automation_pipeline.enrichment.domain import events
+from automation_pipeline.enrichment.domain.evaluation import Evaluation
+from automation_pipeline.enrichment.domain.keys import lock_key
+from automation_pipeline.enrichment.domain.log_fields import of_job
+from automation_pipeline.enrichment.domain.measures import CALLS, DURATION_MS, ENDED_JOBS, LATENCY_MS
+from automation_pipeline.enrichment.domain.record import SourceOutcome
+from automation_pipeline.enrichment.domain.vocabulary import REQUIRED_SOURCES, ErrorCode
+from automation_pipeline.enrichment.ports import Registries, Source
+from automation_pipeline.enrichment.stages.call_source import call_source
+from automation_pipeline.enrichment.store.finishing import finish, give_up
+from automation_pipeline.enrichment.store.views import JobView, get_job
+from automation_pipeline.enrichment.store.working import Begun, LostJobError, beat, begin, keep_outcome, siren_of
+from automation_pipeline.storage.database import Database, Session
+
+Value = TypeVar("Value")
+
+_log = log(__name__)
+
+
+async def work_enrichment(
+    job_id: int, *, registries: Registries, database: Database, clock: Clock, owner: str
+) -> JobView:
+    """How the job stands afterwards. Where somebody else is at it, or was, nothing is done."""
+    worker = _Worker(job_id, registries, database, clock, owner)
+    await worker.work()
+    return await asyncio.to_thread(worker.standing)
+
+
+class _Worker:
+    def __init__(self, job_id: int, registries: Registries, database: Database, clock: Clock, owner: str) -> None:
+        self._job_id, self._registries, self._owner = job_id, registries, owner
+        self._database, self._clock = database, clock
+
+    def standing(self) -> JobView:
+        with self._database.reading() as session:
+            return get_job(session, self._job_id)
+
+    async def work(self) -> None:
+        lease = await asyncio.to_thread(self._acquire)
+        if lease is None:
+            return
+        try:
+            with suppress(LostJobError):
+                await self._work_under(lease)
+        finally:
+            await asyncio.shield(asyncio.to_thread(self._registries.leases.release, lease))
+
+    async def _work_under(self, lease: Lease) -> None:
+        knobs = self._registries.knobs
+        begun = await self._write(lambda session: begin(session, self._job_id, lease, knobs.max_attempts, self._now()))
+        if begun is None:
+            return
+        if begun.facts.attempt > knobs.max_attempts:
+            self._tell(begun, await self._write(lambda session: give_up(session, begun, knobs, self._now())))
+            return
+        _log.info("Enrichment has begun", attempt=begun.facts.attempt, **of_job(begun.facts, events.STARTED))
+        await self._beside_heartbeats(begun, lease)
+
+    async def _beside_heartbeats(self, begun: Begun, lease: Lease) -> None:
+        """Whoever has lost the lease stops at once."""
+        working = asyncio.create_task(self._go_through(begun))
+        beating = asyncio.create_task(self._keep_beating(begun, lease))
+        try:
+            await asyncio.wait({working, beating}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                beating.result()
+                raise LostJobError
+            working.result()
+        finally:
+            for task in (working, beating):
+                task.cancel()
+            await asyncio.gather(working, beating, return_exceptions=True)
+
+    async def _keep_beating(self, begun: Begun, lease: Lease) -> None:
+        knobs = self._registries.knobs
+        while True:
+            await asyncio.sleep(knobs.heartbeat_seconds)
+            if not await asyncio.to_thread(self._registries.leases.extend, lease, knobs.lock_seconds):
+                return
+            await self._write(lambda session: beat(session, begun, self._now()))
+
+    async def _go_through(self, begun: Begun) -> None:
+        for api, source in self._registries.sources.items():
+            if api not in begun.called and await self._ask(begun, source):
+                break
+        knobs = self._registries.knobs
+        self._tell(begun, await self._write(lambda session: finish(session, begun, knobs, self._now())))
+
+    async def _ask(self, begun: Begun, source: Source) -> bool:
+        """Whether nobody else need be asked: there is no such company."""
+        outcome = await call_source(
+            source,
+            begun.facts.siren,
+            begun.siret,
+            registries=self._registries,
+            database=self._database,
+            clock=self._clock,
+        )
+        await self._write(lambda session: keep_outcome(session, begun, outcome, self._now()))
+        self._tell_source(begun, outcome)
+        is_unknown = outcome.error is not None and outcome.error.error_code is ErrorCode.NOT_FOUND
+        return is_unknown and outcome.source in REQUIRED_SOURCES
+
+    def _acquire(self) -> Lease | None:
+        with self._database.reading() as session:
+            siren = siren_of(session, self._job_id)
+        return self._registries.leases.acquire(lock_key(siren), self._owner, self._registries.knobs.lock_seconds)
+
+    async def _write(self, work: Callable[[Session], Value]) -> Value:
+        def written() -> Value:
+            with self._database.transaction() as session:
+                return work(session)
+
+        return await asyncio.to_thread(written)
+
+    def _tell_source(self, begun: Begun, outcome: SourceOutcome) -> None:
+        code = outcome.error.error_code if outcome.error else ""
+        meter = self._registries.meter
+        meter.count(CALLS, source=outcome.source, status=outcome.status, error_code=code)
+        observe(meter, LATENCY_MS, outcome.duration_ms)
+        _log.info("A source was asked", **of_job(begun.facts, events.SOURCE_FETCHED, outcome))
+
+    def _tell(self, begun: Begun, evaluation: Evaluation) -> None:
+        self._registries.meter.count(ENDED_JOBS, status=evaluation.status)
+        view = self.standing()
+        if view.started_at is not None and view.finished_at is not None:
+            took = (view.finished_at - view.started_at).total_seconds() * 1000
+            observe(self._registries.meter, DURATION_MS, took)
+        fields = of_job(begun.facts, events.COMPLETED)
+        _log.info("Enrichment has ended", status=evaluation.status, **{**fields, "error_message": evaluation.error})
+
+    def _now(self) -> datetime:
+        return self._clock.now()
