@@ -18,13 +18,14 @@ from automation_pipeline.core.clock import Clock, SystemClock
 from automation_pipeline.core.coordination import Leases, RateLimiter
 from automation_pipeline.core.counted_limiter import CountedRateLimiter
 from automation_pipeline.core.delivery import Patience
-from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.failover import FailoverRateLimiter
 from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.core.settings import Settings, load_settings
 from automation_pipeline.core.slots import Slots
 from automation_pipeline.core.webhooks import WebhookSender
+from automation_pipeline.enrichment.domain.vocabulary import SourceApi
+from automation_pipeline.enrichment.ports import Registries, Source
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.pricing.ports import Storefront
 from automation_pipeline.storage.database import Database
@@ -76,19 +77,10 @@ class Services:
 
     @cached_property
     def crm(self) -> FicheSource:
-        if self.settings.fiche_api_base_url is None:
-            raise PermanentError("FICHE_API_BASE_URL is not set: it is the address of the CRM gateway.")
-        from automation_pipeline.clients.crm import CrmClient  # noqa: PLC0415  httpx only where it is used
+        """PermanentError names the setting that is missing."""
+        from automation_pipeline.clients.opening import open_crm  # noqa: PLC0415  only where it is asked for
 
-        token = self.settings.fiche_api_auth_token
-        return CrmClient(
-            self.settings.fiche_api_base_url,
-            token.get_secret_value() if token else None,
-            now=self.clock.now,
-            connections=self.settings.fiche_fetch_concurrency,
-            timeout_seconds=self.settings.fiche_api_timeout_seconds,
-            meter=self.meter,
-        )
+        return open_crm(self.settings, self.clock.now, self.meter)
 
     @cached_property
     def speech(self) -> Provider:
@@ -101,19 +93,9 @@ class Services:
     @cached_property
     def judge(self) -> Judge:
         """The language model of the audits, under the caps that all processes share."""
-        from automation_pipeline.clients.llm import ChatCompletions  # noqa: PLC0415  httpx only where it is used
+        from automation_pipeline.clients.opening import open_model  # noqa: PLC0415  only where it is asked for
 
-        settings, key = self.settings, self.settings.llm_api_key
-        model = ChatCompletions(
-            key.get_secret_value() if key else None,
-            settings.llm_base_url,
-            model=settings.llm_model,
-            temperature=settings.llm_temperature,
-            now=self.clock.now,
-            timeout_seconds=settings.llm_timeout_seconds,
-            connections=settings.llm_max_concurrency,
-            meter=self.meter,
-        )
+        settings, model = self.settings, open_model(self.settings, self.clock.now, self.meter)
         owner = f"{socket.gethostname()}:{os.getpid()}"
         places = Slots(self.leases, "language-model", settings.llm_max_concurrency, owner)
         return Judge(model, self._shared_limiter, places, self.leases, judge_knobs(settings))
@@ -124,6 +106,19 @@ class Services:
         from automation_pipeline.clients.opening import open_storefront  # noqa: PLC0415  only where it is asked for
 
         return open_storefront(self.settings, self.clock.now, self.meter)
+
+    @cached_property
+    def registries(self) -> Registries:
+        """Those that are configured. PermanentError: one is, but not wholly."""
+        from automation_pipeline.clients.registries_opening import open_registries  # noqa: PLC0415  where asked for
+
+        return open_registries(self.settings, self.clock.now, self.meter, self._shared_limiter, self.leases)
+
+    def registry(self, api: SourceApi) -> Source | None:
+        """One of them apart from the others, opened anew; None where it is not configured."""
+        from automation_pipeline.clients.registries_opening import open_source  # noqa: PLC0415  where asked for
+
+        return open_source(api, self.settings, self.clock.now, self.meter, self._shared_limiter)
 
     @cached_property
     def webhooks(self) -> WebhookSender:

@@ -12,6 +12,27 @@ import httpx
 TOKEN = "sim-token"
 LLM_KEY = "sim-llm-key"
 SHOP_TOKEN = "sim-shop-token"
+INPI_USERNAME, INPI_PASSWORD = "sim-inpi@exemple.test", "sim-inpi-password"
+ENTREPRISE_TOKEN = "sim-entreprise-token"
+PUBLIC_BODY = "13002526500013"
+REGISTRY_LIMITS: Mapping[str, object] = {
+    "search_per_second": 7,
+    "inpi_per_minute": 180,
+    "inpi_per_day": 10_000,
+    "inpi_logins_per_30_seconds": 5,
+    "inpi_ban_seconds": 600,
+    "inpi_token_seconds": 3600,
+    "entreprise_per_minute": 250,
+    "young_at_inpi": False,
+}
+NO_REGISTRY_LIMITS: Mapping[str, object] = {
+    **REGISTRY_LIMITS,
+    "search_per_second": 0,
+    "inpi_per_minute": 0,
+    "inpi_per_day": 0,
+    "inpi_logins_per_30_seconds": 0,
+    "entreprise_per_minute": 0,
+}
 PUSHER_APP_ID, PUSHER_KEY, PUSHER_SECRET = "4010", "sim-pusher-key", "sim-pusher-secret"
 _COMMAND = [sys.executable, "-m", "automation_pipeline.simulator", "--port", "0"]
 _SAYS = "simulator listening on "
@@ -83,6 +104,27 @@ def edit_in_shop(url: str, variant_id: str, price: str, **compare_at: str | None
 
 def remove_from_shop(url: str, variant_id: str) -> None:
     httpx.delete(f"{url}/_sim/shop/variants/{variant_id}", verify=NO_CERTIFICATES).raise_for_status()
+
+
+def set_up_registries(url: str, **settings: object) -> None:
+    """Limits of the registries (0 is none), seconds of bans and tokens: those given, the others stay."""
+    httpx.put(f"{url}/_sim/registries", json=settings, verify=NO_CERTIFICATES).raise_for_status()
+
+
+def registries_totals(url: str) -> Any:  # Any: whatever JSON holds
+    """Of the simulated registries: settings, bans, logins, and of each of the `sources` calls and `peak_per_...`."""
+    return httpx.get(f"{url}/_sim/registries", verify=NO_CERTIFICATES).raise_for_status().json()
+
+
+def sirens(url: str, count: int, kind: str | None = None) -> list[str]:
+    """Companies of that kind, or of any; `unknown` is a kind too."""
+    wanted = {"count": str(count), **({"kind": kind} if kind else {})}
+    answer = httpx.get(f"{url}/_sim/registries/sirens", params=wanted, verify=NO_CERTIFICATES)
+    return answer.raise_for_status().json()["sirens"]
+
+
+def expire_inpi_tokens(url: str) -> None:
+    httpx.delete(f"{url}/_sim/registries/tokens", verify=NO_CERTIFICATES).raise_for_status()
 
 
 def _post(url: str, what: str, posted: Any) -> None:  # Any: whatever JSON holds

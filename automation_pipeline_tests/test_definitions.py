@@ -22,15 +22,15 @@ def test_the_public_names_are_there(loaded: dg.Definitions) -> None:
     nightly = {"sales_list_revalidation", "sales_list_staleness"}
     of_pricing = {"rule_run", "rule_reconciliation"}
     of_fiches = {"audit_fiche", "audit_rerun", "automation_run", "sales_range_fetch", "transcribe_fiche"}
-    assert jobs == of_fiches | of_pricing | nightly
+    assert jobs == of_fiches | of_pricing | nightly | {"company_enrichment"}
     assets = {key.to_user_string() for key in loaded.resolve_all_asset_keys()}
     mirrored = {"sales_list", "fiche_details", "transcripts", "audit_outcomes", "daily_quality_report"}
-    assert assets == mirrored | {"pricing_runs"}
+    assert assets == mirrored | {"pricing_runs", "companies"}
     sensors = {sensor.name: sensor.default_status for sensor in loaded.sensors or []}
     running = dg.DefaultSensorStatus.RUNNING
     ends = ("run_failures", "terminated_runs")
     sweeps = ("sweep_transcription_runs", "sweep_audits", "sweep_range_fetches")
-    pricing = ("due_pricing_rules", "due_rule_checks", "sweep_rule_runs", "pricing_alerts")
+    pricing = ("due_pricing_rules", "due_rule_checks", "sweep_rule_runs", "pricing_alerts", "sweep_enrichments")
     names = ("due_schedules", "launch_requests", "relay_outbox", "reconcile_stale_runs", *ends, *sweeps, *pricing)
     assert sensors == dict.fromkeys(names, running)
 
@@ -49,7 +49,7 @@ def test_the_nights_run_by_themselves_on_the_clock_of_paris(loaded: dg.Definitio
     }
 
 
-@pytest.mark.parametrize("job", ["automation_run", "rule_run", "rule_reconciliation"])
+@pytest.mark.parametrize("job", ["automation_run", "rule_run", "rule_reconciliation", "company_enrichment"])
 def test_a_retried_run_runs_every_step(loaded: dg.Definitions, job: str) -> None:
     tags = loaded.resolve_job_def(job).tags
     assert tags["dagster/retry_strategy"] == "ALL_STEPS"

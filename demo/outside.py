@@ -10,6 +10,9 @@ TOKEN = "sim-token"
 SPEECH_KEY = "sim-speech-key"
 LLM_KEY = "sim-llm-key"
 SHOP_TOKEN = "sim-shop-token"
+INPI_USERNAME, INPI_PASSWORD = "sim-inpi@exemple.test", "sim-inpi-password"
+ENTREPRISE_TOKEN = "sim-entreprise-token"
+PUBLIC_BODY = "13002526500013"  # in whose name API Entreprise is asked
 
 
 @contextmanager
@@ -41,6 +44,13 @@ def environment(address: str, **more: str) -> Mapping[str, str]:
         "LLM_API_KEY": LLM_KEY,
         "SHOP_API_BASE_URL": address,
         "SHOP_API_TOKEN": SHOP_TOKEN,
+        "RECHERCHE_ENTREPRISES_BASE_URL": f"{address}/registries/search",
+        "INPI_RNE_BASE_URL": f"{address}/registries/inpi",
+        "INPI_RNE_USERNAME": INPI_USERNAME,
+        "INPI_RNE_PASSWORD": INPI_PASSWORD,
+        "API_ENTREPRISE_BASE_URL": f"{address}/registries/entreprise",
+        "API_ENTREPRISE_TOKEN": ENTREPRISE_TOKEN,
+        "API_ENTREPRISE_RECIPIENT": PUBLIC_BODY,
         # The simulator has no caps: nobody needs to wait for it.
         "TRANSCRIPTION_ELEVENLABS_RATE_LIMIT_PER_MINUTE": "6000",
         "LLM_RATE_LIMIT_PER_MINUTE": "60000",

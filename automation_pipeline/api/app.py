@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
+from automation_pipeline.api.attempts import Attempts
 from automation_pipeline.api.documented import document
 from automation_pipeline.api.envelope import COMMON
 from automation_pipeline.api.errors import on_http_error, on_invalid_request, on_known_error
@@ -22,6 +23,8 @@ from automation_pipeline.api.routes import (
     audit_reviews,
     audit_work,
     audits,
+    companies,
+    company_requests,
     config_imports,
     fetch_jobs,
     fiches,
@@ -71,6 +74,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     pricing_policies.router,
     pricing_shop.router,
     pricing_history.router,
+    company_requests.router,
+    companies.router,
     tokens.router,
     realtime.router,
     meta.router,
@@ -83,7 +88,7 @@ def create_app(services: Services) -> FastAPI:
         title="Automation Pipeline",
         version=version("automation-pipeline"),
         description="Automations over a call centre's sales records: schedules, runs, fiches, transcripts, audits; "
-        "and prices of a shop, changed by rules.",
+        "prices of a shop, changed by rules; and companies, by the French registers.",
         responses=COMMON,
         docs_url="/docs",
         redoc_url=None,
@@ -92,7 +97,7 @@ def create_app(services: Services) -> FastAPI:
         lifespan=_life,
     )
     app.state.services = services
-    app.state.stopping = asyncio.Event()
+    app.state.stopping, app.state.attempts = asyncio.Event(), Attempts()
     for router in ROUTERS:
         app.include_router(router)
     app.add_exception_handler(AutomationError, on_known_error)
@@ -132,3 +137,4 @@ async def _life(app: FastAPI) -> AsyncGenerator[None]:
     to_thread.current_default_thread_limiter().total_tokens = THREADS
     async with services.metering.beside():
         yield
+        await app.state.attempts.end(services.settings.api_shutdown_seconds)

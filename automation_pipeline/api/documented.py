@@ -15,7 +15,7 @@ SCHEMES = {
 }
 # For `openapi_extra` of endpoints that read an empty parameter as one that is not given.
 EMPTY_IS_NOT_GIVEN = {"x-empty-parameters": "not given"}
-_NOT_OURS = {"HTTPValidationError", "ValidationError"}
+_NOT_OURS, _NOT_OUR_WORDS = {"HTTPValidationError", "ValidationError"}, "Validation Error"
 
 Node = dict[str, Any]
 
@@ -44,7 +44,8 @@ def document(app: FastAPI) -> Node:
     for name in _NOT_OURS:
         schemas.pop(name, None)
     for method, path, operation in _operations(made):
-        operation["responses"].pop("422", None)
+        if operation["responses"].get("422", {}).get("description") == _NOT_OUR_WORDS:
+            del operation["responses"]["422"]
         rule = RULES[method, path]
         operation["security"] = [] if rule.public else [{name: []} for name in SCHEMES]
         if rule.permission is not None:

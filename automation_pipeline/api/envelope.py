@@ -69,6 +69,7 @@ _REFUSALS: Mapping[int, str] = {
     409: "The state of things forbids it, or the idempotency key was used for something else",
     412: "It was changed since the caller looked at it",
     413: "The body is too big",
+    422: "The numbers are of different companies",
     502: "The CRM or the shop does not answer, or not with anything usable",
     503: "The database or another service that is needed is away or not configured",
     504: "The answer took too long",

@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from automation_pipeline.api.contract import contract_error, request_by_contract
 from automation_pipeline.api.methods import allowed_methods
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.correlation import correlation_id
@@ -25,6 +26,8 @@ from automation_pipeline.core.errors import (
 from automation_pipeline.core.json_model import plain_faults
 from automation_pipeline.core.logs import log
 from automation_pipeline.core.state_machine import IllegalMoveError
+from automation_pipeline.enrichment.domain.identifiers import IdentifierError
+from automation_pipeline.enrichment.domain.vocabulary import ErrorCode
 from automation_pipeline.storage.database import DatabaseBusyError, DatabaseNotReadyError, DatabaseUnreachableError
 
 BUG = "Something went wrong on our side; the log has the request's id"
@@ -67,21 +70,29 @@ _OF_HTTP: Mapping[int, str] = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 
 
 def refusal(status: int, code: str, sentence: str, fields: Sequence[tuple[str, str]] = ()) -> Response:
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    if request_by_contract() is not None:
+        return JSONResponse(contract_error(status, code, sentence, fields), status, headers=headers)
     document: dict[str, object] = {"success": False, "error": sentence, "code": code}
     if fields:
         document["details"] = [{"field": field, "message": message} for field, message in fields]
     if correlation_id():
         document["requestId"] = correlation_id()
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
     return JSONResponse(document, status, headers=headers)
 
 
 def answer_for(error: AutomationError) -> Response:
-    status, code = next((status, code) for kind, status, code in VERDICTS if isinstance(error, kind))
+    status, code = _verdict(error)
     if status >= 500:
         log(__name__).error("A request could not be answered", error=str(error), status=status)
     fields = error.fields if isinstance(error, InvalidInputError) else ()
     return refusal(status, code, error.outside or str(error), fields)
+
+
+def _verdict(error: AutomationError) -> tuple[int, str]:
+    if isinstance(error, IdentifierError):
+        return (422 if error.code is ErrorCode.SIREN_SIRET_MISMATCH else 400), error.code
+    return next((status, code) for kind, status, code in VERDICTS if isinstance(error, kind))
 
 
 async def on_known_error(request: Request, error: Exception) -> Response:

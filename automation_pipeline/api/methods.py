@@ -17,9 +17,13 @@ def allowed_methods(path: str) -> tuple[str, ...]:
 
 
 def is_shadowed(path: str, method: str) -> bool:
-    """The path is written out for other methods: a route with a parameter must not answer this one."""
-    written, _ = _paths()
-    return path in written and method not in written[path]
+    """The path is written out for other methods, or is a deed such as `/v1/requests/{request_id}:refresh-company`: a
+    route with a parameter in its place must not answer this one."""
+    written, patterns = _paths()
+    if path in written:
+        return method not in written[path]
+    deeds = (methods for pattern, methods in patterns if ":" in pattern.pattern and pattern.fullmatch(path))
+    return method not in next(deeds, (method,))
 
 
 @cache
@@ -29,5 +33,6 @@ def _paths() -> tuple[Mapping[str, tuple[str, ...]], tuple[tuple[re.Pattern[str]
         methods[path].append(method)
     known = {path: tuple(sorted(of_it)) for path, of_it in methods.items()}
     written = {path: of_it for path, of_it in known.items() if "{" not in path}
-    patterns = [(re.compile(re.sub(r"\{\w+\}", "[^/]+", path)), of_it) for path, of_it in known.items() if "{" in path]
+    in_part = sorted((path for path in known if "{" in path), key=lambda path: ":" not in path)
+    patterns = [(re.compile(re.sub(r"\{\w+\}", "[^/]+", path)), known[path]) for path in in_part]
     return written, tuple(patterns)

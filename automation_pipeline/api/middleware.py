@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from automation_pipeline.api.contract import CORRELATION_ID, answering_by_contract, correlation_of, request_by_contract
 from automation_pipeline.api.errors import BUG, TooBigError, answer_for, refusal
-from automation_pipeline.core.correlation import correlated, usable_id
+from automation_pipeline.core.correlation import correlated, correlation_id, usable_id
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.logs import log
 
@@ -29,7 +30,8 @@ class Surroundings:
             return
         headers = Headers(scope=scope)
         request_id = usable_id(headers.get(REQUEST_ID))
-        with correlated(request_id):
+        path = scope["path"]
+        with correlated(correlation_of(path, headers, request_id)), answering_by_contract(path, request_id):
             await _Exchange(scope, receive, send, request_id).run(self._app, headers, self._most_bytes, self._seconds)
 
 
@@ -72,6 +74,8 @@ class _Exchange:
             self._status = message["status"]
             headers = MutableHeaders(scope=message)
             headers[REQUEST_ID] = self._request_id
+            if request_by_contract() is not None:
+                headers[CORRELATION_ID] = str(correlation_id())
             headers["X-Content-Type-Options"] = "nosniff"
             if headers.get("content-type", "").startswith("text/event-stream") and self._deadline is not None:
                 self._deadline.reschedule(None)

@@ -183,6 +183,14 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         ("POST", "/api/pricing/shop/resume"): Rule(P.PRICING_RUNS, WRITE),
         ("GET", "/api/pricing/alerts"): Rule(P.PRICING),
         ("GET", "/api/pricing/price-changes"): Rule(P.PRICING),
+        # Companies, by a contract of their own: requests are kept apart by tenant.
+        ("POST", "/v1/requests"): Rule(P.ENRICHMENT, WRITE),
+        ("GET", "/v1/requests"): Rule(P.ENRICHMENT),
+        ("GET", "/v1/requests/{request_id}"): Rule(P.ENRICHMENT),
+        ("GET", "/v1/requests/{request_id}/jobs"): Rule(P.ENRICHMENT),
+        ("POST", "/v1/requests/{request_id}:refresh-company"): Rule(P.ENRICHMENT, WRITE),
+        ("GET", "/v1/companies/{siren}"): Rule(P.ENRICHMENT),
+        ("GET", "/v1/sources"): Rule(P.ENRICHMENT),
         # Machine tokens
         ("GET", "/api/admin/tokens"): Rule(P.ADMIN_PERMISSIONS),
         ("POST", "/api/admin/tokens"): Rule(P.ADMIN_PERMISSIONS, WRITE),

@@ -11,9 +11,9 @@ COLOURS = {State.OK: "green", State.NOT_SET: "dim", State.FAILED: "red"}
 
 
 def doctor(*, as_json: AsJson = False) -> None:
-    """Check the database, Redis, the CRM, speech-to-text, the language model, the mail server, Pusher, Dagster's
-    definitions and daemon, and who may use the HTTP API. Exit 1 if something fails that is required: what is
-    configured is. With --api it is the other machine that looks, and tells.
+    """Check the database, Redis, the CRM, speech-to-text, the language model, the shop, the company registries, the
+    mail server, Pusher, Dagster's definitions and daemon, and who may use the HTTP API. Exit 1 if something fails
+    that is required: what is configured is. With --api it is the other machine that looks, and tells.
     """
     findings = desk().examine()
     if as_json:

@@ -18,6 +18,7 @@ from automation_pipeline.cli import (
     audits,
     db,
     doctor,
+    enrich,
     fiches,
     runs,
     schedules,
@@ -53,6 +54,7 @@ app.add_typer(pricing, name="pricing")
 app.add_typer(tokens.app, name="tokens")
 app.command(name="transcribe")(transcribe.transcribe)
 app.command(name="audit")(audit.audit)
+app.command(name="enrich")(enrich.enrich)
 app.command(name="doctor")(doctor.doctor)
 app.command(name="api")(api.api)
 app.command(name="simulator")(simulator.simulator)

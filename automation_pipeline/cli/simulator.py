@@ -25,6 +25,9 @@ def simulator(
     shop_token: Annotated[str, typer.Option(help="The access token of the shop.")] = "sim-shop-token",  # noqa: S107  a simulator has no secrets
     shop_products: Annotated[int, typer.Option(min=0, help="Products that the shop sells.")] = 40,
     shop_variants: Annotated[int, typer.Option(min=1, help="Variants of each of them.")] = 3,
+    inpi_username: Annotated[str, typer.Option(help="The account at INPI's register.")] = "sim-inpi@exemple.test",
+    inpi_password: Annotated[str, typer.Option(help="Its password.")] = "sim-inpi-password",  # noqa: S107  a simulator has no secrets
+    entreprise_token: Annotated[str, typer.Option(help="The token of API Entreprise.")] = "sim-entreprise-token",  # noqa: S107  a simulator has no secrets
     token: Annotated[str, typer.Option(help="The bearer token of the CRM.")] = "sim-token",  # noqa: S107  a simulator has no secrets
 ) -> None:
     """Play the CRM (and later the other providers) on 127.0.0.1: deterministic, with faults and a ledger of calls."""
@@ -49,6 +52,9 @@ def simulator(
             shop_token=shop_token,
             shop_products=shop_products,
             shop_variants=shop_variants,
+            inpi_username=inpi_username,
+            inpi_password=inpi_password,
+            entreprise_token=entreprise_token,
         )
     except SimulatorStartError as error:
         raise PermanentError(str(error)) from None

@@ -110,20 +110,22 @@ class AutomationApi:
             return told
         if not isinstance(told.get("error"), str):
             raise OutsideError(f"What answers at {self._origin} is not our API: {answer.status_code}.")
-        raise self._refusal(answer.status_code, str(told["error"]), told)
+        # Where the contract of the enrichment is spoken, `error` is only the name of the status.
+        raise self._refusal(answer.status_code, str(told.get("message", told["error"])), told)
 
     def _refusal(self, status: int, sentence: str, told: Document) -> AutomationError:
         plain = sentence.rstrip(".")
         if status in {401, 403}:
             return ApiAccessError(f"The API at {self._origin} refuses our token: {plain}.")
-        if status in {400, 413}:
+        if status in {400, 413, 422}:
             return InvalidInputError(sentence, _fields(told))
         known = {404: NotFoundError, 409: ConflictError, 412: OutdatedError, 502: OutsideError}.get(status)
         if known is not None:
             return known(sentence)
         if told.get("code") == "CONFIGURATION_ERROR":
             return PermanentError(sentence)
-        request = f" (request {told['requestId']})" if status == 500 and told.get("requestId") else ""
+        request_id = told.get("requestId") or told.get("request_id")
+        request = f" (request {request_id})" if status == 500 and request_id else ""
         return TransientError(f"{sentence}{request}")
 
 
@@ -142,4 +144,4 @@ def _param(value: object) -> str | list[str]:
 
 def _fields(told: Document) -> tuple[tuple[str, str], ...]:
     details = cast("Sequence[Mapping[str, str]]", told.get("details") or ())
-    return tuple((one.get("field", ""), one.get("message", "")) for one in details)
+    return tuple((one.get("field", ""), one.get("message") or one.get("reason", "")) for one in details)

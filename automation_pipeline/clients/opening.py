@@ -5,12 +5,47 @@ from contextlib import aclosing
 from datetime import datetime
 from urllib.parse import urlsplit
 
+from automation_pipeline.audits.ports import LanguageModel
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.settings import Settings
+from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.pricing.domain.knobs import Knobs
 from automation_pipeline.pricing.ports import Storefront
 from automation_pipeline.transcription.ports import SpeechToText
+
+
+def open_crm(settings: Settings, now: Callable[[], datetime], meter: Meter) -> FicheSource:
+    """PermanentError names the setting that is missing."""
+    if settings.fiche_api_base_url is None:
+        raise PermanentError("FICHE_API_BASE_URL is not set: it is the address of the CRM gateway.")
+    from automation_pipeline.clients.crm import CrmClient  # noqa: PLC0415  httpx only where it is used
+
+    token = settings.fiche_api_auth_token
+    return CrmClient(
+        settings.fiche_api_base_url,
+        token.get_secret_value() if token else None,
+        now=now,
+        connections=settings.fiche_fetch_concurrency,
+        timeout_seconds=settings.fiche_api_timeout_seconds,
+        meter=meter,
+    )
+
+
+def open_model(settings: Settings, now: Callable[[], datetime], meter: Meter) -> LanguageModel:
+    from automation_pipeline.clients.llm import ChatCompletions  # noqa: PLC0415  httpx only where it is used
+
+    key = settings.llm_api_key
+    return ChatCompletions(
+        key.get_secret_value() if key else None,
+        settings.llm_base_url,
+        model=settings.llm_model,
+        temperature=settings.llm_temperature,
+        now=now,
+        timeout_seconds=settings.llm_timeout_seconds,
+        connections=settings.llm_max_concurrency,
+        meter=meter,
+    )
 
 
 def open_speech(settings: Settings, now: Callable[[], datetime], meter: Meter) -> SpeechToText:

@@ -22,6 +22,7 @@ class Permission(StrEnum):
     ORG_JOBS = "org-jobs"
     ORG_JOBS_AGENTS = "org-jobs.agents"
     ORGANISATIONS = "organisations"
+    ENRICHMENT = "enrichment"
     ADMIN_USERS = "admin.users"
     ADMIN_ROLES = "admin.roles"
     ADMIN_PERMISSIONS = "admin.permissions"
@@ -71,7 +72,8 @@ EVERYTHING = Reach(Scope.ALL)
 
 @dataclass(frozen=True)
 class Caller:
-    """Somebody whose credentials were checked. `id` tells a user from a machine: `user:12`, `token:3`."""
+    """Somebody whose credentials were checked. `id` tells a user from a machine: `user:12`, `token:3`. One with an
+    `org_id` belongs to that organisation, and sees nothing of the others."""
 
     id: str
     grants: Mapping[Permission, Grant]
@@ -79,6 +81,7 @@ class Caller:
     groupes: frozenset[str] = frozenset()
     crm_user_id: str | None = None
     roles: tuple[str, ...] = field(default=())
+    org_id: str | None = None
 
     @property
     def is_machine(self) -> bool:

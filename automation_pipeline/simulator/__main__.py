@@ -5,6 +5,9 @@ import sys
 
 from automation_pipeline.simulator.cap import MAX_PER_MINUTE
 from automation_pipeline.simulator.server import (
+    DEFAULT_ENTREPRISE_TOKEN,
+    DEFAULT_INPI_PASSWORD,
+    DEFAULT_INPI_USERNAME,
     DEFAULT_LLM_KEY,
     DEFAULT_PUSHER_APP_ID,
     DEFAULT_PUSHER_KEY,
@@ -50,6 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--shop-token", default=DEFAULT_SHOP_TOKEN, help="the access token of the shop")
     parser.add_argument("--shop-products", type=int, default=40, help="what the shop sells")
     parser.add_argument("--shop-variants", type=int, default=3, help="variants of each product")
+    parser.add_argument("--inpi-username", default=DEFAULT_INPI_USERNAME, help="the account at INPI's register")
+    parser.add_argument("--inpi-password", default=DEFAULT_INPI_PASSWORD, help="its password")
+    parser.add_argument("--entreprise-token", default=DEFAULT_ENTREPRISE_TOKEN, help="the token of API Entreprise")
     return parser
 
 

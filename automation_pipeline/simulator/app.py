@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from automation_pipeline.simulator import audio
 from automation_pipeline.simulator.cap import Cap
-from automation_pipeline.simulator.control import Control
+from automation_pipeline.simulator.control import Control, States
 from automation_pipeline.simulator.crm import gateway as crm
 from automation_pipeline.simulator.fault_rules import BadRequestError
 from automation_pipeline.simulator.faults import Faults
@@ -22,6 +22,8 @@ from automation_pipeline.simulator.llm.state import ModelState
 from automation_pipeline.simulator.pusher import channels_api as pusher
 from automation_pipeline.simulator.pusher.signature import App
 from automation_pipeline.simulator.pusher.state import Published
+from automation_pipeline.simulator.registries import inpi, rcs, search
+from automation_pipeline.simulator.registries.state import Credentials, RegistriesState
 from automation_pipeline.simulator.shop import admin_api as shop
 from automation_pipeline.simulator.shop.catalogue import Sizes
 from automation_pipeline.simulator.shop.state import ShopState
@@ -41,11 +43,13 @@ def create_app(  # noqa: PLR0913 - one keyword a start option
     pusher_app: App,
     shop_token: str,
     shop_sizes: Sizes,
+    registry_keys: Credentials,
 ) -> Starlette:
     speech_cap = Cap(speech_per_minute)
     model = ModelState(Cap(llm_per_minute))
     published = Published()
     shop_state = ShopState(world.seed, shop_sizes)
+    registries = RegistriesState(world.seed, registry_keys)
     provided = [
         *crm.endpoints(world, token),
         *audio.endpoints(world),
@@ -53,13 +57,16 @@ def create_app(  # noqa: PLR0913 - one keyword a start option
         *llm.endpoints(world.seed, llm_key, model),
         *pusher.endpoints(pusher_app, published),
         *shop.endpoints(shop_token, shop_state),
+        search.endpoint(registries),
+        *inpi.endpoints(registries),
+        *rcs.endpoints(registries),
     ]
     endpoints = {endpoint.name: endpoint for endpoint in provided}
     conditions = Conditions(Ledger(tuple(endpoints)), Faults(world.seed), latency)
     app = Starlette(
         routes=[
             *(Route(e.path, Gate(e, conditions), methods=e.methods, name=e.name) for e in endpoints.values()),
-            *Control(conditions, endpoints, speech_cap, model, published, shop_state).routes(),
+            *Control(conditions, endpoints, States(speech_cap, model, published, shop_state, registries)).routes(),
         ],
         exception_handlers={BadRequestError: _bad_request, HTTPException: _refusal},
     )

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import cast
 
 from starlette.requests import Request
@@ -18,35 +19,42 @@ from automation_pipeline.simulator.llm.openai import COMPLETE
 from automation_pipeline.simulator.llm.state import ModelState
 from automation_pipeline.simulator.pusher.control import PusherControl
 from automation_pipeline.simulator.pusher.state import Published
+from automation_pipeline.simulator.registries.control import RegistriesControl
+from automation_pipeline.simulator.registries.state import RegistriesState
 from automation_pipeline.simulator.shop.control import ShopControl
 from automation_pipeline.simulator.shop.state import ShopState
 
 MAX_LATENCY_SECONDS = 600
 
 
+@dataclass(frozen=True)
+class States:
+    """What the providers remember."""
+
+    speech_cap: Cap
+    model: ModelState
+    published: Published
+    shop: ShopState
+    registries: RegistriesState
+
+    def forget(self) -> None:
+        for state in (self.speech_cap, self.model, self.published, self.shop, self.registries):
+            state.forget()
+
+
 class Control:
-    def __init__(
-        self,
-        conditions: Conditions,
-        endpoints: Mapping[str, Endpoint],
-        speech_cap: Cap,
-        model: ModelState,
-        published: Published,
-        shop: ShopState,
-    ) -> None:
+    def __init__(self, conditions: Conditions, endpoints: Mapping[str, Endpoint], states: States) -> None:
         self._conditions = conditions
         self._endpoints = endpoints
-        self._speech_cap = speech_cap
-        self._model = model
-        self._published = published
-        self._shop = shop
+        self._states = states
 
     def routes(self) -> list[Route]:
-        llm = ModelControl(self._model, lambda: self._conditions.ledger.routes[COMPLETE].calls)
+        llm = ModelControl(self._states.model, lambda: self._conditions.ledger.routes[COMPLETE].calls)
         return [
             *llm.routes(),
-            *PusherControl(self._published).routes(),
-            *ShopControl(self._shop).routes(),
+            *PusherControl(self._states.published).routes(),
+            *ShopControl(self._states.shop).routes(),
+            *RegistriesControl(self._states.registries, self._conditions.ledger).routes(),
             Route("/_sim/faults", self.add_faults, methods=["POST"]),
             Route("/_sim/faults", self.clear_faults, methods=["DELETE"]),
             Route("/_sim/calls", self.calls, methods=["GET"]),
@@ -72,14 +80,12 @@ class Control:
         return JSONResponse(shown)
 
     async def reset(self, _request: Request) -> Response:
-        """Clears ledger, faults, the calls that the caps count, what the model answered, what was published and
-        what was done to the shop. Base latency, caps and sizes stay: they are how the simulator was set up."""
+        """Clears ledger, faults, the calls that the caps count, what the model answered, what was published, what was
+        done to the shop, and the registries' tokens and bans. Base latency, caps and sizes stay: they are how the
+        simulator was set up."""
         self._conditions.faults.clear()
         self._conditions.ledger.clear()
-        self._speech_cap.forget()
-        self._model.forget()
-        self._published.forget()
-        self._shop.forget()
+        self._states.forget()
         return JSONResponse({"reset": True})
 
     async def set_latency(self, request: Request) -> Response:
@@ -88,8 +94,8 @@ class Control:
         return JSONResponse({"seconds": seconds})
 
     async def set_speech(self, request: Request) -> Response:
-        self._speech_cap.per_minute = _per_minute(await _body(request))
-        return JSONResponse({"per_minute": self._speech_cap.per_minute})
+        self._states.speech_cap.per_minute = _per_minute(await _body(request))
+        return JSONResponse({"per_minute": self._states.speech_cap.per_minute})
 
 
 async def _body(request: Request) -> object:

@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from automation_pipeline.simulator.app import create_app
 from automation_pipeline.simulator.gate import Conditions
 from automation_pipeline.simulator.pusher.signature import App
+from automation_pipeline.simulator.registries.state import Credentials
 from automation_pipeline.simulator.shop.catalogue import Sizes, size_fault
 from automation_pipeline.simulator.transport import OpenProtocol
 from automation_pipeline.simulator.world.world import World
@@ -24,6 +25,9 @@ DEFAULT_PUSHER_APP_ID = "4010"
 DEFAULT_PUSHER_KEY = "sim-pusher-key"
 DEFAULT_PUSHER_SECRET = "sim-pusher-secret"  # noqa: S105 - the same
 DEFAULT_SHOP_TOKEN = "sim-shop-token"  # noqa: S105 - the same
+DEFAULT_INPI_USERNAME = "sim-inpi@exemple.test"
+DEFAULT_INPI_PASSWORD = "sim-inpi-password"  # noqa: S105 - the same
+DEFAULT_ENTREPRISE_TOKEN = "sim-entreprise-token"  # noqa: S105 - the same
 BACKLOG = 2048
 
 
@@ -50,6 +54,9 @@ def serve(  # noqa: PLR0913 - one keyword a start option
     shop_token: str = DEFAULT_SHOP_TOKEN,
     shop_products: int = 40,
     shop_variants: int = 3,
+    inpi_username: str = DEFAULT_INPI_USERNAME,
+    inpi_password: str = DEFAULT_INPI_PASSWORD,
+    entreprise_token: str = DEFAULT_ENTREPRISE_TOKEN,
 ) -> None:
     """Serves until SIGTERM or SIGINT. Port 0 takes a free one; the printed line says which.
 
@@ -69,6 +76,7 @@ def serve(  # noqa: PLR0913 - one keyword a start option
         pusher_app=App(pusher_app_id, pusher_key, pusher_secret),
         shop_token=shop_token,
         shop_sizes=Sizes(shop_products, shop_variants),
+        registry_keys=Credentials(inpi_username, inpi_password, entreprise_token),
     )
     with _listen(host, port) as listener:
         _Server(_config(app), app.state.conditions).run([listener])

@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 from automation_pipeline.access.store.tokens import list_tokens
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.enrichment.domain.vocabulary import SourceApi
 from automation_pipeline.pricing.ports import Storefront
 from automation_pipeline.storage.pulses import DAEMON, seconds_since_beat
 from automation_pipeline.vitals.beside import Check, findings_of
@@ -29,6 +30,9 @@ def examine(services: Services) -> tuple[Finding, ...]:
         "speech": Check(partial(_speech, services), seconds=ANSWER_SECONDS + 5),
         "model": Check(partial(_model, services), seconds=ANSWER_SECONDS + 5),
         "shop": Check(partial(_shop, services), seconds=ANSWER_SECONDS + 5),
+        "search": Check(partial(_registry, services, SourceApi.SEARCH), seconds=ANSWER_SECONDS + 5),
+        "inpi": Check(partial(_registry, services, SourceApi.INPI), seconds=ANSWER_SECONDS + 5),
+        "rcs": Check(partial(_registry, services, SourceApi.RCS), seconds=ANSWER_SECONDS + 5),
         "smtp": Check(partial(_smtp, services), seconds=ANSWER_SECONDS + 5),
         "pusher": Check(partial(_pusher, services), seconds=ANSWER_SECONDS + 5),
         "dagster": Check(partial(_dagster, services), seconds=SECONDS + 5),
@@ -90,6 +94,16 @@ def _shop(services: Services) -> str | None:
     storefront = _apart(services).storefront
     asyncio.run(_visited(storefront))
     return f"{storefront.name} answers and accepts the token"
+
+
+def _registry(services: Services, api: SourceApi) -> str | None:
+    """A registry that is not configured is not called."""
+    source = services.registry(api)
+    if source is None:
+        return None
+    _ask(source.registry)
+    day = "" if source.calls_a_day is None else f", at most {source.calls_a_day} a day"
+    return f"{api} answers and lets us in; {source.rate.limit} calls in {source.rate.period_seconds:g} s{day}"
 
 
 def _smtp(services: Services) -> str | None:

@@ -30,5 +30,9 @@ def promise_check(api: FastAPI) -> Callable[[httpx.Response], None]:
 @cache
 def _described(api: FastAPI) -> tuple[dict[str, Any], Mapping[re.Pattern[str], str]]:
     document = api.openapi()
-    # Fixed paths stand before those with parameters, as they do in the application.
-    return document, {re.compile(re.sub(r"\{\w+\}", "[^/]+", path)): path for path in sorted(document["paths"])}
+    return document, {re.compile(re.sub(r"\{\w+\}", "[^/]+", path)): path for path in _in_order(document)}
+
+
+def _in_order(document: Mapping[str, Any]) -> list[str]:
+    """Fixed paths stand before those with parameters, as they do in the application; and deeds before both."""
+    return sorted(document["paths"], key=lambda path: (":" not in path, path))

@@ -9,9 +9,10 @@ from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 from automation_pipeline_tests.mail.letter_box import LetterBox, letter_box
 from automation_pipeline_tests.outside import TOKEN, fault
 
-CHECKS = ["database", "redis", "crm", "speech", "model", "shop", "smtp", "pusher", "dagster", "daemon", "access"]
+CHECKS = ["database", "redis", "crm", "speech", "model", "shop", "search", "inpi", "rcs", "smtp", "pusher", "dagster"]
+CHECKS += ["daemon", "access"]
 # Nothing but the database and the CRM is there yet; that the daemon does not run keeps nothing from being healthy.
-HEALTHY = ["ok", "not set", "ok", "not set", "not set", "not set", "not set", "not set", "ok", "failed", "not set"]
+HEALTHY = ["ok", "not set", "ok", *["not set"] * 8, "ok", "failed", "not set"]
 
 
 @pytest.fixture

@@ -37,7 +37,8 @@ def system(tmp_path: Path, database_url: str) -> Iterator[System]:
         speech = {"ELEVENLABS_BASE_URL": url, "ELEVENLABS_API_KEY": "sim-speech-key"}
         model = {"LLM_BASE_URL": f"{url}/v1", "LLM_API_KEY": LLM_KEY}
         shop = {"SHOP_API_BASE_URL": url, "SHOP_API_TOKEN": SHOP_TOKEN}
-        yield System(tmp_path, database_url, url, **account, **speech, **model, **shop)
+        register = {"RECHERCHE_ENTREPRISES_BASE_URL": f"{url}/registries/search"}
+        yield System(tmp_path, database_url, url, **account, **speech, **model, **shop, **register)
 
 
 @contextmanager

@@ -250,6 +250,8 @@ def test_the_ledger_counts_by_route_item_and_status(simulator: httpx.Client) -> 
         *("llm.complete", "llm.models", "llm.model"),
         *("pusher.event", "pusher.batch", "pusher.channels"),
         "shop.graphql",
+        *("registries.search", "registries.inpi.login", "registries.inpi.company"),
+        *("registries.rcs", "registries.rcs.ping"),
     }
     assert whole["routes"]["crm.details"] == {
         "calls": 4,

@@ -1,4 +1,5 @@
-"""What is looked at beyond what `cli/test_doctor.py` shows: Pusher, the shop, the daemon, who may call."""
+"""What is looked at beyond what `cli/test_doctor.py` shows: Pusher, the shop, the registries, the daemon, who may
+call."""
 
 from collections.abc import Mapping
 
@@ -12,7 +13,16 @@ from automation_pipeline.storage.pulses import DAEMON, beat_pulse
 from automation_pipeline.vitals import checks
 from automation_pipeline.vitals.finding import Finding
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.outside import PUSHER_APP_ID, PUSHER_KEY, PUSHER_SECRET, SHOP_TOKEN
+from automation_pipeline_tests.outside import (
+    ENTREPRISE_TOKEN,
+    INPI_PASSWORD,
+    INPI_USERNAME,
+    PUBLIC_BODY,
+    PUSHER_APP_ID,
+    PUSHER_KEY,
+    PUSHER_SECRET,
+    SHOP_TOKEN,
+)
 from automation_pipeline_tests.vitals.conftest import MakeServices
 
 SECRET = "a-secret-that-is-long-enough-for-hs256"
@@ -64,6 +74,49 @@ def test_the_shop_is_asked_whether_it_knows_us(
     shop = found(serving(**{name: value for name, value in given.items() if value != ""}))["shop"]
     assert (shop.state, says in shop.detail, "wr0ng" in shop.detail) == (state, True, False)
     assert shop.required is bool(variables)
+
+
+REGISTRIES: Mapping[str, Mapping[str, object]] = {
+    "search": {"RECHERCHE_ENTREPRISES_BASE_URL": "/registries/search"},
+    "inpi": {
+        "INPI_RNE_BASE_URL": "/registries/inpi",
+        "INPI_RNE_USERNAME": INPI_USERNAME,
+        "INPI_RNE_PASSWORD": INPI_PASSWORD,
+    },
+    "rcs": {
+        "API_ENTREPRISE_BASE_URL": "/registries/entreprise",
+        "API_ENTREPRISE_TOKEN": ENTREPRISE_TOKEN,
+        "API_ENTREPRISE_RECIPIENT": PUBLIC_BODY,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "state", "says"),
+    [
+        ("search", None, "not set", "optional, not configured"),
+        ("search", {}, "ok", "API_RECHERCHE_ENTREPRISES answers and lets us in; 6 calls in 1 s"),
+        ("search", {"RECHERCHE_ENTREPRISES_BASE_URL": "/nothing"}, "failed", "status 404"),
+        ("inpi", None, "not set", "optional, not configured"),
+        ("inpi", {}, "ok", "INPI_RNE answers and lets us in; 170 calls in 60 s, at most 9500 a day"),
+        ("inpi", {"INPI_RNE_PASSWORD": "wr0ng"}, "failed", "check INPI_RNE_USERNAME and INPI_RNE_PASSWORD"),
+        ("inpi", {"INPI_RNE_USERNAME": ""}, "failed", "INPI_RNE_USERNAME is not set, though INPI_RNE_BASE_URL is"),
+        ("rcs", None, "not set", "optional, not configured"),
+        ("rcs", {}, "ok", "API_ENTREPRISE_RCS answers and lets us in; 4 calls in 1 s"),
+        ("rcs", {"API_ENTREPRISE_TOKEN": "wr0ng"}, "failed", "check API_ENTREPRISE_TOKEN"),
+        ("rcs", {"API_ENTREPRISE_RECIPIENT": ""}, "failed", "API_ENTREPRISE_RECIPIENT is not set"),
+    ],
+)
+def test_each_registry_is_asked_whether_it_lets_us_in(
+    serving: MakeServices, simulated: str, name: str, changed: Mapping[str, object] | None, state: str, says: str
+) -> None:
+    given = {} if changed is None else {**REGISTRIES[name], **changed}
+    told = {key: f"{simulated}{value}" if str(value).startswith("/") else value for key, value in given.items()}
+    settings = {key: value for key, value in told.items() if value != ""}
+    # No machine is so slow that this would not do.
+    registry = found(serving(ENRICHMENT_TIMEOUT_SECONDS=15, **settings))[name]
+    assert (registry.state, says in registry.detail, "wr0ng" in registry.detail) == (state, True, False)
+    assert registry.required is bool(given)
 
 
 def test_who_may_call_is_told_in_numbers(serving: MakeServices, database: Database, clock: StandingClock) -> None:

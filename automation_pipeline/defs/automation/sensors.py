@@ -7,6 +7,7 @@ from automation_pipeline.automation.store.runs import unended_run_of_dagster
 from automation_pipeline.defs.audits.job import audit_fiche
 from automation_pipeline.defs.audits.rerun import audit_rerun
 from automation_pipeline.defs.automation.job import automation_run
+from automation_pipeline.defs.enrichment.job import company_enrichment
 from automation_pipeline.defs.fiches.range import sales_range_fetch
 from automation_pipeline.defs.pricing.job import rule_run
 from automation_pipeline.defs.pricing.reconciliation import rule_reconciliation
@@ -27,6 +28,7 @@ from automation_pipeline.orchestration.watchdog import RUN_ID_TAG, look_after_al
         sales_range_fetch,
         rule_run,
         rule_reconciliation,
+        company_enrichment,
     ],
     minimum_interval_seconds=5,
     default_status=dg.DefaultSensorStatus.RUNNING,

@@ -5,6 +5,7 @@ import dagster as dg
 from automation_pipeline.defs.audits.job import audit_fiche
 from automation_pipeline.defs.audits.rerun import audit_rerun
 from automation_pipeline.defs.automation.job import automation_run
+from automation_pipeline.defs.enrichment.job import company_enrichment
 from automation_pipeline.defs.fiches.range import sales_range_fetch
 from automation_pipeline.defs.pricing.job import rule_run
 from automation_pipeline.defs.pricing.reconciliation import rule_reconciliation
@@ -25,6 +26,7 @@ AT_MOST = 100
         sales_range_fetch,
         rule_run,
         rule_reconciliation,
+        company_enrichment,
     ],
     minimum_interval_seconds=5,
     default_status=dg.DefaultSensorStatus.RUNNING,

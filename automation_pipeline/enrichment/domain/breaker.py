@@ -18,11 +18,12 @@ _SILENT = frozenset({ErrorCode.TIMEOUT, ErrorCode.SOURCE_UNAVAILABLE})
 _DOWN = _SILENT | {ErrorCode.UPSTREAM_5XX}
 
 
-def rest_after(source: SourceApi, error: SourceError, failures: int) -> timedelta | None:
-    """`failures`: of that kind in a row, this one included. None: the next call may be made."""
+def rest_after(source: SourceApi, error: SourceError, failures: int, *, goes_on: bool = False) -> timedelta | None:
+    """`failures`: of that kind in a row, this one included. `goes_on`: it is called again once it has had the short
+    rest that it asked for. None: the next call may be made."""
     if error.error_code is ErrorCode.RATE_LIMIT:
         asked = timedelta(seconds=error.retry_after_seconds or 0.0)
-        return max(asked, _AFTER_RATE_LIMIT.get(source, _DEFAULT))
+        return asked if goes_on else max(asked, _AFTER_RATE_LIMIT.get(source, _DEFAULT))
     if error.error_code in {ErrorCode.AUTH_ERROR, ErrorCode.FORBIDDEN}:
         return _AFTER_REFUSAL if error.error_code is ErrorCode.AUTH_ERROR else None
     if failures < SILENT_AFTER:
@@ -36,10 +37,8 @@ def is_down(error: SourceError) -> bool:
 
 
 def may_be_sent_again(source: SourceApi, error: SourceError, longest_wait_seconds: float) -> bool:
-    """Whether another call of the same job can help. INPI bans who insists."""
-    if not error.retryable:
-        return False
-    if error.error_code is not ErrorCode.RATE_LIMIT:
-        return True
+    """Whether another call of the same job can help, soon enough. INPI bans who insists."""
     asked = error.retry_after_seconds
-    return source is not SourceApi.INPI and asked is not None and asked <= longest_wait_seconds
+    if not error.retryable or (asked or 0.0) > longest_wait_seconds:
+        return False
+    return error.error_code is not ErrorCode.RATE_LIMIT or (source is not SourceApi.INPI and asked is not None)

@@ -22,10 +22,14 @@ def spread_freshness(siren: str, freshness: timedelta) -> timedelta:
 
 def due_at(siren: str, evaluation: Evaluation, retries: int, now: datetime, freshness: timedelta) -> datetime:
     """`retries`: how often it was tried again before, for reasons that pass by themselves."""
-    is_whole = evaluation.status is EnrichmentStatus.SUCCESS
-    if not is_whole and evaluation.is_worth_retrying and retries < len(RETRY_AFTER):
+    if is_tried_again_soon(evaluation, retries):
         return now + RETRY_AFTER[retries]
     return now + spread_freshness(siren, freshness)
+
+
+def is_tried_again_soon(evaluation: Evaluation, retries: int) -> bool:
+    is_whole = evaluation.status is EnrichmentStatus.SUCCESS
+    return not is_whole and evaluation.is_worth_retrying and retries < len(RETRY_AFTER)
 
 
 def cooldown_until(

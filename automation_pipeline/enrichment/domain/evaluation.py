@@ -11,6 +11,9 @@ from automation_pipeline.enrichment.domain.vocabulary import REQUIRED_SOURCES, C
 _NAMELESS = SourceError(
     error_code=ErrorCode.NOT_FOUND, http_status=200, message="The register knows the number, but nobody by that number."
 )
+_MASKED = SourceError(
+    error_code=ErrorCode.FORBIDDEN, http_status=200, message="The register knows it, and may not tell who it is."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +37,7 @@ def evaluate(
     outcomes: Sequence[SourceOutcome], *, core_identity_present: bool, optional_not_found_counts: bool = True
 ) -> Evaluation:
     """In the order of the calls. Only what was called counts. A required source that answers with a company without a
-    name has not found it."""
+    name has not found it, or may not tell it."""
     told = [_found_out(one, core_identity_present=core_identity_present) for one in outcomes]
     failures = [one for one in told if one.error is not None]
     counted = [one for one in failures if optional_not_found_counts or not _is_not_applicable(one)]
@@ -64,7 +67,7 @@ def _status(required_failed: int, optional_failed: int, *, core_identity_present
 
 def _found_out(one: SourceOutcome, *, core_identity_present: bool) -> SourceOutcome:
     if one.source in REQUIRED_SOURCES and one.record is not None and not core_identity_present:
-        return replace(one, record=None, error=_NAMELESS)
+        return replace(one, record=None, error=_MASKED if one.record.is_masked else _NAMELESS)
     return one
 
 

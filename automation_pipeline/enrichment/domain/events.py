@@ -72,6 +72,7 @@ def completed(job: JobFacts, request_id: int | None, evaluation: Evaluation, now
         "core_identity_present": evaluation.core_identity_present,
         "required_sources_failed_count": evaluation.required_failed,
         "optional_sources_failed_count": evaluation.optional_failed,
+        "request_id": None if request_id is None else str(request_id),
     }
     return _of_job(job, COMPLETED, "-" if request_id is None else str(request_id), now, payload)
 

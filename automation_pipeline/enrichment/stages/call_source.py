@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from datetime import datetime
 from random import Random
 
 from automation_pipeline.core.clock import Clock
@@ -10,7 +11,14 @@ from automation_pipeline.enrichment.domain.measures import RATE_LIMITED
 from automation_pipeline.enrichment.domain.record import SourceError, SourceOutcome, SourceRecord
 from automation_pipeline.enrichment.domain.vocabulary import ErrorCode
 from automation_pipeline.enrichment.ports import Registries, Source
-from automation_pipeline.enrichment.store.sources import note_answer, note_failure, rest, standings, take_call
+from automation_pipeline.enrichment.store.sources import (
+    SourceStanding,
+    note_answer,
+    note_failure,
+    rest,
+    standings,
+    take_call,
+)
 from automation_pipeline.storage.database import Database
 
 # A turn that is further away is not waited for.
@@ -40,59 +48,85 @@ class _Caller:
         self._clock, self._random = clock, random
 
     async def ask(self, siren: str, siret: str | None) -> SourceOutcome:
-        knobs, began, attempt = self._registries.knobs, time.monotonic(), 0
+        """Where no further call may be made, what the last one came to counts."""
+        knobs, began, calls = self._registries.knobs, time.monotonic(), 0
+        said: SourceRecord | SourceError | None = None
         while True:
-            attempt += 1
-            said = await self._one_call(siren, siret)
-            if isinstance(said, SourceRecord) or attempt > knobs.max_retries:
-                return self._outcome(said, attempt, began)
-            if not may_be_sent_again(self._source.api, said, knobs.longest_retry_after_seconds):
-                return self._outcome(said, attempt, began)
-            wait = max(knobs.backoff.delay(attempt, self._random), said.retry_after_seconds or 0.0)
-            await asyncio.sleep(wait)
+            refusal = await self._wait_for_turn()
+            if refusal is not None:
+                return self._outcome(said or refusal, calls, began)
+            calls, said = calls + 1, await self._fetch(siren, siret)
+            if isinstance(said, SourceRecord):
+                await asyncio.to_thread(self._note_answer)
+                return self._outcome(said, calls, began)
+            may_go_on = may_be_sent_again(self._source.api, said, knobs.longest_retry_after_seconds)
+            goes_on = may_go_on and calls <= knobs.max_retries
+            await asyncio.to_thread(self._note_error, said, goes_on=goes_on)
+            if not goes_on:
+                return self._outcome(said, calls, began)
+            await asyncio.sleep(max(knobs.backoff.delay(calls, self._random), said.retry_after_seconds or 0.0))
 
-    async def _one_call(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
-        refusal = await asyncio.to_thread(self._refusal)
+    async def _wait_for_turn(self) -> SourceError | None:
+        """Why it is not called now. Else it is our turn, and one of the day's calls is ours: whoever waits looks again
+        at its end, since others have heard more by then."""
+        refusal = await asyncio.to_thread(self._rests)
         if refusal is not None:
             return refusal
         wait = await asyncio.to_thread(self._turn)
         if wait is None:
-            return _not_now(f"It is called by so many that a turn is {LONGEST_TURN_SECONDS:.0f} s away.", None)
+            return _not_now(f"It is called by so many that a turn is {LONGEST_TURN_SECONDS:.0f} s away.")
         await asyncio.sleep(wait)
-        try:
-            async with asyncio.timeout(self._registries.knobs.call_seconds):
-                said = await self._source.registry.fetch(siren, siret)
-        except TimeoutError:
-            seconds = self._registries.knobs.call_seconds
-            said = SourceError(
-                error_code=ErrorCode.TIMEOUT, message=f"It did not answer within {seconds:g} s.", retryable=True
-            )
-        await asyncio.to_thread(self._note, said)
-        return said
+        taken = await asyncio.to_thread(self._take_call)
+        if isinstance(taken, SourceError):
+            return taken
+        await asyncio.sleep(taken)
+        return None
 
-    def _refusal(self) -> SourceError | None:
-        """Why it is not called now; else one of the day's calls is ours."""
+    async def _fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
+        seconds = self._registries.knobs.call_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._source.registry.fetch(siren, siret)
+        except TimeoutError:
+            message = f"It did not answer within {seconds:g} s."
+            return SourceError(error_code=ErrorCode.TIMEOUT, message=message, retryable=True)
+
+    def _rests(self) -> SourceError | None:
+        with self._database.reading() as session:
+            return self._refusal(standings(session)[self._source.api], self._clock.now())
+
+    def _take_call(self) -> SourceError | float:
+        """How long it still rests, if that is short enough to be waited for."""
         now = self._clock.now()
         with self._database.transaction() as session:
             standing = standings(session)[self._source.api]
-            if standing.is_resting(now):
-                return _not_now(f"It rests until {standing.open_until:%H:%M} UTC: {standing.open_reason}", None)
+            refusal = self._refusal(standing, now)
+            if refusal is not None:
+                return refusal
             if not take_call(session, self._source.api, self._source.calls_a_day, now):
-                return _not_now(f"Its {self._source.calls_a_day} calls of the day are used up.", None)
+                return _not_now(f"Its {self._source.calls_a_day} calls of the day are used up.")
+            return standing.rests_seconds(now)
+
+    def _refusal(self, standing: SourceStanding, now: datetime) -> SourceError | None:
+        if standing.rests_seconds(now) <= self._registries.knobs.longest_retry_after_seconds:
             return None
+        return _not_now(f"It rests until {standing.open_until:%H:%M} UTC: {standing.open_reason}")
 
     def _turn(self) -> float | None:
         key = f"enrichment:{self._source.api}"
         return self._registries.limiter.reserve(key, self._source.rate, max_wait_seconds=LONGEST_TURN_SECONDS)
 
-    def _note(self, said: SourceRecord | SourceError) -> None:
+    def _note_answer(self) -> None:
+        with self._database.transaction() as session:
+            note_answer(session, self._source.api, self._clock.now())
+
+    def _note_error(self, said: SourceError, *, goes_on: bool) -> None:
         api, now = self._source.api, self._clock.now()
         with self._database.transaction() as session:
-            if isinstance(said, SourceRecord) or not (is_down(said) or _closes(said)):
+            if not is_down(said):
                 note_answer(session, api, now)
-                return
             failures = note_failure(session, api, now) if is_down(said) else 0
-            length = rest_after(api, said, failures)
+            length = rest_after(api, said, failures, goes_on=goes_on)
             if length is not None:
                 rest(session, api, length, said.message, now)
         if said.error_code is ErrorCode.RATE_LIMIT:
@@ -105,9 +139,5 @@ class _Caller:
         return SourceOutcome(source=self._source.api, duration_ms=took, attempts=attempts, error=said)
 
 
-def _closes(error: SourceError) -> bool:
-    return error.error_code in {ErrorCode.RATE_LIMIT, ErrorCode.AUTH_ERROR}
-
-
-def _not_now(message: str, http_status: int | None) -> SourceError:
-    return SourceError(error_code=ErrorCode.RATE_LIMIT, http_status=http_status, message=message, retryable=True)
+def _not_now(message: str) -> SourceError:
+    return SourceError(error_code=ErrorCode.RATE_LIMIT, message=message, retryable=True)

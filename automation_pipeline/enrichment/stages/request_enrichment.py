@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.enrichment.domain.asked import Enriching, parse_request
 from automation_pipeline.enrichment.domain.knobs import Knobs
 from automation_pipeline.enrichment.domain.vocabulary import Trigger
@@ -20,14 +21,16 @@ def request_enrichment(
     clock: Clock,
     force: bool = False,
 ) -> Enriching:
-    """IdentifierError names what is wrong. The same key again is the same request. With `force`, what is fresh is asked
-    for anew."""
+    """IdentifierError names what is wrong. The same key again is the same request; ConflictError: it was for another
+    company. With `force`, what is fresh is asked for anew."""
     wanted = parse_request(given)
     with database.transaction() as session:
         now = clock.now()
         row = locked_enrichment(session, wanted.identifiers.siren, now)
         known = known_request(session, asking)
         if known is not None:
+            if known.company_siren != row.siren:
+                raise ConflictError(f"The idempotency key of request {known.id} was for company {known.company_siren}.")
             return as_asked(session, known)
         request = add_request(session, wanted.identifiers, wanted.raw, asking, now)
         return ask(session, row, request, Trigger.REQUEST_CREATED, asking, knobs=knobs, now=now, force=force)

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.coordination import Lease
+from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.logs import log
 from automation_pipeline.core.spread import observe
 from automation_pipeline.enrichment.domain import events
@@ -55,7 +56,8 @@ class _Worker:
             with suppress(LostJobError):
                 await self._work_under(lease)
         finally:
-            await asyncio.shield(asyncio.to_thread(self._registries.leases.release, lease))
+            with suppress(TransientError):  # it ends by itself
+                await asyncio.shield(asyncio.to_thread(self._registries.leases.release, lease))
 
     async def _work_under(self, lease: Lease) -> None:
         knobs = self._registries.knobs
@@ -63,7 +65,8 @@ class _Worker:
         if begun is None:
             return
         if begun.facts.attempt > knobs.max_attempts:
-            self._tell(begun, await self._write(lambda session: give_up(session, begun, knobs, self._now())))
+            evaluation = await self._write(lambda session: give_up(session, begun, knobs, self._now()))
+            await asyncio.to_thread(self._tell, begun, evaluation)
             return
         _log.info("Enrichment has begun", attempt=begun.facts.attempt, **of_job(begun.facts, events.STARTED))
         await self._beside_heartbeats(begun, lease)
@@ -84,19 +87,22 @@ class _Worker:
             await asyncio.gather(working, beating, return_exceptions=True)
 
     async def _keep_beating(self, begun: Begun, lease: Lease) -> None:
+        """Until the lease is lost. A beat that is missed is no loss: what is written is fenced."""
         knobs = self._registries.knobs
         while True:
             await asyncio.sleep(knobs.heartbeat_seconds)
-            if not await asyncio.to_thread(self._registries.leases.extend, lease, knobs.lock_seconds):
-                return
-            await self._write(lambda session: beat(session, begun, self._now()))
+            with suppress(TransientError):
+                if not await asyncio.to_thread(self._registries.leases.extend, lease, knobs.lock_seconds):
+                    return
+                await self._write(lambda session: beat(session, begun, self._now()))
 
     async def _go_through(self, begun: Begun) -> None:
         for api, source in self._registries.sources.items():
             if api not in begun.called and await self._ask(begun, source):
                 break
         knobs = self._registries.knobs
-        self._tell(begun, await self._write(lambda session: finish(session, begun, knobs, self._now())))
+        evaluation = await self._write(lambda session: finish(session, begun, knobs, self._now()))
+        await asyncio.to_thread(self._tell, begun, evaluation)
 
     async def _ask(self, begun: Begun, source: Source) -> bool:
         """Whether nobody else need be asked: there is no such company."""

@@ -15,12 +15,13 @@ from automation_pipeline.enrichment.domain.log_fields import log_fields
 from automation_pipeline.enrichment.domain.states import EnrichmentStatus
 from automation_pipeline.enrichment.domain.vocabulary import Asked, Trigger
 from automation_pipeline.enrichment.store.jobs import OPEN, add_job, attach, open_job
-from automation_pipeline.enrichment.store.requests import Asking, company_of, move_enrichment
+from automation_pipeline.enrichment.store.requests import Asking, company_of, mirror, move_enrichment
 from automation_pipeline.enrichment.tables import AttachmentRow, CompanyRequestRow, EnrichmentRow, JobRow
 from automation_pipeline.storage.outbox import enqueue
 
 _log = log(__name__)
 _SNAPSHOTS = frozenset({EnrichmentStatus.SUCCESS, EnrichmentStatus.PARTIAL})
+_ANSWERS = _SNAPSHOTS | {EnrichmentStatus.FAILED}
 MANUAL, TOO_OLD = "MANUAL", "Its time is over."
 
 
@@ -63,12 +64,13 @@ def ask(  # noqa: PLR0913  who asks for what, and how
 
 
 def is_answered(session: Session, row: EnrichmentRow, knobs: Knobs, now: datetime) -> bool:
-    """What is known is good enough. One that has just failed is not asked about again and again."""
-    if row.status == EnrichmentStatus.FAILED:
-        return row.last_run_at is not None and now - row.last_run_at < knobs.cooldown
+    """A snapshot is fresh, also where a refresh of it failed since. One that has just failed without any is not asked
+    about again and again."""
     company = company_of(session, row.siren)
-    is_known = company is not None and is_fresh(company.updated_at, now, knobs.freshness)
-    return is_known and row.status in _SNAPSHOTS
+    if company is not None and is_fresh(company.updated_at, now, knobs.freshness):
+        return row.status in _ANSWERS
+    is_new = row.last_run_at is not None and now - row.last_run_at < knobs.cooldown
+    return row.status == EnrichmentStatus.FAILED and is_new
 
 
 def as_asked(session: Session, request: CompanyRequestRow) -> Enriching:
@@ -89,7 +91,7 @@ def as_asked(session: Session, request: CompanyRequestRow) -> Enriching:
 
 def warnings_of(request: CompanyRequestRow) -> tuple[str, ...]:
     told = (request.warnings or {}).get("warnings", ())
-    return tuple(map(str, told)) if isinstance(told, list | tuple) else ()  # pyright: ignore[reportUnknownArgumentType]  JSON
+    return tuple(map(str, told)) if isinstance(told, list | tuple) else ()  # pyright: ignore[reportUnknownArgumentType]  what JSON holds
 
 
 def _grow_stale(session: Session, row: EnrichmentRow, actor: str, now: datetime, knobs: Knobs, *, force: bool) -> None:
@@ -100,6 +102,7 @@ def _grow_stale(session: Session, row: EnrichmentRow, actor: str, now: datetime,
     is_old = not is_fresh(company.updated_at, now, knobs.freshness)
     if is_old or (force and row.status == EnrichmentStatus.SUCCESS):
         move_enrichment(session, row, EnrichmentStatus.STALE, actor, now, TOO_OLD if is_old else MANUAL)
+        mirror(session, row, now)
 
 
 def _told(

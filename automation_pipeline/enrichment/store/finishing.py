@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from automation_pipeline.enrichment.domain import events
 from automation_pipeline.enrichment.domain.documents import checksum
-from automation_pipeline.enrichment.domain.due import due_at
+from automation_pipeline.enrichment.domain.due import due_at, is_tried_again_soon
 from automation_pipeline.enrichment.domain.error_text import LOST_WORKER
 from automation_pipeline.enrichment.domain.evaluation import Evaluation, evaluate
 from automation_pipeline.enrichment.domain.events import JobFacts
@@ -58,7 +58,7 @@ def finish(session: Session, begun: Begun, knobs: Knobs, now: datetime) -> Evalu
     )
     if evaluation.status in _GOOD:
         job.changes = changes(known.snapshot, after) or None
-        _keep_snapshot(session, after, known, now)
+        _keep_snapshot(session, after, found.sources, known, now)
     _keep_what_was_said(session, row.siren, outcomes, now)
     _end(session, row, job, evaluation, knobs, now)
     return evaluation
@@ -91,7 +91,10 @@ def known_of(session: Session, siren: str) -> Known:
     return Known(Snapshot(siren, values, sources, company.is_masked), locked)
 
 
-def _keep_snapshot(session: Session, after: Snapshot, known: Known, now: datetime) -> None:
+def _keep_snapshot(
+    session: Session, after: Snapshot, told: Mapping[str, SourceApi], known: Known, now: datetime
+) -> None:
+    """`told`: who has said what now; the provenance of all else stays as it is."""
     values = {field: getattr(after.values, field) for field in FIELDS}
     row = {"siren": after.siren, "is_masked": after.is_masked, "updated_at": now, **values}
     upsert(session, CompanyRow, [row], key=("siren",), fields=[name for name in row if name != "siren"])
@@ -103,7 +106,7 @@ def _keep_snapshot(session: Session, after: Snapshot, known: Known, now: datetim
             "fetched_at": now,
             "value_hash": value_hash(values[field]),
         }
-        for field, source in after.sources.items()
+        for field, source in told.items()
         if field not in known.locked
     ]
     fields = ("source_api", "fetched_at", "value_hash")
@@ -154,7 +157,7 @@ def _end(
     move_enrichment(session, row, evaluation.status, WORKER, now, evaluation.error)
     row.running_job_id, row.enrichment_error, row.last_run_at = None, evaluation.error, now
     row.due_at = due_at(row.siren, evaluation, retries, now, knobs.freshness)
-    row.retries = 0 if evaluation.status is EnrichmentStatus.SUCCESS else retries + 1
+    row.retries = retries + 1 if is_tried_again_soon(evaluation, retries) else 0
     if job.trigger == Trigger.MANUAL_REFRESH:
         row.last_manual_at = now
     job.state, job.status, job.finished_at = JobState.DONE, evaluation.status, now

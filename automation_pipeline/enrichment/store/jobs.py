@@ -14,6 +14,7 @@ from automation_pipeline.storage.bulk import insert_into
 from automation_pipeline.storage.run_requests import RunWish, file_requests
 
 JOB = "company_enrichment"
+REQUEST_KEY = "enrichment-job-"
 OPEN = (JobState.PENDING, JobState.RUNNING)
 
 
@@ -26,20 +27,38 @@ def add_job(
     session: Session, identifiers: Identifiers, trigger: Trigger, asking: Asking, now: datetime, *, priority: int = 5
 ) -> JobRow:
     """Of a SIREN whose enrichment is locked, and that has none. A worker is asked for."""
-    row = JobRow(
-        company_siren=identifiers.siren,
-        company_siret=identifiers.siret,
-        trigger=trigger,
-        state=JobState.PENDING,
-        priority=priority,
-        requested_by_tenant=asking.tenant_id,
-        correlation_id=asking.correlation_id,
-        created_at=now,
-    )
-    session.add(row)
-    session.flush()
-    ask_for_workers(session, [row], now)
+    [row] = add_jobs(session, [identifiers], trigger, asking, now, priority=priority)
     return row
+
+
+def add_jobs(
+    session: Session,
+    wanted: Sequence[Identifiers],
+    trigger: Trigger,
+    asking: Asking,
+    now: datetime,
+    *,
+    priority: int = 5,
+) -> list[JobRow]:
+    """As `add_job`, of many."""
+    rows = [
+        JobRow(
+            company_siren=one.siren,
+            company_siret=one.siret,
+            trigger=trigger,
+            state=JobState.PENDING,
+            priority=priority,
+            requests=0,
+            requested_by_tenant=asking.tenant_id,
+            correlation_id=asking.correlation_id,
+            created_at=now,
+        )
+        for one in wanted
+    ]
+    session.add_all(rows)
+    session.flush()
+    ask_for_workers(session, rows, now)
+    return rows
 
 
 def ask_for_workers(session: Session, jobs: Sequence[JobRow], now: datetime) -> None:
@@ -51,13 +70,14 @@ def ask_for_workers(session: Session, jobs: Sequence[JobRow], now: datetime) -> 
             "enrichment/job_id": str(job.id),
             "enrichment/siren": job.company_siren,
             "enrichment/trigger": job.trigger,
+            "dagster/priority": str(job.priority),
         }
         wishes.append(RunWish(request_key(job.id, job.requests), JOB, {"job_id": job.id}, tags))
     file_requests(session, wishes, now)
 
 
 def request_key(job_id: int, number: int) -> str:
-    return f"enrichment-job-{job_id}-{number}"
+    return f"{REQUEST_KEY}{job_id}-{number}"
 
 
 def attach(session: Session, job: JobRow, request: CompanyRequestRow, asking: Asking, now: datetime) -> None:

@@ -1,18 +1,16 @@
-"""What was asked for because somebody looked: once under a key, kept with the other answers."""
+"""What was asked for because somebody looked at it."""
 
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.enrichment.domain.vocabulary import Trigger
-from automation_pipeline.enrichment.store.requests import Asking
 from automation_pipeline.enrichment.tables import JobRow
 
 
-def note_opened(session: Session, key: str, asking: Asking, now: datetime) -> bool:
-    """Whether it is the first time today."""
-    siren = key.split(":", maxsplit=1)[0]
+def was_asked_today(session: Session, siren: str, now: datetime) -> bool:
+    """A job was made for the SIREN because somebody looked, since midnight (UTC)."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     its = JobRow.company_siren == siren, JobRow.trigger == Trigger.REQUEST_OPENED, JobRow.created_at >= midnight
-    return not session.scalar(select(func.count()).select_from(JobRow).where(*its)) and bool(asking.tenant_id)
+    return session.scalar(select(exists().where(*its))) or False

@@ -73,6 +73,10 @@ def locked_enrichment(session: Session, siren: str, now: datetime) -> Enrichment
     return session.scalars(query.execution_options(populate_existing=True)).one()
 
 
+def enrichment_of(session: Session, siren: str) -> EnrichmentRow | None:
+    return session.get(EnrichmentRow, siren)
+
+
 def company_of(session: Session, siren: str) -> CompanyRow | None:
     return session.get(CompanyRow, siren)
 
@@ -87,11 +91,11 @@ def move_enrichment(
 
 
 def mirror(session: Session, row: EnrichmentRow, now: datetime) -> None:
-    """All requests of the SIREN say what its enrichment says."""
+    """All requests of the SIREN say what its enrichment says. None is newer: who makes one has the row's lock first."""
     session.flush()
     session.execute(
         update(CompanyRequestRow)
-        .where(CompanyRequestRow.company_siren == row.siren, CompanyRequestRow.created_at <= now)
+        .where(CompanyRequestRow.company_siren == row.siren)
         .values(
             enrichment_status=row.status,
             enrichment_last_run_at=row.last_run_at,

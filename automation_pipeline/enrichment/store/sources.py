@@ -23,7 +23,10 @@ class SourceStanding:
     quota_used: int = 0
 
     def is_resting(self, now: datetime) -> bool:
-        return self.open_until is not None and self.open_until > now
+        return self.rests_seconds(now) > 0
+
+    def rests_seconds(self, now: datetime) -> float:
+        return 0.0 if self.open_until is None else max((self.open_until - now).total_seconds(), 0.0)
 
     def used_on(self, day: date) -> int:
         return self.quota_used if self.quota_on == day else 0

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.enrichment.domain.identifiers import vat_number
@@ -20,6 +20,7 @@ from automation_pipeline.enrichment.domain.views import (
     RetrievalView,
     SourceView,
 )
+from automation_pipeline.enrichment.domain.vocabulary import SourceApi
 from automation_pipeline.enrichment.store.asking import warnings_of
 from automation_pipeline.enrichment.store.jobs import open_job
 from automation_pipeline.enrichment.store.requests import request_of
@@ -34,12 +35,15 @@ from automation_pipeline.enrichment.tables import (
     RetrievalRow,
 )
 
+_AS_CALLED = [source.value for source in SourceApi]
+
 
 def get_job(session: Session, job_id: int) -> JobView:
     row = session.get(JobRow, job_id)
     if row is None:
         raise NotFoundError(f"Enrichment job {job_id} does not exist.")
-    sources = session.scalars(select(JobSourceRow).where(JobSourceRow.job_id == job_id).order_by(JobSourceRow.id))
+    its = select(JobSourceRow).where(JobSourceRow.job_id == job_id).order_by(JobSourceRow.id)
+    sources = session.scalars(its.options(defer(JobSourceRow.document), defer(JobSourceRow.said)))
     told = tuple(JobSourceView.model_validate(_read(JobSourceView.model_fields, one)) for one in sources)
     known = {name: getattr(row, name) for name in JobView.model_fields if name != "sources"}
     return JobView.model_validate({**known, "sources": told})
@@ -49,18 +53,16 @@ def get_request(session: Session, request_id: int, tenant_id: str) -> RequestVie
     """NotFoundError also for one of another tenant."""
     row = request_of(session, request_id, tenant_id)
     siren, job = row.company_siren, open_job(session, row.company_siren)
-    documents = session.scalars(
-        select(DocumentRow).where(DocumentRow.company_siren == siren).order_by(DocumentRow.id.desc()).limit(50)
-    )
-    retrievals = session.scalars(
-        select(RetrievalRow).where(RetrievalRow.company_siren == siren).order_by(RetrievalRow.id)
-    )
+    its = select(DocumentRow).where(DocumentRow.company_siren == siren).options(defer(DocumentRow.payload_json))
+    documents = session.scalars(its.order_by(DocumentRow.id.desc()).limit(50))
+    retrievals = session.scalars(select(RetrievalRow).where(RetrievalRow.company_siren == siren)).all()
     return RequestView(
         request=_request(row),
         company=find_company(session, siren),
         documents=tuple(DocumentView.model_validate(_read(DocumentView.model_fields, one)) for one in documents),
         source_retrievals=tuple(
-            RetrievalView.model_validate(_read(RetrievalView.model_fields, one)) for one in retrievals
+            RetrievalView.model_validate(_read(RetrievalView.model_fields, one))
+            for one in sorted(retrievals, key=lambda row: _AS_CALLED.index(row.source_api))
         ),
         enrichment_running=job is not None,
         job_id=None if job is None else job.id,

@@ -1,6 +1,7 @@
 """What a job comes to: the contract's table, its vectors, and its invariants over whatever sources may do."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -50,6 +51,12 @@ def test_the_required_source_that_does_not_answer_is_not_made_good_by_another() 
 def test_a_company_without_a_name_was_not_found() -> None:
     one = evaluate([ok(SEARCH)], core_identity_present=False)
     assert (one.status, one.error, counts(one)) == (FAILED, "API_RECHERCHE_ENTREPRISES:200:NOT_FOUND", (0, 1, 1, 0))
+
+
+def test_one_whose_name_may_not_be_told_was_found_all_the_same() -> None:
+    masked = SourceOutcome(source=SEARCH, duration_ms=12, record=replace(RECORD, is_masked=True))
+    one = evaluate([masked], core_identity_present=False)
+    assert (one.status, one.error) == (FAILED, "API_RECHERCHE_ENTREPRISES:200:FORBIDDEN")
 
 
 def test_sources_that_were_not_called_count_nowhere() -> None:

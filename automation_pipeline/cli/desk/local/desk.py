@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.desk.local.audit_configs import LocalConfigs
 from automation_pipeline.cli.desk.local.audits import LocalAudits
+from automation_pipeline.cli.desk.local.companies import LocalCompanies
 from automation_pipeline.cli.desk.local.fiches import LocalFiches, LocalTranscriptions
 from automation_pipeline.cli.desk.local.pricing import LocalPricing
 from automation_pipeline.cli.desk.local.runs import LocalRuns
@@ -25,6 +26,7 @@ class LocalDesk:
         self.audits = LocalAudits(services)
         self.audit_configs = LocalConfigs(services)
         self.tokens = LocalTokens(services)
+        self.companies = LocalCompanies(services)
         self.pricing = LocalPricing(services)
 
     def examine(self) -> Sequence[Finding]:

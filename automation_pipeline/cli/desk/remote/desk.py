@@ -6,6 +6,7 @@ from typing import cast
 from automation_pipeline.cli.desk.remote.api import Api, data_of, read
 from automation_pipeline.cli.desk.remote.audit_configs import RemoteConfigs
 from automation_pipeline.cli.desk.remote.audits import RemoteAudits
+from automation_pipeline.cli.desk.remote.companies import RemoteCompanies
 from automation_pipeline.cli.desk.remote.fiches import RemoteFiches, RemoteTranscriptions
 from automation_pipeline.cli.desk.remote.pricing import RemotePricing
 from automation_pipeline.cli.desk.remote.runs import RemoteRuns
@@ -26,6 +27,7 @@ class RemoteDesk:
         self.audits = RemoteAudits(api)
         self.audit_configs = RemoteConfigs(api)
         self.tokens = RemoteTokens(api)
+        self.companies = RemoteCompanies(api)
         self.pricing = RemotePricing(api)
 
     def examine(self) -> Sequence[Finding]:

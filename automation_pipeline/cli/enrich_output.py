@@ -1,0 +1,98 @@
+"""What `automation enrich` tells: a table, one JSON document, or a CSV with one row a company."""
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+from automation_pipeline.cli.enrich_following import Enriched
+from automation_pipeline.cli.output import print_table
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.enrichment.domain.record import FIELDS
+
+INVALID = "INVALID"
+_COLUMNS = ("given", "siren", "siret", "status", *(name for name in FIELDS if name != "siret"), "vat_number")
+_LAST = ("is_masked", "updated_at", "warnings", "error")
+
+
+def print_companies(enriched: Sequence[Enriched]) -> None:
+    print_table(("siren", "status", "name", "city", "naf", "error"), map(_row, enriched))
+
+
+def print_checked(checked: Sequence[Enriched]) -> None:
+    rows = [
+        (one.wanted.given, one.wanted.siren, one.wanted.siret, _words(one.wanted.warnings), one.fault)
+        for one in checked
+    ]
+    print_table(("given", "siren", "siret", "warning", "error"), rows)
+
+
+def document_of(one: Enriched) -> dict[str, object]:
+    """In the words of the API."""
+    asked, standing = one.asked, one.standing
+    company = standing.company if standing else None
+    return {
+        "given": one.wanted.given,
+        "siren": one.wanted.siren,
+        "siret": one.wanted.siret,
+        "request_id": None if asked is None else str(asked.request_id),
+        "outcome": asked and asked.outcome,
+        "status": status_of(one),
+        "error": _error(one),
+        "warnings": list(one.wanted.warnings),
+        "company": company and company.model_dump(mode="json", by_alias=False),
+    }
+
+
+def write_csv(path: Path, enriched: Sequence[Enriched]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow((*_COLUMNS, *_LAST))
+    writer.writerows(_cells(one) for one in enriched)
+    try:
+        path.write_text(text.getvalue(), encoding="utf-8", newline="")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no name of a file"
+        raise InvalidInputError(f"{path} cannot be written: {reason}.") from None
+
+
+def status_of(one: Enriched) -> str | None:
+    """None: it was checked, and nothing more."""
+    if one.fault is not None:
+        return INVALID
+    return None if one.standing is None else one.standing.status
+
+
+def _error(one: Enriched) -> str | None:
+    return one.fault or (one.standing.error if one.standing else None)
+
+
+def _row(one: Enriched) -> Sequence[object]:
+    company = one.standing.company if one.standing else None
+    siren, error = one.wanted.siren or one.wanted.given, _error(one) or _words(one.wanted.warnings)
+    if company is None:
+        return siren, status_of(one), None, None, None, error
+    naf = " ".join(part for part in (company.naf_code, company.naf_label) if part)
+    return siren, status_of(one), company.legal_name, company.city, naf, error
+
+
+def _cells(one: Enriched) -> list[object]:
+    told = document_of(one)
+    company = (
+        one.standing.company.model_dump(mode="json", by_alias=False) if one.standing and one.standing.company else {}
+    )
+    beside = {"warnings": _words(one.wanted.warnings), "error": _error(one)}
+    asked = {name: told[name] for name in ("given", "siren", "siret", "status") if told[name] is not None}
+    known = {**company, **asked, **beside}
+    return [_plain(known.get(name)) for name in (*_COLUMNS, *_LAST)]
+
+
+def _plain(value: object) -> object:
+    """A spreadsheet takes what begins so for a formula."""
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return f"'{value}"
+    return value
+
+
+def _words(warnings: Sequence[str]) -> str:
+    return "; ".join(warnings)

@@ -1,0 +1,117 @@
+"""Answers of the Recherche d'entreprises: which of the companies it found is the one, and what it says of it."""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import cast
+
+from pydantic import Field
+
+from automation_pipeline.clients.registry_payloads import Document, Payload, Said, read, without
+from automation_pipeline.enrichment.domain import normalising as normal
+from automation_pipeline.enrichment.domain.record import CompanyFields, SourceRecord
+
+# The days on which the service has taken the company over again, changed or not.
+_CHANGES_BY_ITSELF = ("score", "date_mise_a_jour", "date_mise_a_jour_insee", "date_mise_a_jour_rne")
+_TOLD_IN_PART = frozenset({"P", "N"})
+
+
+class Seat(Payload):
+    siret: Said = None
+    adresse: Said = None
+    numero_voie: Said = None
+    indice_repetition: Said = None
+    type_voie: Said = None
+    libelle_voie: Said = None
+    complement_adresse: Said = None
+    code_postal: Said = None
+    libelle_commune: Said = None
+    libelle_commune_etranger: Said = None
+    libelle_pays_etranger: Said = None
+
+    def street(self) -> str | None:
+        """In its parts where they are told; else the whole address without the town, which has fields of its own."""
+        of_parts = normal.line(self.numero_voie, self.indice_repetition, self.type_voie, self.libelle_voie)
+        if normal.text(self.libelle_voie):
+            return of_parts
+        whole = normal.text(self.adresse)
+        town = normal.line(self.code_postal, self.libelle_commune)
+        return whole.removesuffix(town).rstrip(" ,") or None if whole and town else whole
+
+    def country(self) -> str | None:
+        """Only a seat abroad names its country."""
+        if normal.text(self.libelle_pays_etranger):
+            return normal.country(self.libelle_pays_etranger)
+        return "FR" if normal.text(self.code_postal) or normal.text(self.libelle_commune) else None
+
+
+class Establishment(Payload):
+    siret: Said = None
+
+
+class Company(Payload):
+    siren: str
+    nom_complet: Said = None
+    nom_raison_sociale: Said = None
+    sigle: Said = None
+    siege: Seat | None = None
+    activite_principale: Said = None
+    libelle_activite_principale: Said = None
+    date_creation: Said = None
+    etat_administratif: Said = None
+    nature_juridique: Said = None
+    tranche_effectif_salarie: Said = None
+    statut_diffusion: Said = None
+    matching_etablissements: list[Establishment] | None = None
+
+    def fields(self) -> CompanyFields:
+        seat = self.siege or Seat()
+        whole_name = normal.text(self.nom_complet)
+        return CompanyFields(
+            siret=normal.text(seat.siret),
+            legal_name=normal.text(self.nom_raison_sociale) or whole_name,
+            trade_name=whole_name,
+            brand_name=normal.text(self.sigle),
+            legal_form=normal.text(self.nature_juridique),
+            creation_date=normal.day(self.date_creation),
+            active_status=normal.text(self.etat_administratif),
+            address_line1=seat.street(),
+            address_line2=normal.text(seat.complement_adresse),
+            postal_code=normal.postal_code(seat.code_postal),
+            city=normal.text(seat.libelle_commune) or normal.text(seat.libelle_commune_etranger),
+            country_code=seat.country(),
+            naf_code=normal.naf(self.activite_principale),
+            naf_label=normal.text(self.libelle_activite_principale),
+            headcount_range=normal.text(self.tranche_effectif_salarie),
+        )
+
+
+class SearchPayload(Payload):
+    results: list[Company] = Field(max_length=25)
+
+
+def company_of(body: bytes | None, siren: str, siret: str | None) -> SourceRecord | None:
+    """None: it is not among those found. NotUnderstoodError: the answer is not made as agreed."""
+    payload, document = read(SearchPayload, body)
+    place = place_of(payload.results, siren, siret)
+    if place is None:
+        return None
+    company, results = payload.results[place], cast("list[Document]", document["results"])
+    return SourceRecord(
+        siren=siren,
+        said=company.fields(),
+        document=cast("Document", without(_CHANGES_BY_ITSELF, results[place])),
+        is_masked=normal.text(company.statut_diffusion) in _TOLD_IN_PART or company.masks,
+    )
+
+
+def place_of(found: Sequence[Company], siren: str, siret: str | None) -> int | None:
+    """A SIRET is looked for as head office, then among the establishments, then only its company. A SIREN must be
+    that of the first company."""
+    places = [place for place, company in enumerate(found) if company.siren == siren]
+    if siret is None:
+        return 0 if 0 in places else None
+    as_seat = (place for place in places if (found[place].siege or Seat()).siret == siret)
+    as_other = (
+        place for place in places if any(one.siret == siret for one in found[place].matching_etablissements or ())
+    )
+    return next(chain(as_seat, as_other, places), None)

@@ -1,0 +1,32 @@
+"""The asset `companies`: how many are known, how well and since when, and how the sources stand."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from automation_pipeline.enrichment.domain.coverage import COVERAGE, FRESHNESS, judge_companies
+from automation_pipeline.enrichment.store.gauges import coverage_of
+from automation_pipeline.enrichment.store.views import source_views
+from automation_pipeline.orchestration.enrichment_pages import companies_page, judged
+from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
+from automation_pipeline.orchestration.resource import ServicesResource
+
+
+@dg.asset(group_name="enrichment", retry_policy=CRASH_RETRIES)
+def companies(services: ServicesResource) -> dg.MaterializeResult:
+    """Companies by the French registers, as they stand now."""
+    our = services.get()
+    now, knobs = our.clock.now(), our.registries.knobs
+    with verdicts(), our.database.reading() as session:
+        coverage, sources = coverage_of(session, now, knobs.freshness), source_views(session, now)
+    return dg.MaterializeResult(metadata=companies_page(coverage, sources))
+
+
+@dg.multi_asset_check(specs=[dg.AssetCheckSpec(name, asset=companies) for name in (COVERAGE, FRESHNESS)])
+def companies_checks(services: ServicesResource) -> Iterator[dg.AssetCheckResult]:
+    """Few have failed, each with a reason; nothing is SUCCESS for longer than that lasts."""
+    our = services.get()
+    with our.database.reading() as session:
+        coverage = coverage_of(session, our.clock.now(), our.registries.knobs.freshness)
+    for finding in judge_companies(coverage):
+        yield judged("companies", finding)

@@ -1,0 +1,19 @@
+"""The sensor of enrichment: what is old is refreshed, what was left alone is gone on with. Two copies do no harm."""
+
+import dagster as dg
+
+from automation_pipeline.enrichment.domain.configured import NOT_CONFIGURED
+from automation_pipeline.enrichment.stages.sweep_enrichments import sweep_enrichments as sweep
+from automation_pipeline.orchestration.enrichment import has_registries
+from automation_pipeline.orchestration.resource import ServicesResource
+
+
+@dg.sensor(target=None, minimum_interval_seconds=60, default_status=dg.DefaultSensorStatus.RUNNING)
+def sweep_enrichments(services: ServicesResource) -> dg.SkipReason:
+    """Mark what is stale, refresh what is due within the sources' quotas, ask again for workers that were lost."""
+    our = services.get()
+    if not has_registries(our):
+        return dg.SkipReason(NOT_CONFIGURED)
+    report = sweep(registries=our.registries, database=our.database, clock=our.clock)
+    our.metering.flush()
+    return dg.SkipReason(str(report))

@@ -1,0 +1,77 @@
+"""What people read in Dagster about an enrichment, and about the companies as a whole."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import dagster as dg
+
+from automation_pipeline.core.instants import iso
+from automation_pipeline.enrichment.domain.coverage import CompanyCoverage, Judgement
+from automation_pipeline.enrichment.domain.views import JobView, SourceView
+
+Page = dict[str, dg.MetadataValue]
+
+
+def job_page(job: JobView) -> Page:
+    rows = [
+        (one.source_api, one.status, one.http_status, one.error_code, one.attempts, f"{one.duration_ms} ms")
+        for one in job.sources
+    ]
+    table = _table(("source", "status", "http", "error", "attempts", "took"), rows)
+    texts = {
+        "company": job.company_siren,
+        "job": str(job.id),
+        "state": job.state,
+        "status": job.status,
+        "error": job.enrichment_error,
+    }
+    return {
+        **{name: dg.MetadataValue.text(str(text)) for name, text in texts.items() if text is not None},
+        "attempt": dg.MetadataValue.int(job.attempt),
+        **({"sources": dg.MetadataValue.md(table)} if rows else {}),
+    }
+
+
+def companies_page(coverage: CompanyCoverage, sources: Sequence[SourceView]) -> Page:
+    rows = [
+        (
+            one.source_api,
+            "" if one.resting_until is None else iso(one.resting_until),
+            one.reason,
+            one.failures,
+            one.calls_today,
+        )
+        for one in sources
+    ]
+    return {
+        "companies": dg.MetadataValue.int(coverage.companies),
+        "masked": dg.MetadataValue.int(coverage.masked),
+        **{f"status_{status.lower()}": dg.MetadataValue.int(count) for status, count in coverage.statuses.items()},
+        "coverage": dg.MetadataValue.md(
+            _counts("status", {str(status): count for status, count in coverage.statuses.items()})
+        ),
+        "ages": dg.MetadataValue.md(_counts("age", coverage.ages)),
+        "sources": dg.MetadataValue.md(_table(("source", "rests until", "why", "failures", "calls today"), rows)),
+    }
+
+
+def judged(asset: str, finding: Judgement) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        asset_key=asset,
+        check_name=finding.check,
+        passed=finding.passed,
+        severity=dg.AssetCheckSeverity.ERROR if finding.grave else dg.AssetCheckSeverity.WARN,
+        description=finding.says,
+    )
+
+
+def _counts(of: str, counts: Mapping[str, int]) -> str:
+    return _table((of, "companies"), counts.items())
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [f"| {' | '.join(map(_cell, row))} |" for row in rows]
+    return "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *lines])
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else " ".join(str(value).replace("|", "\\|").split())

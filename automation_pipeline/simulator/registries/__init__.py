@@ -1,0 +1,1 @@
+"""The three French registries over one world: Recherche d'entreprises, INPI RNE, API Entreprise's RCS extract."""

@@ -1,0 +1,56 @@
+"""Companies and their sources over HTTP: what is known is shown, and nobody is asked for it."""
+
+from collections.abc import Generator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.enrichment.domain.vocabulary import SourceApi
+from automation_pipeline.enrichment.store.sources import rest, take_call
+from automation_pipeline_tests.api.conftest import MACHINE, client_of
+from automation_pipeline_tests.api.promised import promise_check
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.registries import NEVER_WAITS, SIREN, FakeRegistry, record, registries
+
+PATIENT = replace(NEVER_WAITS, sync_seconds=60.0)
+
+
+@pytest.fixture
+def client(api: FastAPI, services: Services) -> Generator[TestClient]:
+    its = {SourceApi.SEARCH: FakeRegistry(record()), SourceApi.INPI: FakeRegistry(record(city="Lyon"))}
+    services.__dict__["registries"] = registries(services.database, its, knobs=PATIENT, calls_a_day=9)
+    with client_of(api, MACHINE) as made:
+        made.event_hooks = {"response": [promise_check(api)]}
+        yield made
+
+
+def test_a_company_is_shown_with_where_each_field_comes_from(client: TestClient, services: Services) -> None:
+    refused = client.get(f"/v1/companies/{SIREN}")
+    assert (refused.status_code, refused.json()["code"]) == (404, "NOT_FOUND")
+    request_id = client.post("/v1/requests", json={"siren": SIREN}).json()["request"]["id"]
+    company = client.get(f"/v1/companies/{SIREN}").json()
+    assert (company["legal_name"], company["field_sources"]["legal_name"]) == ("DANONE", SourceApi.SEARCH)
+    assert client.get(f"/v1/requests/{request_id}").json()["company"] == company
+
+
+@pytest.mark.parametrize("siren", ["12345678", "1234567890", "x"])
+def test_a_siren_is_nine_digits(client: TestClient, siren: str) -> None:
+    refused = client.get(f"/v1/companies/{siren}")
+    assert (refused.status_code, refused.json()["code"]) == (400, "VALIDATION_ERROR")
+
+
+def test_sources_tell_whether_they_rest_and_what_they_were_asked(
+    client: TestClient, services: Services, clock: StandingClock
+) -> None:
+    with services.database.transaction() as session:
+        take_call(session, SourceApi.SEARCH, None, clock.now())
+        rest(session, SourceApi.INPI, timedelta(minutes=10), "Too many calls.", clock.now())
+    told = {one["source_api"]: one for one in client.get("/v1/sources").json()["sources"]}
+    search, inpi, rcs = (told[source] for source in SourceApi)
+    assert (search["calls_today"], search["calls_a_day"], search["resting_until"]) == (1, 9, None)
+    assert (inpi["resting_until"], inpi["reason"]) == ("2026-05-04T10:10:00.000Z", "Too many calls.")
+    assert [one["is_configured"] for one in (search, inpi, rcs)] == [True, True, False]

@@ -1,0 +1,231 @@
+"""Requests for companies over HTTP: answered at once where that is possible, else followed; refused by the contract."""
+
+import asyncio
+import threading
+from collections.abc import Generator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from sqlalchemy import func, select
+
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.enrichment.domain.vocabulary import SourceApi
+from automation_pipeline.enrichment.tables import CompanyRequestRow, JobRow
+from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline_tests.api.conftest import MACHINE, Login, client_of
+from automation_pipeline_tests.api.promised import promise_check
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.registries import (
+    NEVER_WAITS,
+    RATE_LIMIT,
+    SIREN,
+    FakeRegistry,
+    record,
+    registries,
+)
+from automation_pipeline_tests.waiting import wait_until
+
+PATH = "/v1/requests"
+LONG = 60.0
+
+
+@pytest.fixture
+def search() -> FakeRegistry:
+    return FakeRegistry(record())
+
+
+@pytest.fixture
+def companies(api: FastAPI, services: Services, search: FakeRegistry) -> Generator[TestClient]:
+    """A machine beside a register that is waited for as long as it takes. Answers are held against the document."""
+    its = {SourceApi.SEARCH: search}
+    services.__dict__["registries"] = registries(services.database, its, knobs=replace(NEVER_WAITS, sync_seconds=LONG))
+    with client_of(api, MACHINE) as made:
+        made.event_hooks = {"response": [promise_check(api)]}
+        yield made
+
+
+def impatient(services: Services, search: FakeRegistry) -> threading.Event:
+    """Nothing is waited for, and the register answers once the event is set."""
+    its, gate = {SourceApi.SEARCH: search}, threading.Event()
+    services.__dict__["registries"] = registries(services.database, its, knobs=replace(NEVER_WAITS, sync_seconds=0))
+
+    async def hold(_: str) -> None:
+        await asyncio.to_thread(gate.wait, LONG)
+
+    search.before = hold
+    return gate
+
+
+def count(services: Services, table: Any) -> int:
+    with services.database.reading() as session:
+        return session.scalar(select(func.count()).select_from(table)) or 0
+
+
+def test_a_company_that_is_found_in_time_is_answered_at_once(companies: TestClient, services: Services) -> None:
+    made = companies.post(PATH, json={"siren": "552 032 534"}, headers={"X-Correlation-Id": "c-1"})
+    assert (made.status_code, made.headers["X-Correlation-Id"]) == (201, "c-1")
+    told = made.json()
+    assert (told["outcome"], told["enrichment_running"], told["job_id"]) == ("ENQUEUED", False, None)
+    assert (told["request"]["enrichment_status"], told["company"]["legal_name"]) == ("SUCCESS", "DANONE")
+    assert (told["company"]["vat_number"], told["company"]["field_sources"]["city"]) == (
+        "FR27552032534",
+        SourceApi.SEARCH,
+    )
+    assert [one["source_api"] for one in told["source_retrievals"]] == [SourceApi.SEARCH]
+    with services.database.reading() as session:
+        assert session.scalars(select(JobRow.correlation_id)).all() == ["c-1"]
+        assert session.scalars(select(RunRequestRow.job)).all() == ["company_enrichment"]
+
+
+def test_what_takes_longer_goes_on_and_is_seen_later(
+    companies: TestClient, services: Services, search: FakeRegistry
+) -> None:
+    gate = impatient(services, search)
+    made = companies.post(PATH, json={"siren": SIREN})
+    assert (made.status_code, made.json()["enrichment_running"], made.json()["company"]) == (202, True, None)
+    one = f"{PATH}/{made.json()['request']['id']}"
+    second = companies.post(PATH, json={"siret": "55203253400646"})
+    assert (second.status_code, second.json()["outcome"]) == (202, "ATTACHED")
+    gate.set()
+    wait_until(lambda: not companies.get(one).json()["enrichment_running"])
+    assert companies.get(one).json()["request"]["enrichment_status"] == "SUCCESS"
+    assert len(search.calls) == 1
+
+
+def test_what_is_fresh_is_answered_without_a_call(companies: TestClient, search: FakeRegistry) -> None:
+    companies.post(PATH, json={"siren": SIREN})
+    again = companies.post(PATH, json={"siren": SIREN})
+    assert (again.status_code, again.json()["outcome"]) == (201, "CACHE_HIT")
+    assert len(search.calls) == 1
+
+
+def test_one_key_is_one_request(companies: TestClient, services: Services) -> None:
+    first, again = (companies.post(PATH, json={"siren": SIREN}, headers={"Idempotency-Key": "k"}) for _ in range(2))
+    assert (first.json(), again.headers["Idempotent-Replay"]) == (again.json(), "true")
+    assert count(services, CompanyRequestRow) == 1
+    other = companies.post(PATH, json={"siren": "732829320"}, headers={"Idempotency-Key": "k"})
+    assert (other.status_code, other.json()["code"]) == (409, "CONFLICT")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "field"),
+    [
+        ({}, 400, "MISSING_COMPANY_IDENTIFIER", "siren"),
+        ({"siren": "12345"}, 400, "INVALID_SIREN_FORMAT", "siren"),
+        ({"siret": "5520325340064"}, 400, "INVALID_SIRET_FORMAT", "siret"),
+        ({"siren": SIREN, "siret": "73282932000074"}, 422, "SIREN_SIRET_MISMATCH", "siret"),
+        ({"siren": "123456789", "strict": True}, 400, "INVALID_SIREN_FORMAT", "siren"),
+        ({"siren": 5}, 400, "VALIDATION_ERROR", "siren"),
+        ({"nonsense": 5}, 400, "VALIDATION_ERROR", "nonsense"),
+    ],
+)
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+def test_wrong_numbers_are_refused_as_the_contract_says(
+    companies: TestClient, services: Services, body: dict[str, object], status: int, code: str, field: str
+) -> None:
+    refused = companies.post(PATH, json=body, headers={"X-Request-Id": "r-1", "X-Correlation-Id": "c-1"})
+    told = refused.json()
+    assert (refused.status_code, told["code"]) == (status, code)
+    assert [fault["field"] for fault in told["details"]] == [field]
+    assert told["details"][0]["reason"]
+    assert (told["correlation_id"], told["request_id"]) == ("c-1", "r-1")
+    assert set(told) == {"error", "code", "message", "details", "correlation_id", "request_id", "timestamp"}
+    assert count(services, CompanyRequestRow) == 0
+
+
+def test_a_wrong_check_digit_is_a_warning(companies: TestClient, search: FakeRegistry) -> None:
+    search.know(record("123456789"))
+    made = companies.post(PATH, json={"siren": "123456789"})
+    assert made.status_code == 201
+    assert made.json()["request"]["warnings"] == ["the check digit of the SIREN 123456789 is wrong"]
+
+
+def test_a_company_that_nobody_knows_has_failed_with_a_reason(companies: TestClient) -> None:
+    made = companies.post(PATH, json={"siren": "732829320"}).json()
+    assert (made["request"]["enrichment_status"], made["company"]) == ("FAILED", None)
+    assert made["request"]["enrichment_error"] == "API_RECHERCHE_ENTREPRISES:404:NOT_FOUND"
+
+
+def test_a_refresh_by_hand_is_granted_once_in_a_while(
+    companies: TestClient, services: Services, clock: StandingClock
+) -> None:
+    request_id = companies.post(PATH, json={"siren": SIREN}).json()["request"]["id"]
+    deed = f"{PATH}/{request_id}:refresh-company"
+    asked = companies.post(deed)
+    assert (asked.status_code, asked.json()["outcome"], asked.json()["enrichment_running"]) == (202, "ENQUEUED", True)
+    assert companies.post(deed).json()["outcome"] == "ATTACHED"
+    companies.post(PATH, json={"siren": SIREN})
+    clock.pass_time(timedelta(minutes=1))
+    refused = companies.post(deed)
+    assert (refused.status_code, refused.json()["code"]) == (409, "CONFLICT")
+    assert "2026-05-04T10:15:00" in refused.json()["message"]
+    assert count(services, JobRow) == 2
+
+
+def test_what_is_stale_is_refreshed_because_somebody_looks(companies: TestClient, clock: StandingClock) -> None:
+    one = f"{PATH}/{companies.post(PATH, json={'siren': SIREN}).json()['request']['id']}"
+    assert companies.get(one).json()["enrichment_running"] is False
+    clock.pass_time(timedelta(days=30))
+    told = companies.get(one).json()
+    assert (told["enrichment_running"], told["company"]["legal_name"]) == (True, "DANONE")
+    jobs = companies.get(f"{one}/jobs").json()
+    assert (jobs["count"], [job["trigger"] for job in jobs["jobs"]]) == (2, ["REQUEST_OPENED", "REQUEST_CREATED"])
+    assert [source["status"] for source in jobs["jobs"][1]["sources"]] == ["SUCCESS"]
+
+
+def test_requests_are_listed_newest_first(companies: TestClient, search: FakeRegistry) -> None:
+    search.know(record("732829320"))
+    for siren in (SIREN, "732829320", SIREN):
+        companies.post(PATH, json={"siren": siren})
+    listed = companies.get(PATH).json()
+    assert [one["company_siren"] for one in listed["requests"]] == [SIREN, "732829320", SIREN]
+    page = companies.get(PATH, params={"siren": SIREN, "limit": 1, "offset": 1}).json()
+    assert (page["count"], page["requests"][0]["id"]) == (1, listed["requests"][2]["id"])
+    assert companies.get(PATH, params={"siren": "x"}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", f"{PATH}/99"), ("GET", f"{PATH}/99/jobs"), ("POST", f"{PATH}/99:refresh-company")]
+)
+def test_a_request_that_is_not_there(companies: TestClient, method: str, path: str) -> None:
+    refused = companies.request(method, path)
+    assert (refused.status_code, refused.json()["code"]) == (404, "NOT_FOUND")
+
+
+def test_a_deed_is_no_request(companies: TestClient) -> None:
+    companies.event_hooks = {}
+    refused = companies.get(f"{PATH}/1:refresh-company")
+    assert (refused.status_code, refused.headers["Allow"], refused.json()["code"]) == (
+        405,
+        "POST",
+        "METHOD_NOT_ALLOWED",
+    )
+
+
+def test_who_may_only_read_may_not_ask(companies: TestClient, login: Login) -> None:
+    reader = login({"enrichment.read": "ALL"})
+    assert reader.get(PATH).status_code == 200
+    refused = reader.post(PATH, json={"siren": SIREN})
+    assert (refused.status_code, refused.json()["message"]) == (403, "Missing permission")
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+def test_without_the_required_register_the_setting_that_is_missing_is_named(
+    companies: TestClient, services: Services
+) -> None:
+    services.__dict__["registries"] = registries(services.database, {})
+    refused = companies.post(PATH, json={"siren": SIREN})
+    assert (refused.status_code, refused.json()["code"]) == (503, "CONFIGURATION_ERROR")
+    assert "RECHERCHE_ENTREPRISES_BASE_URL" in refused.json()["message"]
+    assert count(services, CompanyRequestRow) == 0
+
+
+def test_a_register_that_refuses_is_a_failure_that_is_told(companies: TestClient, search: FakeRegistry) -> None:
+    search.refuse_everything(RATE_LIMIT)
+    made = companies.post(PATH, json={"siren": SIREN}).json()
+    assert made["request"]["enrichment_error"] == "API_RECHERCHE_ENTREPRISES:429:RATE_LIMIT"
+    assert made["source_retrievals"][0]["last_status"] == "FAILED"

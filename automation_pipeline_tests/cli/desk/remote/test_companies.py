@@ -1,0 +1,34 @@
+"""Companies by another machine's API: the same output and exit code as here, and the work is done there."""
+
+import pytest
+
+from automation_pipeline_tests.cli.desk.served import Far
+from automation_pipeline_tests.cli.register import DANONE, LVMH, NOBODY, a_register
+from automation_pipeline_tests.cli.terminal import Terminal
+from automation_pipeline_tests.fakes.registries import FakeRegistry
+
+
+@pytest.fixture
+def search(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> FakeRegistry:
+    assert terminal.room
+    return a_register(monkeypatch)
+
+
+def test_companies_are_asked_for_over_there(far: Far, search: FakeRegistry) -> None:
+    told = far.json("enrich", DANONE, LVMH, NOBODY, "--wait", code=1)["companies"]
+    assert [one["status"] for one in told] == ["SUCCESS", "SUCCESS", "FAILED"]
+    here = far.here.json("enrich", DANONE, LVMH, NOBODY, "--wait", code=1)["companies"]
+    assert [one["company"] for one in here] == [one["company"] for one in told]
+    assert len(search.calls) == 3
+
+
+def test_by_force_one_is_asked_for_anew_and_then_rests(far: Far, search: FakeRegistry) -> None:
+    assert [far.json("enrich", DANONE, "--force")["companies"][0]["outcome"] for _ in range(2)] == ["ENQUEUED"] * 2
+    assert [one["status"] for one in far.json("enrich", DANONE, "--force")["companies"]] == ["SUCCESS"]
+    assert search.calls
+
+
+def test_a_wrong_number_is_the_same_sentence_there_and_here(far: Far, search: FakeRegistry) -> None:
+    said = [at.run("enrich", "12").err for at in (far, far.here)]
+    assert said[0] == said[1] != ""
+    assert search.calls == []

@@ -1,0 +1,123 @@
+"""`automation enrich`: companies are asked for, worked on where no daemon does, shown, and written to a file."""
+
+import csv
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+from sqlalchemy import select
+
+from automation_pipeline.cli import enrich
+from automation_pipeline.cli.output import screen
+from automation_pipeline.enrichment.domain.configured import NOT_CONFIGURED
+from automation_pipeline.enrichment.tables import CompanyRequestRow, JobRow
+from automation_pipeline.storage.pulses import DAEMON, beat_pulse
+from automation_pipeline_tests.cli.pricing.workshop import Meanwhile
+from automation_pipeline_tests.cli.register import DANONE, LVMH, NOBODY, a_register
+from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+from automation_pipeline_tests.fakes.registries import FakeRegistry
+
+
+@pytest.fixture
+def terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+    monkeypatch.setattr(screen, "_width", 250)
+    with open_terminal(request) as terminal:
+        terminal.export(LOGNAME="ada")
+        yield terminal
+
+
+@pytest.fixture
+def search(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> FakeRegistry:
+    assert terminal.room
+    return a_register(monkeypatch)
+
+
+def states(terminal: Terminal) -> list[str]:
+    with terminal.database.reading() as session:
+        return list(session.scalars(select(JobRow.state).order_by(JobRow.id)))
+
+
+@pytest.mark.usefixtures("search")
+def test_without_a_daemon_the_command_does_the_work_itself(terminal: Terminal) -> None:
+    ended = terminal.run("enrich", "552 032 534", LVMH, "--wait")
+    assert (ended.code, ended.err) == (0, "")
+    assert f"{DANONE} SUCCESS DANONE [SA] PARIS 70.10Z Sièges sociaux" in " ".join(ended.out.split())
+    assert states(terminal) == ["DONE", "DONE"]
+    with terminal.database.reading() as session:
+        assert set(session.scalars(select(CompanyRequestRow.created_by))) == {"cli:ada"}
+
+
+@pytest.mark.usefixtures("search")
+def test_beside_a_daemon_the_work_is_only_followed(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    with terminal.database.transaction() as session:
+        beat_pulse(session, DAEMON)
+    monkeypatch.setattr(enrich, "threading", SimpleNamespace(Event=Meanwhile))
+    ended = terminal.run("enrich", DANONE, "--wait", "--json")
+    assert (ended.code, states(terminal)) == (130, ["PENDING"])
+    assert ended.err.startswith("The enrichment goes on without us")
+
+
+def test_without_waiting_what_is_known_is_shown(terminal: Terminal, search: FakeRegistry) -> None:
+    [asked] = terminal.json("enrich", DANONE)["companies"]
+    assert (asked["outcome"], asked["status"], asked["company"]) == ("ENQUEUED", "PENDING", None)
+    terminal.json("enrich", DANONE, "--wait")
+    [known] = terminal.json("enrich", DANONE)["companies"]
+    assert (known["outcome"], known["status"], known["company"]["city"]) == ("CACHE_HIT", "SUCCESS", "PARIS")
+    assert len(search.calls) == 1
+
+
+def test_what_is_fresh_is_asked_for_anew_by_force_alone(terminal: Terminal, search: FakeRegistry) -> None:
+    for options in ((), ("--force",), ()):
+        terminal.json("enrich", DANONE, "--wait", *options)
+    assert len(search.calls) == 2
+
+
+@pytest.mark.usefixtures("search")
+def test_one_that_fails_is_told_and_the_command_fails(terminal: Terminal) -> None:
+    ended = terminal.run("enrich", NOBODY, DANONE, "--wait")
+    assert ended.code == 1
+    assert "API_RECHERCHE_ENTREPRISES:404:NOT_FOUND" in ended.out
+    assert "DANONE" in ended.out
+
+
+@pytest.mark.usefixtures("search")
+def test_a_csv_goes_in_and_a_csv_comes_out(terminal: Terminal) -> None:
+    (terminal.room / "in.csv").write_text(f"name;SIREN\nDanone;{DANONE}\nLVMH;{LVMH}\nWrong;12\n;\n", encoding="utf-8")
+    ended = terminal.run("enrich", DANONE, "--csv", "in.csv", "--out", "out.csv", "--wait")
+    assert ended.code == 1
+    with (terminal.room / "out.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["siren"], row["status"], row["legal_name"]) for row in rows] == [
+        (DANONE, "SUCCESS", "DANONE [SA]"),
+        (LVMH, "SUCCESS", "'=LVMH"),
+        ("", "INVALID", ""),
+    ]
+    assert (rows[0]["vat_number"], rows[2]["given"]) == ("FR27552032534", "12")
+    assert "must be nine digits" in rows[2]["error"]
+
+
+def test_a_dry_run_only_checks_the_numbers(terminal: Terminal, search: FakeRegistry) -> None:
+    ended = terminal.run("enrich", DANONE, "123456789", "12", "--dry-run")
+    assert ended.code == 1
+    assert "the check digit of the SIREN 123456789 is wrong" in ended.out
+    assert "must be nine digits" in ended.out
+    assert (search.calls, states(terminal)) == ([], [])
+    assert terminal.run("enrich", DANONE, "123456789", "--dry-run").code == 0
+    assert terminal.run("enrich", DANONE, "123456789", "--dry-run", "--strict").code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        ("enrich", 2, "Which companies? Give SIRENs or SIRETs"),
+        ("enrich 12", 2, "Invalid company identifier: siren: must be nine digits"),
+        ("enrich 552032534 --csv nowhere.csv", 2, "nowhere.csv cannot be read"),
+        ("enrich 552032534 --dry-run --out no/where.csv", 2, "no/where.csv cannot be written"),
+        ("enrich 552032534", 1, NOT_CONFIGURED),
+    ],
+)
+def test_nonsense_is_one_sentence(terminal: Terminal, words: str, code: int, sentence: str) -> None:
+    ended = terminal.run(*words.split())
+    assert (ended.code, ended.out) == (code, "")
+    assert ended.err.startswith(sentence)
+    assert len(ended.err.splitlines()) == 1

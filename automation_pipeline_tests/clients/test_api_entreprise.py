@@ -1,0 +1,85 @@
+"""The client of API Entreprise: who asks and why, and which setting its errors are about."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from automation_pipeline.clients.api_entreprise import NOBODY
+from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline_tests.clients.registers import (
+    SIREN,
+    TOKEN,
+    complaint,
+    entreprise,
+    extract,
+    fetch,
+    raising,
+    saying,
+    using,
+)
+
+
+def test_every_call_says_for_whom_and_why() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert request.url.path == f"/hidden/v3/infogreffe/rcs/unites_legales/{SIREN}/extrait_kbis"
+        assert dict(request.url.params) == {
+            "recipient": "13002526500013",
+            "context": "a reason",
+            "object": "a matter",
+        }
+        assert request.headers["Authorization"] == f"Bearer {TOKEN}"
+        return httpx.Response(200, json=extract())
+
+    assert fetch(entreprise(answer), siret=f"{SIREN}00646").said.rcs_city == "PARIS"
+
+
+@pytest.mark.parametrize(
+    ("status", "codes", "code", "says"),
+    [
+        (422, ("00201",), "INTERNAL_ERROR", "API_ENTREPRISE_CONTEXT"),
+        (422, ("00202",), "INTERNAL_ERROR", "API_ENTREPRISE_OBJECT"),
+        (422, ("00301", "00203"), "INTERNAL_ERROR", "API_ENTREPRISE_RECIPIENT"),
+        (422, ("00301",), "INTERNAL_ERROR", "00301"),
+        (401, ("00103",), "AUTH_ERROR", "API_ENTREPRISE_TOKEN"),
+        (403, ("00100",), "FORBIDDEN", "status 403"),
+        (404, ("02003",), "NOT_FOUND", "does not know the company"),
+        (409, ("00015",), "SOURCE_UNAVAILABLE", "same question"),
+        (451, ("00451",), "FORBIDDEN", "legal reasons"),
+    ],
+)
+def test_a_refusal_says_what_to_look_at(status: int, codes: tuple[str, ...], code: str, says: str) -> None:
+    error = fetch(entreprise(saying(complaint(*codes), status)))
+    assert (error.error_code, error.http_status) == (code, status)
+    assert says in error.message
+
+
+@pytest.mark.parametrize(("headers", "wait"), [({}, 12.0), ({"Retry_After": "3"}, 3.0)])
+def test_a_wait_may_stand_in_the_errors(headers: dict[str, str], wait: float) -> None:
+    error = fetch(entreprise(saying(complaint("00429", retry_in=12), 429, **headers)))
+    assert (error.error_code, error.retry_after_seconds) == ("RATE_LIMIT", wait)
+
+
+@pytest.mark.parametrize(("status", "code"), [(404, "02003"), (422, "00301")])
+def test_the_check_asks_for_nobody_and_is_content_when_that_is_all_that_is_wrong(status: int, code: str) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert f"/{NOBODY}/" in request.url.path
+        return httpx.Response(status, json=complaint(code))
+
+    using(entreprise(answer), lambda one: one.check())
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "says"),
+    [
+        (saying(complaint("00101"), 401), PermanentError, "API_ENTREPRISE_TOKEN"),
+        (saying(complaint("00301", "00203"), 422), PermanentError, "API_ENTREPRISE_RECIPIENT"),
+        (saying({"detail": "Not Found"}, 404), PermanentError, "status 404"),
+        (saying(complaint("02999"), 502), TransientError, "status 502"),
+        (raising(httpx.ReadTimeout("x")), TransientError, "did not answer"),
+    ],
+)
+def test_the_check_says_what_is_wrong(answer: Any, kind: type[Exception], says: str) -> None:
+    with pytest.raises(kind, match=says) as caught:
+        using(entreprise(answer), lambda one: one.check())
+    assert TOKEN not in str(caught.value)

@@ -1,0 +1,68 @@
+"""The client of the Recherche d'entreprises: one call, what it asks for, and who is not found."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from automation_pipeline.clients.company_search import SOMEBODY_KNOWN
+from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline_tests.clients.registers import (
+    OTHER,
+    SIREN,
+    SIRET,
+    fetch,
+    found,
+    raising,
+    saying,
+    search,
+    unit,
+    using,
+)
+
+
+@pytest.mark.parametrize(("siret", "asked", "per_page"), [(None, SIREN, "1"), (SIRET, SIRET, "5")])
+def test_one_call_asks_for_all_that_is_read_and_for_no_officers(siret: str | None, asked: str, per_page: str) -> None:
+    requests: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        return httpx.Response(200, json=found(unit()))
+
+    record = fetch(search(answer), siret=siret)
+    assert (record.siren, record.said.legal_name) == (SIREN, "DANONE")
+    (request,) = requests
+    assert (request.method, request.url.path) == ("GET", "/hidden/search")
+    params = request.url.params
+    assert (params["q"], params["per_page"], params["minimal"]) == (asked, per_page, "true")
+    assert set(params["include"].split(",")) == {"siege", "complements", "finances", "matching_etablissements"}
+    assert "Authorization" not in request.headers
+
+
+@pytest.mark.parametrize("units", [[], [unit(OTHER)]])
+def test_nobody_and_somebody_else_are_not_found(units: list[Any]) -> None:
+    error = fetch(search(saying(found(*units))))
+    assert (error.error_code, error.http_status, error.retryable) == ("NOT_FOUND", 200, False)
+
+
+@pytest.mark.parametrize("document", [found(unit(SIREN)), found()])
+def test_the_check_is_content_with_any_answer_of_the_service(document: object) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert request.url.params["q"] == SOMEBODY_KNOWN
+        return httpx.Response(200, json=document)
+
+    using(search(answer), lambda one: one.check())
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (saying({}, 404), PermanentError),
+        (saying({}, 503), TransientError),
+        (saying([]), PermanentError),
+        (raising(httpx.ConnectError("x")), TransientError),
+    ],
+)
+def test_the_check_says_what_is_wrong(answer: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="Recherche d'entreprises"):
+        using(search(answer), lambda one: one.check())

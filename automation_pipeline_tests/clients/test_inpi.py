@@ -1,0 +1,201 @@
+"""The client of INPI's register: its logins, which must be few, and the token they give."""
+
+import asyncio
+import json
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from automation_pipeline.clients import inpi as subject
+from automation_pipeline.core.coordination import Rate
+from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.enrichment.domain.record import SourceRecord
+from automation_pipeline_tests.clients.registers import (
+    NOW,
+    OTHER,
+    PASSWORD,
+    SIREN,
+    fetch,
+    formality,
+    inpi,
+    logged_in,
+    raising,
+    saying,
+    using,
+)
+from automation_pipeline_tests.fakes.registries import AtOnce
+
+
+class Inpi:
+    """Gives a new token at each login, and accepts the last one until it is expired."""
+
+    def __init__(self, login_status: int = 200) -> None:
+        self.login_status = login_status
+        self.calls: Counter[str] = Counter()
+        self.posted: list[Any] = []
+        self._good: set[str] = set()
+
+    def expire(self) -> None:
+        self._good.clear()
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(0)  # others may come in between
+        if request.method == "POST":
+            self.calls["login"] += 1
+            assert request.url.path == "/hidden/api/sso/login"
+            self.posted.append(json.loads(request.content))
+            if self.login_status != 200:
+                return httpx.Response(self.login_status, json={})
+            token = f"token-{self.calls['login']}"
+            self._good = {token}
+            return httpx.Response(200, json={"token": token})
+        self.calls["read"] += 1
+        assert request.url.path.startswith("/hidden/api/companies/")
+        if request.headers["Authorization"].removeprefix("Bearer ") not in self._good:
+            return httpx.Response(401, json={})
+        return httpx.Response(200, json=formality(siren=request.url.path.rpartition("/")[2]))
+
+
+async def at_once(registry: Any, how_many: int) -> list[Any]:
+    return await asyncio.gather(*(registry.fetch(SIREN, None) for _ in range(how_many)))
+
+
+def test_many_who_ask_at_once_share_one_login() -> None:
+    register = Inpi()
+    said = using(inpi(register), lambda one: at_once(one, 10))
+    assert all(isinstance(each, SourceRecord) for each in said)
+    assert register.calls == {"login": 1, "read": 10}
+    assert register.posted == [{"username": "anna", "password": PASSWORD}]
+
+
+def test_the_token_outlives_an_event_loop() -> None:
+    register = Inpi()
+    one = inpi(register)
+    assert [fetch(one, siren).siren for siren in (SIREN, OTHER)] == [SIREN, OTHER]
+    assert register.calls["login"] == 1
+
+
+def test_an_expired_token_is_replaced_once_for_all_who_hold_it() -> None:
+    register = Inpi()
+
+    async def ask(one: Any) -> list[Any]:
+        await at_once(one, 1)
+        register.expire()
+        return await at_once(one, 5)
+
+    assert all(isinstance(each, SourceRecord) for each in using(inpi(register), ask))
+    assert register.calls["login"] == 2
+
+
+def test_a_new_token_that_is_refused_too_is_an_error_of_access() -> None:
+    calls: Counter[str] = Counter()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        calls[request.method] += 1
+        return logged_in(saying({}, 401))(request)
+
+    error = fetch(inpi(answer))
+    assert (error.error_code, error.http_status) == ("AUTH_ERROR", 401)
+    assert calls == {"POST": 2, "GET": 2}
+
+
+def test_a_refused_password_is_not_tried_again_for_a_while() -> None:
+    register = Inpi(login_status=401)
+    now = [NOW]
+    one = inpi(register, now=lambda: now[0])
+    said = using(one, lambda each: at_once(each, 10))
+    assert {(each.error_code, each.http_status) for each in said} == {("AUTH_ERROR", 401)}
+    assert "INPI_RNE_PASSWORD" in said[0].message
+    assert register.calls == {"login": 1}
+    now[0] += subject.REFUSAL_HOLDS - timedelta(seconds=1)
+    assert fetch(one).error_code == "AUTH_ERROR"
+    assert register.calls["login"] == 1
+    now[0] += timedelta(seconds=1)
+    register.login_status = 200
+    assert isinstance(fetch(one), SourceRecord)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "retryable"),
+    [
+        (400, "INTERNAL_ERROR", False),
+        (403, "FORBIDDEN", False),
+        (404, "INTERNAL_ERROR", False),  # of a login this is no company that is unknown
+        (429, "RATE_LIMIT", True),
+        (503, "UPSTREAM_5XX", True),
+    ],
+)
+def test_a_login_that_fails_is_told_and_may_be_tried_by_the_next_call(status: int, code: str, retryable: bool) -> None:
+    register = Inpi(login_status=status)
+    one = inpi(register)
+    error = fetch(one)
+    assert (error.error_code, error.http_status, error.retryable) == (code, status, retryable)
+    assert register.calls == {"login": 1}
+    register.login_status = 200
+    assert isinstance(fetch(one), SourceRecord)
+
+
+@pytest.mark.parametrize("document", [{}, {"token": ""}, []])
+def test_a_login_that_gives_no_token_is_not_understood(document: object) -> None:
+    assert fetch(inpi(saying(document))).error_code == "INTERNAL_ERROR"
+
+
+class Crowded(AtOnce):
+    def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
+        self.asked.append(key)
+        assert rate.limit < 5  # logins in half a minute, by all processes
+        assert rate.period_seconds == 30
+        assert max_wait_seconds is not None
+        return None
+
+
+def test_processes_take_turns_to_log_in() -> None:
+    register, limiter = Inpi(), Crowded()
+    error = fetch(inpi(register, limiter=limiter))
+    assert (error.error_code, error.http_status, error.retryable) == ("SOURCE_UNAVAILABLE", None, True)
+    assert (register.calls, limiter.asked) == ({}, [subject.LOGIN_KEY])
+
+
+def test_one_who_gives_up_while_logging_in_leaves_the_door_open() -> None:
+    register = Inpi()
+    at_the_door: list[asyncio.Event] = []
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        if request.method == "POST" and not at_the_door[0].is_set():
+            at_the_door[0].set()
+            await asyncio.Event().wait()
+        return await register(request)
+
+    async def ask(one: Any) -> Any:
+        at_the_door.append(asyncio.Event())
+        first = asyncio.create_task(one.fetch(SIREN, None))
+        await at_the_door[0].wait()
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        return await one.fetch(SIREN, None)
+
+    assert isinstance(using(inpi(answer), ask), SourceRecord)
+
+
+@pytest.mark.parametrize("answer", [saying(formality(siren=subject.SOMEBODY_KNOWN)), saying({}, 404)])
+def test_the_check_is_content_when_it_is_let_in(answer: Any) -> None:
+    using(inpi(logged_in(answer)), lambda one: one.check())
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (saying({}, 401), PermanentError),
+        (saying({}, 404), PermanentError),
+        (logged_in(saying({}, 403)), PermanentError),
+        (logged_in(saying({}, 429)), TransientError),
+        (raising(httpx.ConnectError("x")), TransientError),
+    ],
+)
+def test_the_check_says_what_is_wrong(answer: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="INPI") as caught:
+        using(inpi(answer), lambda one: one.check())
+    assert PASSWORD not in str(caught.value)

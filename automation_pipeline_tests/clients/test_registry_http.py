@@ -1,0 +1,183 @@
+"""What becomes of one call of any registry: the table of the contract, and nothing that could hurt us."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from automation_pipeline.clients import registry_http
+from automation_pipeline.clients.registry_http import failed, raise_if_wrong
+from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.core.meter import Meter
+from automation_pipeline.enrichment.domain.record import SourceError, SourceRecord
+from automation_pipeline.enrichment.domain.vocabulary import ErrorCode
+from automation_pipeline_tests.clients.registers import (
+    PASSWORD,
+    ROOT,
+    TOKEN,
+    entreprise,
+    extract,
+    fetch,
+    formality,
+    found,
+    inpi,
+    logged_in,
+    raising,
+    saying,
+    search,
+    unit,
+)
+
+REGISTRIES = {
+    "company_search": (search, found(unit())),
+    "inpi": (lambda answer, **more: inpi(logged_in(answer), **more), formality()),
+    "api_entreprise": (entreprise, extract()),
+}
+
+
+@pytest.fixture(params=REGISTRIES)
+def registry(request: pytest.FixtureRequest) -> tuple[Any, Any]:
+    return REGISTRIES[request.param]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "retryable"),
+    [
+        (301, "INTERNAL_ERROR", False),
+        (400, "INTERNAL_ERROR", False),
+        (403, "FORBIDDEN", False),
+        (404, "NOT_FOUND", False),
+        (405, "INTERNAL_ERROR", False),
+        (408, "SOURCE_UNAVAILABLE", True),
+        (409, "SOURCE_UNAVAILABLE", True),
+        (422, "INTERNAL_ERROR", False),
+        (429, "RATE_LIMIT", True),
+        (451, "FORBIDDEN", False),
+        (500, "UPSTREAM_5XX", True),
+        (502, "UPSTREAM_5XX", True),
+        (504, "UPSTREAM_5XX", True),
+    ],
+)
+def test_every_status_has_its_code(registry: tuple[Any, Any], status: int, code: str, retryable: bool) -> None:
+    make, _ = registry
+    error = fetch(make(saying({}, status, Location="https://elsewhere.test/")))
+    assert isinstance(error, SourceError)
+    assert (error.error_code, error.http_status, error.retryable) == (code, status, retryable)
+    assert f"status {status}" in error.message
+    assert error.message.endswith(").")
+
+
+def test_401_says_which_setting_to_look_at(registry: tuple[Any, Any]) -> None:
+    error = fetch(registry[0](saying({}, 401)))
+    assert (error.error_code, error.http_status, error.retryable) == ("AUTH_ERROR", 401, False)
+    assert "check " in error.message
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (httpx.ConnectTimeout("x"), "TIMEOUT"),
+        (httpx.ReadTimeout("x"), "TIMEOUT"),
+        (httpx.ConnectError(TOKEN), "SOURCE_UNAVAILABLE"),
+        (httpx.ReadError("x"), "SOURCE_UNAVAILABLE"),
+        (httpx.RemoteProtocolError(ROOT), "SOURCE_UNAVAILABLE"),
+        (httpx.DecodingError("x"), "SOURCE_UNAVAILABLE"),
+        (UnicodeError("label too long"), "SOURCE_UNAVAILABLE"),
+    ],
+)
+def test_who_does_not_answer_has_no_status_and_may_be_asked_again(
+    registry: tuple[Any, Any], error: Exception, code: str
+) -> None:
+    said = fetch(registry[0](raising(error)))
+    assert (said.error_code, said.http_status, said.retryable) == (code, None, True)
+    assert TOKEN not in said.message
+    assert ROOT not in said.message
+
+
+@pytest.mark.parametrize(("header", "wait"), [("7", 7.0), ("Mon, 04 May 2026 10:00:30 GMT", 30.0), ("soon", None)])
+def test_a_wait_that_is_asked_for_is_handed_on(registry: tuple[Any, Any], header: str, wait: float | None) -> None:
+    assert fetch(registry[0](saying({}, 429, Retry_After=header))).retry_after_seconds == wait
+
+
+class Endless(httpx.AsyncByteStream):
+    """Pieces for as long as anybody reads; `read` counts their bytes."""
+
+    def __init__(self, piece: bytes = b" " * 100_000, pause: float = 0.0) -> None:
+        self._piece, self._pause, self.read = piece, pause, 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            await asyncio.sleep(self._pause)
+            self.read += len(self._piece)
+            yield self._piece
+
+
+def test_an_endless_answer_is_not_read_to_its_end(registry: tuple[Any, Any]) -> None:
+    stream = Endless()
+    error = fetch(registry[0](lambda _: httpx.Response(200, stream=stream)))
+    assert (error.error_code, error.retryable) == ("INTERNAL_ERROR", False)
+    assert "bigger than 1 MB" in error.message
+    assert stream.read <= registry_http.MOST_BYTES + 100_000
+
+
+def test_an_answer_that_drips_is_waited_for_no_longer_than_the_limit(registry: tuple[Any, Any]) -> None:
+    stream = Endless(b" ", pause=0.01)
+    error = fetch(registry[0](lambda _: httpx.Response(200, stream=stream), timeout_seconds=0.1))
+    assert (error.error_code, error.http_status) == ("TIMEOUT", None)
+    assert error.message.endswith("did not answer within 0.1 s.")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"null", b"[]", b"7", b"{}", b"<html>Welcome</html>", b'{"results": [', b'{"a": NaN}', b"[" * 1000, b"\xff"],
+)
+def test_a_body_that_is_no_answer_is_our_trouble(registry: tuple[Any, Any], body: bytes) -> None:
+    error = fetch(registry[0](lambda _: httpx.Response(200, content=body)))
+    assert (error.error_code, error.http_status, error.retryable) == ("INTERNAL_ERROR", 200, False)
+    assert "is not understood" in error.message
+
+
+def test_every_call_says_who_we_are_and_is_counted(registry: tuple[Any, Any], request: pytest.FixtureRequest) -> None:
+    make, document = registry
+    asked: list[httpx.Request] = []
+
+    def answer(question: httpx.Request) -> httpx.Response:
+        asked.append(question)
+        return httpx.Response(200, json=document)
+
+    meter = Meter()
+    assert isinstance(fetch(make(answer, meter=meter)), SourceRecord)
+    assert asked[0].headers["User-Agent"] == registry_http.USER_AGENT
+    assert str(asked[0].url).startswith(f"{ROOT}/")
+    provider = request.node.callspec.params["registry"]
+    assert meter.drain()["provider_calls_total", f'provider="{provider}",status="200"'] >= 1
+
+
+def test_a_registry_may_be_asked_from_one_event_loop_after_another(registry: tuple[Any, Any]) -> None:
+    make, document = registry
+    one = make(saying(document))
+    assert [isinstance(fetch(one), SourceRecord) for _ in range(2)] == [True, True]
+
+
+def test_no_text_holds_a_secret(registry: tuple[Any, Any]) -> None:
+    make, _ = registry
+    for answer in (saying({"message": f"{TOKEN} {PASSWORD}"}, 400), saying({"errors": [{"code": TOKEN}]}, 422)):
+        said = repr(fetch(make(answer)))
+        assert TOKEN not in said
+        assert PASSWORD not in said
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (failed(ErrorCode.RATE_LIMIT, "Too often.", 429, 7.0), TransientError),
+        (failed(ErrorCode.AUTH_ERROR, "Who are you?", 401), PermanentError),
+    ],
+)
+def test_a_check_raises_what_is_wrong(error: SourceError, raised: type[Exception]) -> None:
+    raise_if_wrong(None)
+    with pytest.raises(raised, match=error.message.replace("?", ".")) as caught:
+        raise_if_wrong(error)
+    assert type(caught.value) is raised

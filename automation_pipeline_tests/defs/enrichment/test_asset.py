@@ -1,0 +1,42 @@
+"""The asset of the companies: how they stand, judged by its checks."""
+
+from datetime import timedelta
+
+import dagster as dg
+import pytest
+
+from automation_pipeline.defs.enrichment.asset import companies, companies_checks
+from automation_pipeline.defs.enrichment.job import company_enrichment
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.defs.enrichment.desk import OURS, an_office, execute
+from automation_pipeline_tests.fakes.registries import SIREN
+
+
+def materialize() -> tuple[dict[str, object], dict[str, bool]]:
+    """The metadata, and of each check whether it passed."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize([companies, companies_checks], resources=OURS, instance=instance)  # type: ignore[list-item]  checks are taken too
+    [event] = result.asset_materializations_for_node("companies")
+    page = {name: value.value for name, value in event.metadata.items()}
+    return page, {one.check_name: one.passed for one in result.get_asset_check_evaluations()}
+
+
+def test_without_companies_all_is_well(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    an_office(database, monkeypatch)
+    page, checks = materialize()
+    assert (page["companies"], page["masked"]) == (0, 0)
+    assert checks == {"coverage": True, "freshness": True}
+
+
+def test_companies_are_told_by_status_and_age(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    office = an_office(database, monkeypatch)
+    for siren in (SIREN, "732829320"):
+        execute(company_enrichment, job_id=office.ask(siren).job_id)
+    page, checks = materialize()
+    assert (page["companies"], page["status_success"], page["status_failed"]) == (1, 1, 1)
+    assert "| up to a day | 1 |" in str(page["ages"])
+    assert "| API_RECHERCHE_ENTREPRISES |  |  | 0 | 2 |" in str(page["sources"])
+    assert checks == {"coverage": True, "freshness": True}
+    office.clock.pass_time(timedelta(days=31))
+    page, checks = materialize()
+    assert ("| older | 1 |" in str(page["ages"]), checks["freshness"]) == (True, False)

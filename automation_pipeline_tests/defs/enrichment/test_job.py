@@ -1,0 +1,85 @@
+"""The job of an enrichment: what was asked for is done, what is done is left alone, nonsense is refused."""
+
+import pytest
+from sqlalchemy import select
+
+from automation_pipeline.defs.enrichment.job import company_enrichment
+from automation_pipeline.enrichment.domain.configured import NOT_CONFIGURED
+from automation_pipeline.enrichment.tables import EnrichmentRow, JobRow
+from automation_pipeline.orchestration.doors import run_request
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.run_requests import RunRequestRow, offer_waiting
+from automation_pipeline_tests.defs.enrichment.desk import an_office, execute, refusal, told
+from automation_pipeline_tests.fakes.registries import SIREN
+
+
+def status(database: Database, siren: str = SIREN) -> str | None:
+    with database.reading() as session:
+        return session.scalar(select(EnrichmentRow.status).where(EnrichmentRow.siren == siren))
+
+
+def test_what_was_asked_for_is_done_through_the_door(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    office = an_office(database, monkeypatch)
+    asked = office.ask()
+    with database.transaction() as session:
+        [wish] = offer_waiting(session, limit=9)
+    request = run_request(wish)
+    assert (request.job_name, request.tags["enrichment/siren"]) == ("company_enrichment", SIREN)
+    [config] = [given["config"] for given in dict(request.run_config or {})["ops"].values()]
+    page = told(execute(company_enrichment, dict(request.tags or {}), **config))
+    assert (page["company"], page["job"], page["status"]) == (SIREN, str(asked.job_id), "SUCCESS")
+    assert "| API_RECHERCHE_ENTREPRISES | SUCCESS | 200 |" in str(page["sources"])
+    assert status(database) == "SUCCESS"
+    with database.reading() as session:
+        assert session.scalars(select(RunRequestRow.state)).all() == ["taken"]
+
+
+def test_a_job_that_is_done_is_left_alone(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    office = an_office(database, monkeypatch)
+    asked = office.ask()
+    for _ in range(2):
+        assert told(execute(company_enrichment, job_id=asked.job_id))["attempt"] == 1
+    assert len(office.search.calls) == 1
+
+
+def test_an_enrichment_that_fails_is_an_outcome(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = an_office(database, monkeypatch).ask("732829320")
+    result = execute(company_enrichment, job_id=asked.job_id)
+    assert result.success
+    assert told(result)["error"] == "API_RECHERCHE_ENTREPRISES:404:NOT_FOUND"
+
+
+def test_a_company_is_asked_for_from_the_launchpad(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    office = an_office(database, monkeypatch)
+    assert told(execute(company_enrichment, siren=SIREN))["status"] == "SUCCESS"
+    assert told(execute(company_enrichment, siren=SIREN)) == {}
+    assert len(office.search.calls) == 1
+    assert told(execute(company_enrichment, siren=SIREN, force=True))["status"] == "SUCCESS"
+    with database.reading() as session:
+        assert session.scalars(select(RunRequestRow.state)).all() == ["taken", "taken"]
+        assert len(session.scalars(select(JobRow.id)).all()) == 2
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({}, "Give job_id, for a job that is there, or siren"),
+        ({"job_id": 1, "siren": SIREN}, "Give job_id, for a job that is there, or siren"),
+        ({"job_id": 1, "force": True}, "give siren with it"),
+        ({"job_id": 99}, "Enrichment job 99 does not exist"),
+        ({"siren": "12"}, "must be nine digits"),
+    ],
+)
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+def test_nonsense_is_refused(
+    database: Database, monkeypatch: pytest.MonkeyPatch, config: dict[str, object], sentence: str
+) -> None:
+    an_office(database, monkeypatch)
+    assert sentence in refusal(execute(company_enrichment, **config))
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+def test_without_the_required_register_nothing_is_begun(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = an_office(database, monkeypatch, configured=False).ask()
+    assert refusal(execute(company_enrichment, job_id=asked.job_id)) == NOT_CONFIGURED
+    assert status(database) == "PENDING"

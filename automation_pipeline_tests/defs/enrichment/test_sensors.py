@@ -1,0 +1,49 @@
+"""The sweep of enrichments: a tick does its part, and says what."""
+
+from datetime import timedelta
+
+import dagster as dg
+import pytest
+from sqlalchemy import select, update
+
+from automation_pipeline.defs.enrichment.job import company_enrichment
+from automation_pipeline.defs.enrichment.sensors import sweep_enrichments
+from automation_pipeline.enrichment.domain.configured import NOT_CONFIGURED
+from automation_pipeline.enrichment.tables import JobRow
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline_tests.defs.enrichment.desk import OURS, an_office, execute
+
+
+def tick() -> str:
+    with dg.build_sensor_context(resources=OURS) as context:
+        said = sweep_enrichments(context)
+    assert isinstance(said, dg.SkipReason)
+    return said.skip_message or ""
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+def test_without_the_required_register_a_tick_only_says_so(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    an_office(database, monkeypatch, configured=False)
+    assert tick() == NOT_CONFIGURED
+
+
+def test_what_is_old_grows_stale_and_is_refreshed(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    office = an_office(database, monkeypatch)
+    asked = office.ask()
+    execute(company_enrichment, job_id=asked.job_id)
+    assert tick() == "0 grew stale; 0 are refreshed; 0 workers were asked for again."
+    office.clock.pass_time(timedelta(days=31))
+    assert tick() == "1 grew stale; 1 are refreshed; 0 workers were asked for again."
+    with database.reading() as session:
+        triggers = session.scalars(select(JobRow.trigger).order_by(JobRow.id)).all()
+    assert triggers == ["REQUEST_CREATED", "STALE_SWEEP"]
+
+
+def test_a_job_that_nobody_has_begun_is_asked_for_again(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    office = an_office(database, monkeypatch)
+    office.ask()
+    with database.transaction() as session:
+        session.execute(update(RunRequestRow).values(state="refused"))
+    office.clock.pass_time(timedelta(hours=1))
+    assert tick().endswith("1 workers were asked for again.")

@@ -1,0 +1,237 @@
+"""The bench of enrichment: scripted registries, requests, jobs and sweeps, and what became of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Any
+
+from sqlalchemy import select, update
+
+from automation_pipeline.core.coordination import Leases, Rate, RateLimiter
+from automation_pipeline.core.events import Event
+from automation_pipeline.core.meter import Meter
+from automation_pipeline.enrichment.domain.asked import Enriching
+from automation_pipeline.enrichment.domain.keys import lock_key
+from automation_pipeline.enrichment.domain.knobs import Knobs
+from automation_pipeline.enrichment.domain.states import ENRICHMENT
+from automation_pipeline.enrichment.domain.views import JobView, RequestView
+from automation_pipeline.enrichment.domain.vocabulary import SourceApi
+from automation_pipeline.enrichment.ports import Registries, Source
+from automation_pipeline.enrichment.stages import work_enrichment as worker
+from automation_pipeline.enrichment.stages.open_request import open_request
+from automation_pipeline.enrichment.stages.refresh_company import refresh_company
+from automation_pipeline.enrichment.stages.request_enrichment import request_enrichment
+from automation_pipeline.enrichment.stages.sweep_enrichments import SweepReport, sweep_enrichments
+from automation_pipeline.enrichment.store.requests import Asking
+from automation_pipeline.enrichment.tables import (
+    AttachmentRow,
+    CompanyRequestRow,
+    CompanyRow,
+    EnrichmentRow,
+    JobRow,
+    JobSourceRow,
+)
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.outbox import OutboxRow, event_in
+from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline.storage.transitions import TransitionRow
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.enrichment.scripted import (
+    INPI,
+    RCS,
+    SEARCH,
+    SIREN,
+    Answer,
+    ClockedLeases,
+    CountingLimiter,
+    KilledError,
+    ScriptedRegistry,
+    says,
+)
+from automation_pipeline_tests.waiting import run
+
+RATE = Rate(5, 1.0)
+
+
+def asking(tenant: str = "main", key: str | None = None, *, correlation: str | None = None) -> Asking:
+    said = correlation or f"of-{tenant}"
+    return Asking(tenant_id=tenant, correlation_id=said, actor="user:1", idempotency_key=key)
+
+
+@dataclass
+class Bench:
+    """All three sources answer, unless told otherwise; `without` are not configured. Time passes as the test says."""
+
+    database: Database
+    clock: StandingClock
+    knobs: Knobs = field(default_factory=Knobs)
+    without: frozenset[SourceApi] = frozenset()
+    a_day: dict[SourceApi, int] = field(default_factory=dict)
+    leases: Leases | None = None
+    limiter: RateLimiter | None = None
+    meter: Meter = field(default_factory=Meter)
+
+    def __post_init__(self) -> None:
+        self.leases = self.leases or ClockedLeases(self.clock)
+        self.limiter = self.limiter or CountingLimiter(self.clock)
+        self.sources = {api: ScriptedRegistry(api, says(api)) for api in SourceApi}
+        self._numbers = count(1)
+
+    @property
+    def registries(self) -> Registries:
+        called = [api for api in SourceApi if api not in self.without]
+        return Registries(
+            sources={api: Source(api, self.sources[api], RATE, self.a_day.get(api)) for api in called},
+            limiter=self.limiter,
+            leases=self.leases,
+            knobs=self.knobs,
+            meter=self.meter,
+        )
+
+    @property
+    def _world(self) -> dict[str, Any]:
+        return {"database": self.database, "clock": self.clock}
+
+    def tell(self, search: object = (), inpi: object = (), rcs: object = ()) -> None:
+        """What they answer next, in turn; a single answer for good."""
+        for api, told in ((SEARCH, search), (INPI, inpi), (RCS, rcs)):
+            if isinstance(told, Sequence):
+                self.sources[api].script = list(told)
+            else:
+                self.sources[api].always = told
+
+    def calls(self, *, of: str | None = None) -> dict[SourceApi, int]:
+        asked = {api: [siren for siren, _ in source.asked] for api, source in self.sources.items()}
+        return {api: sum(of in {None, siren} for siren in sirens) for api, sirens in asked.items()}
+
+    def request(
+        self, siren: str = SIREN, tenant: str = "main", key: str | None = None, *, force: bool = False, **given: object
+    ) -> Enriching:
+        said = {"siren": siren} | given
+        return request_enrichment(said, asking(tenant, key), knobs=self.knobs, force=force, **self._world)
+
+    def open(self, request_id: int, tenant: str = "main") -> RequestView:
+        return open_request(request_id, asking(tenant), knobs=self.knobs, **self._world)
+
+    def refresh(self, request_id: int, tenant: str = "main") -> Enriching:
+        return refresh_company(request_id, asking(tenant), knobs=self.knobs, **self._world)
+
+    def work(self, job_id: int | None, owner: str | None = None) -> JobView:
+        owner = owner or f"worker-{next(self._numbers)}"
+        return run(worker.work_enrichment(job_id, registries=self.registries, owner=owner, **self._world))
+
+    def work_and_die(self, job_id: int | None, place: SourceApi | None = SEARCH) -> None:
+        """Killed while it waits for this source's answer; None: when all of it is written and nothing is kept."""
+        owner, finish = f"killed-{next(self._numbers)}", worker.finish
+        self.leases.gone.add(owner)
+        if place is None:
+            worker.finish = _finish_and_die(finish)
+        else:
+            self.sources[place].script.insert(0, _die)
+        try:
+            self.work(job_id, owner)
+        except KilledError:
+            pass
+        finally:
+            worker.finish = finish
+            for source in self.sources.values():
+                source.script = [told for told in source.script if told is not _die]
+
+    def enriched(self, siren: str = SIREN, tenant: str = "main") -> Enriching:
+        """Asked for, and worked on to its end."""
+        asked = self.request(siren, tenant)
+        if asked.job_id is not None:
+            self.work(asked.job_id)
+        return asked
+
+    def sweep(self, limit: int = 50) -> SweepReport:
+        return sweep_enrichments(registries=self.registries, limit=limit, **self._world)
+
+    def pass_time(self, **length: float) -> datetime:
+        self.clock.pass_time(timedelta(**length))
+        return self.clock.now()
+
+    def holder(self, siren: str = SIREN) -> str | None:
+        held = self.leases.holder(lock_key(siren))
+        return None if held is None else held.owner
+
+    def enrichment(self, siren: str = SIREN) -> EnrichmentRow:
+        with self.database.reading() as session:
+            return session.get_one(EnrichmentRow, siren)
+
+    def company(self, siren: str = SIREN) -> CompanyRow | None:
+        with self.database.reading() as session:
+            return session.get(CompanyRow, siren)
+
+    def job(self, job_id: int) -> JobRow:
+        with self.database.reading() as session:
+            return session.get_one(JobRow, job_id)
+
+    def jobs(self) -> Sequence[JobRow]:
+        return self.rows(select(JobRow).order_by(JobRow.id))
+
+    def heard(self, job_id: int) -> dict[str, JobSourceRow]:
+        rows = self.rows(select(JobSourceRow).where(JobSourceRow.job_id == job_id).order_by(JobSourceRow.id))
+        return {row.source_api: row for row in rows}
+
+    def waiting_for(self, job_id: int) -> list[int]:
+        query = select(AttachmentRow).where(AttachmentRow.job_id == job_id).order_by(AttachmentRow.id)
+        return [row.request_id for row in self.rows(query)]
+
+    def requests(self) -> Sequence[CompanyRequestRow]:
+        return self.rows(select(CompanyRequestRow).order_by(CompanyRequestRow.id))
+
+    def request_row(self, request_id: int) -> CompanyRequestRow:
+        with self.database.reading() as session:
+            return session.get_one(CompanyRequestRow, request_id)
+
+    def moves(self, siren: str = SIREN) -> list[tuple[str, str]]:
+        its = TransitionRow.machine == ENRICHMENT.name, TransitionRow.entity_id == siren
+        rows = self.rows(select(TransitionRow).where(*its).order_by(TransitionRow.id))
+        return [(row.from_state, row.to_state) for row in rows]
+
+    def events(self, name: str | None = None) -> list[Event]:
+        """By the end of their name."""
+        found = [event_in(row) for row in self.rows(select(OutboxRow).order_by(OutboxRow.id))]
+        return [event for event in found if event.name.endswith(name or "")]
+
+    def told(self) -> list[str]:
+        return [event.name.removeprefix("CompanyEnrichment") for event in self.events()]
+
+    def asked_for(self, *, waiting: bool = False) -> list[tuple[str, Mapping[str, object]]]:
+        """Key and config of what was asked of Dagster, all of it or what it has not begun."""
+        rows = self.rows(select(RunRequestRow).order_by(RunRequestRow.id))
+        return [(row.request_key, row.config) for row in rows if row.state == "waiting" or not waiting]
+
+    def take_requests(self) -> None:
+        """As if Dagster had begun all runs that were asked for."""
+        with self.database.transaction() as session:
+            session.execute(update(RunRequestRow).values(state="taken"))
+
+    def set(self, table: Any, **columns: Any) -> None:
+        with self.database.transaction() as session:
+            session.execute(update(table).values(**columns))
+
+    def set_request(self, request_id: int, **columns: Any) -> None:
+        with self.database.transaction() as session:
+            session.execute(update(CompanyRequestRow).where(CompanyRequestRow.id == request_id).values(**columns))
+
+    def rows_of(self, table: Any) -> Sequence[Any]:
+        return self.rows(select(table).order_by(table.id))
+
+    def rows(self, query: Any) -> Sequence[Any]:
+        with self.database.reading() as session:
+            return list(session.scalars(query))
+
+
+def _die() -> Answer:
+    raise KilledError
+
+
+def _finish_and_die(finish: Any) -> Any:
+    def finish_and_die(*given: Any) -> None:
+        finish(*given)
+        raise KilledError
+
+    return finish_and_die

@@ -1,0 +1,44 @@
+"""The bench of enrichment, on each kind of database, and a caller of sources that waits in no time."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+
+from automation_pipeline.enrichment.stages import call_source
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.enrichment.bench import Bench
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock)
+
+
+@pytest.fixture
+def waiting_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[StandingClock], list[float]]:
+    """From now on, whoever waits to call a source lets this clock go on; the list of what was waited for."""
+
+    def wait_by(clock: StandingClock) -> list[float]:
+        waited: list[float] = []
+
+        async def sleep(seconds: float) -> None:
+            if seconds:
+                waited.append(seconds)
+                clock.pass_time(timedelta(seconds=seconds))
+            await asyncio.sleep(0)
+
+        theirs = SimpleNamespace(sleep=sleep, to_thread=asyncio.to_thread, timeout=asyncio.timeout)
+        monkeypatch.setattr(call_source, "asyncio", theirs)
+        return waited
+
+    return wait_by
+
+
+@pytest.fixture(autouse=True)
+def waits(clock: StandingClock, waiting_by: Callable[[StandingClock], list[float]]) -> list[float]:
+    """All that was waited for before a call, in seconds."""
+    return waiting_by(clock)

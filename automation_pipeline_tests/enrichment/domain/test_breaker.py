@@ -1,0 +1,81 @@
+"""When a source is left alone, for how long, and when the same job may ask it again."""
+
+from datetime import timedelta
+
+import pytest
+
+from automation_pipeline.enrichment.domain.breaker import SILENT_AFTER, is_down, may_be_sent_again, rest_after
+from automation_pipeline.enrichment.domain.record import SourceError
+from automation_pipeline.enrichment.domain.vocabulary import ErrorCode, SourceApi
+
+SEARCH, INPI, RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
+PASSING = {ErrorCode.TIMEOUT, ErrorCode.UPSTREAM_5XX, ErrorCode.SOURCE_UNAVAILABLE}
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
+
+
+def error(code: str, after: float | None = None) -> SourceError:
+    known = ErrorCode(code)
+    passes = known in PASSING or known is ErrorCode.RATE_LIMIT
+    return SourceError(error_code=known, message="No.", retryable=passes, retry_after_seconds=after)
+
+
+@pytest.mark.parametrize(
+    ("source", "after", "goes_on", "length"),
+    [
+        (SEARCH, None, False, MINUTE),
+        (SEARCH, 20.0, False, MINUTE),
+        (SEARCH, 90.0, False, 90 * SECOND),
+        (RCS, 2.0, True, 2 * SECOND),
+        (INPI, 2.0, False, 10 * MINUTE),
+        (INPI, 3600.0, False, HOUR),
+    ],
+)
+def test_a_source_that_is_too_busy_rests_as_long_as_it_says_and_not_too_short(
+    source: SourceApi, after: float | None, goes_on: bool, length: timedelta
+) -> None:
+    assert rest_after(source, error("RATE_LIMIT", after), 0, goes_on=goes_on) == length
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "length"),
+    [
+        (SEARCH, "TIMEOUT", MINUTE),
+        (SEARCH, "UPSTREAM_5XX", MINUTE),
+        (INPI, "SOURCE_UNAVAILABLE", MINUTE),
+        (RCS, "TIMEOUT", 12 * HOUR),
+        (RCS, "UPSTREAM_5XX", MINUTE),
+    ],
+)
+def test_a_source_that_is_down_rests_after_ten_in_a_row(source: SourceApi, code: str, length: timedelta) -> None:
+    assert rest_after(source, error(code), SILENT_AFTER - 1) is None
+    assert rest_after(source, error(code), SILENT_AFTER) == length
+
+
+@pytest.mark.parametrize(("code", "length"), [("AUTH_ERROR", HOUR), ("FORBIDDEN", None), ("NOT_FOUND", None)])
+def test_a_source_that_refuses_us_is_not_asked_until_somebody_has_looked(code: str, length: timedelta | None) -> None:
+    assert rest_after(INPI, error(code), 0) == length
+
+
+@pytest.mark.parametrize("code", list(ErrorCode))
+def test_what_is_down_is_what_may_be_up_again(code: ErrorCode) -> None:
+    assert is_down(error(code)) is (code in PASSING)
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "after", "again"),
+    [
+        (INPI, "TIMEOUT", None, True),
+        (INPI, "UPSTREAM_5XX", 5.0, True),
+        (INPI, "UPSTREAM_5XX", 5.1, False),
+        (SEARCH, "RATE_LIMIT", 5.0, True),
+        (SEARCH, "RATE_LIMIT", 5.1, False),
+        (SEARCH, "RATE_LIMIT", None, False),
+        (INPI, "RATE_LIMIT", 1.0, False),
+        (RCS, "NOT_FOUND", None, False),
+        (RCS, "AUTH_ERROR", None, False),
+    ],
+)
+def test_only_what_may_pass_soon_is_sent_again_and_never_to_inpi_when_it_is_busy(
+    source: SourceApi, code: str, after: float | None, again: bool
+) -> None:
+    assert may_be_sent_again(source, error(code, after), 5.0) is again

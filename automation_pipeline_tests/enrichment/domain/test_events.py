@@ -1,0 +1,102 @@
+"""The four events of the contract: what each of them tells, in whose name, and what makes it one."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from automation_pipeline.core.events import Event
+from automation_pipeline.enrichment.domain.evaluation import Evaluation
+from automation_pipeline.enrichment.domain.events import JobFacts, completed, requested, source_fetched, started
+from automation_pipeline.enrichment.domain.record import CompanyFields, SourceError, SourceOutcome, SourceRecord
+from automation_pipeline.enrichment.domain.states import EnrichmentStatus
+from automation_pipeline.enrichment.domain.vocabulary import ErrorCode, SourceApi, Trigger
+
+NOW = datetime(2026, 5, 4, 10, tzinfo=UTC)
+JOB = JobFacts(job_id=7, siren="552032534", attempt=2, tenant_id="t1", correlation_id="c1")
+RECORD = SourceRecord(siren="552032534", said=CompanyFields(legal_name="DANONE"), document={"officers": ["Secret"]})
+ERROR = SourceError(error_code=ErrorCode.RATE_LIMIT, http_status=429, message="It is busy.", retryable=True)
+FOUND = SourceOutcome(source=SourceApi.SEARCH, duration_ms=12, record=RECORD)
+HELD_BACK = SourceOutcome(source=SourceApi.RCS, duration_ms=4200, attempts=3, error=ERROR)
+PARTIAL = Evaluation(
+    status=EnrichmentStatus.PARTIAL,
+    success=2,
+    required_failed=0,
+    optional_failed=1,
+    core_identity_present=True,
+    error="API_ENTREPRISE_RCS:429:RATE_LIMIT",
+    is_worth_retrying=True,
+)
+
+
+def wish(request_id: int = 3, trigger: Trigger = Trigger.REQUEST_CREATED, now: datetime = NOW) -> Event:
+    told = {"tenant_id": "t1", "correlation_id": "c1", "now": now}
+    return requested(request_id, "552032534", None, trigger, **told)
+
+
+TOLD = [wish(), started(JOB, NOW), source_fetched(JOB, FOUND, NOW), completed(JOB, 3, PARTIAL, NOW)]
+
+
+@pytest.mark.parametrize("event", TOLD, ids=lambda event: event.name)
+def test_the_envelope_is_whole(event: Event) -> None:
+    said = (event.tenant_id, event.correlation_id, event.occurred_at, event.producer)
+    assert said == ("t1", "c1", NOW, "M3")
+
+
+def test_a_wish_names_who_wants_it_and_why() -> None:
+    event = wish()
+    assert event.name == "CompanyEnrichmentRequested"
+    assert event.payload == {
+        "request_id": "3", "company_siren": "552032534", "company_siret": None, "trigger": "REQUEST_CREATED",
+    }  # fmt: skip
+
+
+def test_a_beginning_tells_which_one_it_is() -> None:
+    event = started(JOB, NOW)
+    assert event.name == "CompanyEnrichmentStarted"
+    assert event.payload == {"job_id": "7", "company_siren": "552032534", "attempt": 2}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "told"),
+    [
+        (FOUND, ("API_RECHERCHE_ENTREPRISES", "SUCCESS", 200, None, 12, 1)),
+        (HELD_BACK, ("API_ENTREPRISE_RCS", "FAILED", 429, "RATE_LIMIT", 4200, 3)),
+    ],
+)
+def test_a_call_tells_how_it_ended_and_nothing_of_the_answer(outcome: SourceOutcome, told: tuple[object, ...]) -> None:
+    event = source_fetched(JOB, outcome, NOW)
+    names = ("source_api", "status", "http_status", "error_code", "duration_ms", "attempts")
+    assert event.name == "CompanyEnrichmentSourceFetched"
+    assert event.payload == {"job_id": "7", "company_siren": "552032534", **dict(zip(names, told, strict=True))}
+
+
+def test_an_end_tells_the_counts_of_the_contract() -> None:
+    event = completed(JOB, 3, PARTIAL, NOW)
+    assert event.name == "CompanyEnrichmentCompleted"
+    assert event.payload == {
+        "job_id": "7",
+        "company_siren": "552032534",
+        "enrichment_status": "PARTIAL",
+        "sources_success_count": 2,
+        "sources_failed_count": 1,
+        "core_identity_present": True,
+        "required_sources_failed_count": 0,
+        "optional_sources_failed_count": 1,
+        "request_id": "3",
+    }
+
+
+def test_the_same_is_told_once_and_everything_else_by_itself() -> None:
+    other = JobFacts(job_id=8, siren="552032534", attempt=2, tenant_id="t1", correlation_id="c1")
+    third = JobFacts(job_id=7, siren="552032534", attempt=3, tenant_id="t1", correlation_id="c1")
+    keys = [
+        *(event.key for event in TOLD),
+        *(one.key for one in (wish(4), wish(trigger=Trigger.MANUAL_REFRESH), wish(now=NOW.replace(minute=1)))),
+        *(started(job, NOW).key for job in (other, third)),
+        source_fetched(JOB, HELD_BACK, NOW).key,
+        *(completed(JOB, request, PARTIAL, NOW).key for request in (None, 4)),
+        completed(other, 3, PARTIAL, NOW).key,
+    ]
+    assert len(set(keys)) == len(keys)
+    assert source_fetched(third, FOUND, NOW).key == source_fetched(JOB, FOUND, NOW).key
+    assert completed(third, 3, PARTIAL, NOW).key == completed(JOB, 3, PARTIAL, NOW).key

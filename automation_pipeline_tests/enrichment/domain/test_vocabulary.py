@@ -1,0 +1,88 @@
+"""The checklist at the end of the contract: names, states, codes and counters, as it and all others write them."""
+
+from dataclasses import fields
+from datetime import timedelta
+from enum import StrEnum
+
+import pytest
+
+from automation_pipeline.enrichment import tables
+from automation_pipeline.enrichment.domain import events
+from automation_pipeline.enrichment.domain.evaluation import Evaluation
+from automation_pipeline.enrichment.domain.knobs import Knobs
+from automation_pipeline.enrichment.domain.record import SourceError
+from automation_pipeline.enrichment.domain.states import EnrichmentStatus
+from automation_pipeline.enrichment.domain.vocabulary import (
+    OPTIONAL_SOURCES,
+    PRODUCER,
+    REQUIRED_SOURCES,
+    Asked,
+    CallStatus,
+    DocumentType,
+    ErrorCode,
+    SourceApi,
+    Trigger,
+)
+
+CONTRACT: dict[type[StrEnum], str] = {
+    EnrichmentStatus: "PENDING RUNNING SUCCESS PARTIAL FAILED STALE",
+    SourceApi: "API_RECHERCHE_ENTREPRISES INPI_RNE API_ENTREPRISE_RCS",
+    ErrorCode: "MISSING_COMPANY_IDENTIFIER INVALID_SIREN_FORMAT INVALID_SIRET_FORMAT SIREN_SIRET_MISMATCH AUTH_ERROR "
+    "FORBIDDEN NOT_FOUND RATE_LIMIT TIMEOUT UPSTREAM_5XX SOURCE_UNAVAILABLE INTERNAL_ERROR",
+    Trigger: "REQUEST_CREATED REQUEST_OPENED MANUAL_REFRESH STALE_SWEEP",
+    CallStatus: "SUCCESS FAILED",
+    DocumentType: "ENTERPRISE_SEARCH RNE_FORMALITY RCS_EXTRACT",
+    Asked: "CACHE_HIT ATTACHED ENQUEUED",
+}
+
+
+@pytest.mark.parametrize(("words", "named"), CONTRACT.items(), ids=lambda one: getattr(one, "__name__", ""))
+def test_the_words_are_those_of_the_contract_in_its_order(words: type[StrEnum], named: str) -> None:
+    assert [word.value for word in words] == named.split()
+
+
+def test_the_four_events_and_their_producer_are_named_as_in_the_contract() -> None:
+    names = (events.REQUESTED, events.STARTED, events.SOURCE_FETCHED, events.COMPLETED)
+    assert [name.removeprefix("CompanyEnrichment") for name in names] == [
+        "Requested", "Started", "SourceFetched", "Completed",
+    ]  # fmt: skip
+    assert PRODUCER == "M3"
+
+
+def test_every_source_is_required_or_optional() -> None:
+    assert REQUIRED_SOURCES == (SourceApi.SEARCH,)
+    assert (*REQUIRED_SOURCES, *OPTIONAL_SOURCES) == tuple(SourceApi)
+
+
+@pytest.mark.parametrize("table", [tables.EnrichmentRow, tables.CompanyRequestRow])
+def test_the_tables_allow_the_states_and_no_other(table: type[tables.Table]) -> None:
+    rules = [str(getattr(rule, "sqltext", "")) for rule in table.__table__.constraints]
+    [allowed] = [rule for rule in rules if " IN (" in rule]
+    assert allowed.split(" IN ")[1] == "(" + ", ".join(f"'{status}'" for status in EnrichmentStatus) + ")"
+
+
+def test_what_is_counted_of_a_job_is_what_its_end_tells() -> None:
+    counted = {field.name for field in fields(Evaluation)}
+    assert {"success", "required_failed", "optional_failed", "core_identity_present"} <= counted
+    columns = set(tables.JobRow.__table__.columns.keys())
+    assert {"sources_success_count", "required_failed_count", "optional_failed_count"} <= columns
+
+
+def test_an_error_is_written_as_in_the_contract() -> None:
+    error = SourceError(error_code=ErrorCode.TIMEOUT, message="request timed out", retryable=True)
+    assert error.document(SourceApi.INPI) == {
+        "error_code": "TIMEOUT",
+        "source_api": "INPI_RNE",
+        "http_status": None,
+        "message": "request timed out",
+        "retryable": True,
+    }
+
+
+def test_the_numbers_are_those_of_the_contract() -> None:
+    knobs = Knobs()
+    assert (knobs.freshness, knobs.lock_seconds, knobs.heartbeat_seconds) == (timedelta(days=30), 120, 30)
+    assert (knobs.call_seconds, knobs.max_retries, knobs.max_attempts) == (5, 2, 3)
+    assert (knobs.backoff.base_seconds, knobs.backoff.cap_seconds, knobs.backoff.multiplier) == (0.25, 0.5, 2)
+    assert (knobs.cooldown, knobs.longest_retry_after_seconds) == (timedelta(minutes=15), 5)
+    assert knobs.sync_seconds < 1.2

@@ -1,0 +1,135 @@
+"""What the bench of enrichment has of the outside: registries that say what they are told to, leases and turns by the
+test's clock."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from automation_pipeline.core.coordination import Holder, Lease, Rate
+from automation_pipeline.enrichment.domain.record import CompanyFields, SourceError, SourceRecord
+from automation_pipeline.enrichment.domain.vocabulary import ErrorCode, SourceApi
+from automation_pipeline_tests.conftest import StandingClock
+
+SEARCH, INPI, RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
+SIREN = "552032534"
+# A text of an answer that must be found in no line of a log, and in no event.
+SECRET = "Jeanne Secret, 1960"
+
+Answer = SourceRecord | SourceError | Callable[[], object]
+_SAYS = {
+    SEARCH: {"legal_name": "DANONE", "city": "PARIS", "naf_code": "70.10Z", "siret": "55203253400646"},
+    INPI: {"legal_name": "Danone SA", "legal_form": "5510", "country_code": "FR"},
+    RCS: {"rcs_city": "PARIS", "registry_name": "Greffe de Paris"},
+}
+
+
+def says(source: SourceApi, *, is_masked: bool = False, **said: object) -> SourceRecord:
+    """What it says of a company unless told otherwise; None: not said."""
+    known = _SAYS[source] | said
+    document = {"officers": [SECRET], "said": {name: str(value) for name, value in known.items()}}
+    return SourceRecord(siren=SIREN, said=CompanyFields(**known), document=document, is_masked=is_masked)
+
+
+def fails(code: str, status: int | None = None, *, after: float | None = None) -> SourceError:
+    """Retryable by the contract's kinds."""
+    known = ErrorCode(code)
+    passes = {ErrorCode.TIMEOUT, ErrorCode.RATE_LIMIT, ErrorCode.UPSTREAM_5XX, ErrorCode.SOURCE_UNAVAILABLE}
+    return SourceError(
+        error_code=known,
+        message=f"It said {code}.",
+        http_status=status,
+        retryable=known in passes,
+        retry_after_seconds=after,
+    )
+
+
+NOBODY = fails("NOT_FOUND", 200)
+UNKNOWN = fails("NOT_FOUND", 404)
+SILENT = fails("TIMEOUT")
+DOWN = fails("UPSTREAM_5XX", 503)
+BUSY = fails("RATE_LIMIT", 429, after=2.0)
+
+
+class KilledError(BaseException):
+    """The process is gone: nothing of it is done any more."""
+
+
+@dataclass
+class ScriptedRegistry:
+    """Says what is in its script, one a call, and what it always says once that is used up. What can be called is
+    called in the middle of the call, in a thread of its own; whatever else it says comes after."""
+
+    source: SourceApi
+    always: SourceRecord | SourceError
+    script: list[Answer] = field(default_factory=list)
+    asked: list[tuple[str, str | None]] = field(default_factory=list)
+
+    async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
+        self.asked.append((siren, siret))
+        while self.script and callable(self.script[0]):
+            await asyncio.to_thread(self.script.pop(0))
+        return self.script.pop(0) if self.script else self.always
+
+    async def check(self) -> None:
+        return None
+
+
+class ClockedLeases:
+    """Leases by the test's clock. Whoever is `gone` gives nothing back."""
+
+    def __init__(self, clock: StandingClock) -> None:
+        self._clock, self._tokens = clock, 0
+        self._held: dict[str, tuple[Lease, datetime]] = {}
+        self.gone: set[str] = set()
+
+    def acquire(self, key: str, owner: str, ttl_seconds: float) -> Lease | None:
+        if self.holder(key) is not None:
+            return None
+        self._tokens += 1
+        lease = Lease(key, owner, self._tokens)
+        self._held[key] = lease, self._clock.now() + timedelta(seconds=ttl_seconds)
+        return lease
+
+    def extend(self, lease: Lease, ttl_seconds: float) -> bool:
+        if not self._is_held(lease):
+            return False
+        self._held[lease.key] = lease, self._clock.now() + timedelta(seconds=ttl_seconds)
+        return True
+
+    def release(self, lease: Lease) -> bool:
+        if not self._is_held(lease) or lease.owner in self.gone:
+            return False
+        del self._held[lease.key]
+        return True
+
+    def holder(self, key: str) -> Holder | None:
+        known = self._held.get(key)
+        if known is None or known[1] <= self._clock.now():
+            return None
+        lease, until = known
+        return Holder(lease.owner, lease.token, (until - self._clock.now()).total_seconds())
+
+    def _is_held(self, lease: Lease) -> bool:
+        holder = self.holder(lease.key)
+        return holder is not None and holder.token == lease.token
+
+
+@dataclass
+class CountingLimiter:
+    """Evenly spaced turns from the test's clock on; at once, where no rate is kept."""
+
+    clock: StandingClock
+    is_keeping: bool = False
+    reserved: dict[str, int] = field(default_factory=dict)
+    _paid_until: dict[str, datetime] = field(default_factory=dict)
+
+    def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
+        now = self.clock.now()
+        begins = max(self._paid_until.get(key, now), now)
+        wait = (begins - now).total_seconds() if self.is_keeping else 0.0
+        if max_wait_seconds is not None and wait > max_wait_seconds:
+            return None
+        self._paid_until[key] = begins + timedelta(seconds=rate.interval_seconds)
+        self.reserved[key] = self.reserved.get(key, 0) + 1
+        return wait

@@ -1,0 +1,255 @@
+"""One call of one source: again where that helps and never where it harms, in turn, within the day, with its rests."""
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+from random import Random
+
+import pytest
+
+from automation_pipeline.enrichment.domain.measures import RATE_LIMITED
+from automation_pipeline.enrichment.domain.record import SourceError, SourceOutcome
+from automation_pipeline.enrichment.domain.vocabulary import SourceApi
+from automation_pipeline.enrichment.ports import Registries
+from automation_pipeline.enrichment.stages import call_source as module
+from automation_pipeline.enrichment.stages.call_source import call_source
+from automation_pipeline.enrichment.store.sources import SourceStanding, rest, standings, wake
+from automation_pipeline_tests.enrichment.bench import RATE, Bench
+from automation_pipeline_tests.enrichment.scripted import (
+    BUSY,
+    DOWN,
+    INPI,
+    RCS,
+    SEARCH,
+    SILENT,
+    SIREN,
+    UNKNOWN,
+    CountingLimiter,
+    fails,
+    says,
+)
+from automation_pipeline_tests.waiting import run
+
+LATER = fails("RATE_LIMIT", 429, after=6.0)
+UNSAID = fails("RATE_LIMIT", 429)
+UNREACHABLE = fails("SOURCE_UNAVAILABLE")
+REFUSED = fails("AUTH_ERROR", 401)
+
+
+class Middle(Random):
+    """No jitter."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return (a + b) / 2
+
+
+async def calling(bench: Bench, source: SourceApi, registries: Registries | None = None) -> SourceOutcome:
+    known = registries or bench.registries
+    world = {"registries": known, "database": bench.database, "clock": bench.clock, "random": Middle()}
+    return await call_source(known.sources[source], SIREN, None, **world)
+
+
+def call(bench: Bench, source: SourceApi = RCS) -> SourceOutcome:
+    return run(calling(bench, source))
+
+
+def standing(bench: Bench, source: SourceApi = RCS) -> SourceStanding:
+    with bench.database.reading() as session:
+        return standings(session)[source]
+
+
+@pytest.mark.parametrize("error", [SILENT, DOWN, UNREACHABLE], ids=lambda one: one.error_code)
+def test_what_may_pass_is_tried_twice_more_after_250_and_500_ms(
+    bench: Bench, waits: list[float], error: SourceError
+) -> None:
+    bench.tell(rcs=error)
+    outcome = call(bench)
+    assert (outcome.error, outcome.attempts, waits) == (error, 3, [0.25, 0.5])
+
+
+@pytest.mark.parametrize("source", list(SourceApi))
+def test_an_answer_ends_the_trying(bench: Bench, waits: list[float], source: SourceApi) -> None:
+    bench.sources[source].script = [DOWN, says(source)]
+    outcome = call(bench, source)
+    assert (outcome.status, outcome.attempts, waits) == ("SUCCESS", 2, [0.25])
+
+
+def test_the_waits_are_a_fifth_more_or_less_and_half_a_second_at_most(bench: Bench, waits: list[float]) -> None:
+    bench.tell(rcs=DOWN)
+    registries = bench.registries
+    for seed in range(3):
+        drawn = {"database": bench.database, "clock": bench.clock, "random": Random(seed)}
+        run(call_source(registries.sources[RCS], SIREN, None, registries=registries, **drawn))
+    assert all(0.2 <= wait <= 0.3 for wait in waits[::2])
+    assert all(0.4 <= wait <= 0.5 for wait in waits[1::2])
+
+
+@pytest.mark.parametrize(
+    "error", [UNKNOWN, REFUSED, fails("FORBIDDEN", 403), fails("INTERNAL_ERROR", 400)], ids=lambda one: one.error_code
+)
+def test_what_does_not_pass_is_not_tried_again(bench: Bench, waits: list[float], error: SourceError) -> None:
+    bench.tell(rcs=error)
+    assert (call(bench).error, len(bench.sources[RCS].asked), waits) == (error, 1, [])
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "calls", "waited"),
+    [
+        (RCS, BUSY, 3, [2.0, 2.0]),
+        (RCS, fails("RATE_LIMIT", 429, after=5.0), 3, [5.0, 5.0]),
+        (RCS, LATER, 1, []),
+        (RCS, UNSAID, 1, []),
+        (SEARCH, BUSY, 3, [2.0, 2.0]),
+        (INPI, BUSY, 1, []),
+        (RCS, fails("UPSTREAM_5XX", 503, after=3.0), 3, [3.0, 3.0]),
+        (RCS, fails("UPSTREAM_5XX", 503, after=30.0), 1, []),
+    ],
+)
+def test_a_source_that_says_when_is_asked_again_then_if_that_is_soon(
+    bench: Bench, waits: list[float], source: SourceApi, error: SourceError, calls: int, waited: list[float]
+) -> None:
+    bench.sources[source].always = error
+    outcome = call(bench, source)
+    assert (outcome.error, outcome.attempts, waits) == (error, calls, waited)
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "minutes"), [(RCS, UNSAID, 1), (SEARCH, BUSY, 1), (INPI, BUSY, 10), (RCS, REFUSED, 60)]
+)
+def test_a_source_that_wants_to_be_left_alone_is_left_alone_by_all(
+    bench: Bench, source: SourceApi, error: SourceError, minutes: int
+) -> None:
+    bench.sources[source].always = error
+    call(bench, source)
+    told = len(bench.sources[source].asked)
+    until = standing(bench, source).open_until
+    assert until == bench.clock.now() + timedelta(minutes=minutes)
+    refused = call(bench, source)
+    assert refused.error is not None
+    assert (refused.error.error_code, refused.error.http_status, refused.attempts) == ("RATE_LIMIT", None, 0)
+    assert f"It rests until {until:%H:%M} UTC" in refused.error.message
+    assert len(bench.sources[source].asked) == told
+    bench.clock.pass_time(timedelta(minutes=minutes))
+    bench.sources[source].always = says(source)
+    assert call(bench, source).status == "SUCCESS"
+
+
+def test_what_is_left_of_a_short_rest_is_waited_for_by_others(bench: Bench, waits: list[float]) -> None:
+    with bench.database.transaction() as session:
+        rest(session, RCS, timedelta(seconds=60), "It is busy.", bench.clock.now())
+    bench.pass_time(seconds=54)
+    assert call(bench).attempts == 0
+    bench.pass_time(seconds=3)
+    assert (call(bench).status, waits) == ("SUCCESS", [3.0])
+
+
+def test_whoever_is_refused_another_call_tells_what_the_last_one_came_to(bench: Bench) -> None:
+    def another_is_told_to_stop() -> None:
+        bench.sources[RCS].script.insert(0, UNSAID)
+        call(bench)
+
+    bench.tell(rcs=[another_is_told_to_stop, DOWN])
+    outcome = call(bench)
+    assert (outcome.error, outcome.attempts) == (DOWN, 1)
+
+
+@pytest.mark.parametrize(("source", "length"), [(RCS, timedelta(hours=12)), (SEARCH, timedelta(minutes=1))])
+def test_a_source_that_has_not_answered_ten_times_in_a_row_is_left_alone(
+    bench: Bench, source: SourceApi, length: timedelta
+) -> None:
+    bench.sources[source].always = SILENT
+    for _ in range(3):
+        call(bench, source)
+    assert standing(bench, source).failures == 9
+    outcome = call(bench, source)
+    assert (outcome.error, outcome.attempts) == (SILENT, 1)
+    assert standing(bench, source).open_until == bench.clock.now() - timedelta(seconds=0.25) + length
+    with bench.database.transaction() as session:
+        wake(session, source, bench.clock.now())
+    bench.sources[source].always = says(source)
+    assert call(bench, source).status == "SUCCESS"
+
+
+@pytest.mark.parametrize("answer", [says(RCS), UNKNOWN])
+def test_an_answer_of_any_kind_says_that_it_is_up(bench: Bench, answer: object) -> None:
+    bench.tell(rcs=SILENT)
+    call(bench)
+    bench.tell(rcs=answer)
+    call(bench)
+    assert standing(bench).failures == 0
+
+
+def test_a_sources_calls_of_the_day_are_not_exceeded_and_come_back_at_midnight(bench: Bench) -> None:
+    bench.a_day = {RCS: 2}
+    outcomes = [call(bench) for _ in range(3)]
+    assert [one.status for one in outcomes] == ["SUCCESS", "SUCCESS", "FAILED"]
+    assert outcomes[2].error is not None
+    assert outcomes[2].error.message == "Its 2 calls of the day are used up."
+    assert len(bench.sources[RCS].asked) == 2
+    bench.pass_time(hours=14)
+    assert call(bench).status == "SUCCESS"
+
+
+def test_every_call_counts_for_the_day_also_one_that_fails(bench: Bench) -> None:
+    bench.a_day = {RCS: 2}
+    bench.tell(rcs=DOWN)
+    outcome = call(bench)
+    assert (outcome.error, outcome.attempts, len(bench.sources[RCS].asked)) == (DOWN, 2, 2)
+    assert standing(bench).quota_used == 2
+
+
+def test_a_turn_that_is_too_far_away_is_not_waited_for(bench: Bench) -> None:
+    bench.a_day = {RCS: 5}
+    bench.limiter.reserve = lambda *_given, **_more: None
+    outcome = call(bench)
+    assert outcome.error is not None
+    assert (outcome.error.error_code, outcome.attempts, bench.sources[RCS].asked) == ("RATE_LIMIT", 0, [])
+    assert standing(bench).quota_used == 0
+
+
+def test_a_source_that_does_not_answer_in_time_is_taken_for_silent(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_given: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(module.asyncio, "timeout", lambda _seconds: asyncio.timeout(0))
+    bench.sources[RCS].fetch = never
+    outcome = call(bench)
+    assert outcome.error is not None
+    assert (outcome.error.error_code, outcome.error.http_status, outcome.attempts) == ("TIMEOUT", None, 3)
+    assert outcome.error.message == "It did not answer within 5 s."
+
+
+def test_what_the_source_holds_back_is_counted(bench: Bench) -> None:
+    bench.tell(rcs=BUSY)
+    call(bench)
+    assert {name: amount for (name, _), amount in bench.meter.drain().items()} == {RATE_LIMITED: 3}
+
+
+def test_however_many_call_no_source_is_called_beyond_its_limit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each knows how long it has waited, by what it was told to; nobody has waited in truth."""
+    bench.limiter, starts = CountingLimiter(bench.clock, is_keeping=True), []
+    waited: Counter[object] = Counter()
+
+    async def sleep(seconds: float) -> None:
+        waited[asyncio.current_task()] += seconds
+        await asyncio.sleep(0)
+
+    async def fetch(*_given: object) -> object:
+        starts.append(waited[asyncio.current_task()])
+        return says(RCS)
+
+    async def all_at_once() -> None:
+        await asyncio.gather(*[calling(bench, RCS, registries) for _ in range(12)])
+
+    bench.sources[RCS].fetch = fetch
+    registries = bench.registries
+    monkeypatch.setattr(module.asyncio, "sleep", sleep)
+    run(all_at_once())
+    assert len(starts) == bench.limiter.reserved[f"enrichment:{RCS}"] == 12
+    in_order = sorted(starts)
+    assert all(
+        later - first >= RATE.period_seconds - 1e-6
+        for first, later in zip(in_order, in_order[RATE.limit :], strict=False)
+    )

@@ -1,0 +1,281 @@
+"""A job from its lease to its end: the contract's vectors, in the order of the contract."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select
+
+from automation_pipeline.core.logs import configure_logs
+from automation_pipeline.enrichment.domain import measures
+from automation_pipeline.enrichment.tables import DocumentRow, FieldSourceRow, RetrievalRow
+from automation_pipeline_tests.enrichment.bench import Bench
+from automation_pipeline_tests.enrichment.scripted import (
+    BUSY,
+    DOWN,
+    INPI,
+    NOBODY,
+    RCS,
+    SEARCH,
+    SECRET,
+    SILENT,
+    SIREN,
+    UNKNOWN,
+    fails,
+    says,
+)
+
+COUNTS = ("sources_success_count", "sources_failed_count", "required_sources_failed_count",
+          "optional_sources_failed_count")  # fmt: skip
+
+
+THIRTEEN = {
+    "timestamp", "level", "correlation_id", "tenant_id", "request_id", "job_id", "company_siren", "source_api",
+    "event_type", "http_status", "error_code", "error_message", "duration_ms",
+}  # fmt: skip
+
+
+def counts(bench: Bench) -> tuple[object, ...]:
+    return tuple(bench.events("Completed")[-1].payload[name] for name in COUNTS)
+
+
+def test_a_company_that_all_three_know_is_a_success(bench: Bench) -> None:
+    asked = bench.request()
+    job = bench.work(asked.job_id)
+    company, row = bench.company(), bench.enrichment()
+    assert (job.state, job.status, job.attempt) == ("DONE", "SUCCESS", 1)
+    assert company is not None
+    assert (company.legal_name, company.legal_form, company.rcs_city) == ("DANONE", "5510", "PARIS")
+    assert company.updated_at == bench.clock.now()
+    assert (row.status, row.enrichment_error, row.running_job_id) == ("SUCCESS", None, None)
+    assert bench.moves() == [("PENDING", "RUNNING"), ("RUNNING", "SUCCESS")]
+    assert bench.told() == ["Requested", "Started", "SourceFetched", "SourceFetched", "SourceFetched", "Completed"]
+    assert [event.payload["source_api"] for event in bench.events("SourceFetched")] == [SEARCH, INPI, RCS]
+    assert counts(bench) == (3, 0, 0, 0)
+    assert bench.request_row(asked.request_id).enrichment_status == "SUCCESS"
+    assert bench.holder() is None
+
+
+def test_two_that_answer_and_one_that_is_too_busy_three_times(bench: Bench, waits: list[float]) -> None:
+    bench.tell(rcs=BUSY)
+    bench.enriched()
+    row = bench.enrichment()
+    assert (row.status, row.enrichment_error) == ("PARTIAL", "API_ENTREPRISE_RCS:429:RATE_LIMIT")
+    assert counts(bench) == (2, 1, 0, 1)
+    assert bench.calls()[RCS] == 3
+    assert waits == [2.0, 2.0]
+    assert row.due_at == bench.clock.now() + timedelta(hours=6)
+
+
+def test_a_required_source_that_finds_nobody_ends_the_job(bench: Bench) -> None:
+    bench.tell(search=NOBODY)
+    bench.enriched()
+    row = bench.enrichment()
+    assert (row.status, row.enrichment_error) == ("FAILED", "API_RECHERCHE_ENTREPRISES:200:NOT_FOUND")
+    assert counts(bench) == (0, 1, 1, 0)
+    assert bench.calls() == {SEARCH: 1, INPI: 0, RCS: 0}
+    assert bench.company() is None
+    assert bench.events("Completed")[0].payload["core_identity_present"] is False
+
+
+def test_an_old_snapshot_outlives_a_required_source_that_does_not_answer(bench: Bench) -> None:
+    bench.enriched()
+    before = bench.company()
+    bench.pass_time(days=31)
+    bench.tell(search=SILENT, inpi=says(INPI, legal_name="ANOTHER", city="LYON"))
+    bench.enriched()
+    after, row = bench.company(), bench.enrichment()
+    assert bench.calls()[SEARCH] == 1 + 3
+    assert (row.status, row.enrichment_error) == ("FAILED", "API_RECHERCHE_ENTREPRISES:-:TIMEOUT")
+    assert before is not None
+    assert after is not None
+    assert (after.legal_name, after.city, after.updated_at) == ("DANONE", "PARIS", before.updated_at)
+    assert bench.moves()[-2:] == [("STALE", "RUNNING"), ("RUNNING", "FAILED")]
+
+
+def test_two_tenants_that_want_the_same_company_share_its_job(bench: Bench) -> None:
+    one, other = bench.request(tenant="t1"), bench.request(tenant="t2")
+    assert (one.asked, other.asked, one.job_id) == ("ENQUEUED", "ATTACHED", other.job_id)
+    bench.work(one.job_id)
+    [started], completed = bench.events("Started"), bench.events("Completed")
+    assert (started.tenant_id, started.correlation_id) == ("t1", "of-t1")
+    assert {event.tenant_id for event in bench.events("SourceFetched")} == {"t1"}
+    assert [(each.tenant_id, each.correlation_id) for each in completed] == [("t1", "of-t1"), ("t2", "of-t2")]
+    assert {row.enrichment_status for row in bench.requests()} == {"SUCCESS"}
+
+
+def test_whoever_asks_while_it_runs_waits_for_it_too(bench: Bench) -> None:
+    asked = bench.request(tenant="t1")
+    bench.tell(inpi=[lambda: bench.request(tenant="t2")])
+    bench.work(asked.job_id)
+    assert len(bench.waiting_for(asked.job_id)) == len(bench.events("Completed")) == 2
+    assert {row.enrichment_status for row in bench.requests()} == {"SUCCESS"}
+
+
+def test_a_worker_that_is_killed_is_followed_when_its_lease_is_over(bench: Bench) -> None:
+    asked = bench.request()
+    bench.take_requests()
+    bench.tell(inpi=[lambda: bench.pass_time(seconds=60)])
+    bench.work_and_die(asked.job_id, RCS)
+    bench.pass_time(seconds=59)
+    assert bench.sweep().asked_again == 0
+    assert bench.work(asked.job_id).attempt == 1
+    bench.pass_time(seconds=1)
+    assert bench.sweep().asked_again == 1
+    assert bench.asked_for()[-1] == (f"enrichment-job-{asked.job_id}-2", {"job_id": asked.job_id})
+    job = bench.work(asked.job_id)
+    assert (job.attempt, job.status) == (2, "SUCCESS")
+    assert bench.calls() == {SEARCH: 1, INPI: 1, RCS: 2}
+    assert [event.payload["attempt"] for event in bench.events("Started")] == [1, 2]
+    assert len(bench.events("SourceFetched")) == 3
+    assert len(bench.events("Completed")) == 1
+
+
+def test_what_said_that_there_is_nobody_is_not_asked_again(bench: Bench) -> None:
+    asked = bench.request()
+    bench.tell(search=NOBODY)
+    bench.work_and_die(asked.job_id, None)
+    bench.pass_time(seconds=120)
+    assert bench.work(asked.job_id).status == "FAILED"
+    assert bench.calls() == {SEARCH: 1, INPI: 0, RCS: 0}
+
+
+def test_a_job_that_is_lost_again_and_again_is_given_up(bench: Bench) -> None:
+    bench.enriched()
+    bench.pass_time(days=30)
+    asked = bench.request()
+    for _ in range(3):
+        bench.work_and_die(asked.job_id)
+        bench.pass_time(seconds=120)
+    job, row = bench.work(asked.job_id), bench.enrichment()
+    assert (job.state, job.status, row.enrichment_error) == ("DONE", "FAILED", "-:-:INTERNAL_ERROR")
+    assert [event.payload["attempt"] for event in bench.events("Started")] == [1, 1, 2, 3]
+    assert row.due_at == bench.clock.now() + timedelta(hours=6)
+    assert bench.company() is not None
+    assert bench.request_row(asked.request_id).enrichment_error == "-:-:INTERNAL_ERROR"
+
+
+def test_a_second_worker_leaves_the_job_to_the_first(bench: Bench) -> None:
+    asked, seen = bench.request(), []
+    bench.tell(inpi=[lambda: seen.append(bench.leases.acquire(f"company_enrichment:{SIREN}", "second", 1.0))])
+    bench.work(asked.job_id)
+    assert seen == [None]
+    assert bench.work(asked.job_id).attempt == 1
+    assert len(bench.events("Started")) == 1
+
+
+def test_what_is_not_configured_is_in_no_counter(bench: Bench) -> None:
+    bench.without = frozenset({INPI, RCS})
+    bench.enriched()
+    assert bench.enrichment().status == "SUCCESS"
+    assert counts(bench) == (1, 0, 0, 0)
+    assert len(bench.events("SourceFetched")) == 1
+
+
+def test_without_the_required_source_nothing_is_a_success(bench: Bench) -> None:
+    bench.without = frozenset({SEARCH})
+    bench.enriched()
+    assert bench.enrichment().enrichment_error == "API_RECHERCHE_ENTREPRISES:-:SOURCE_UNAVAILABLE"
+
+
+@pytest.mark.parametrize(("is_masked", "code"), [(False, "NOT_FOUND"), (True, "FORBIDDEN")])
+def test_a_company_without_a_name_says_why_it_failed(bench: Bench, is_masked: bool, code: str) -> None:
+    bench.tell(search=says(SEARCH, legal_name=None, is_masked=is_masked), inpi=UNKNOWN, rcs=UNKNOWN)
+    bench.enriched()
+    first = (bench.enrichment().enrichment_error or "").split("|")[0]
+    assert first == f"API_RECHERCHE_ENTREPRISES:200:{code}"
+
+
+def test_an_empty_value_overwrites_nothing_and_keeps_where_it_came_from(bench: Bench) -> None:
+    bench.enriched()
+    bench.pass_time(days=30)
+    bench.tell(search=says(SEARCH, naf_code=None, legal_name="DANONE SA"), inpi=DOWN)
+    bench.enriched()
+    company = bench.company()
+    assert company is not None
+    assert (company.legal_name, company.naf_code, company.legal_form) == ("DANONE SA", "70.10Z", "5510")
+    rows = bench.rows(select(FieldSourceRow).order_by(FieldSourceRow.id))
+    ages = {row.field: bench.clock.now() - row.fetched_at for row in rows}
+    assert ages["naf_code"] >= timedelta(days=30)
+    assert ages["legal_name"] == timedelta(0)
+    assert bench.jobs()[-1].changes == {"legal_name": {"before": "DANONE", "after": "DANONE SA"}}
+
+
+def test_a_field_that_a_user_has_locked_is_not_overwritten(bench: Bench) -> None:
+    bench.enriched()
+    bench.set(FieldSourceRow, locked_by_user="user:7")
+    bench.pass_time(days=30)
+    bench.tell(search=says(SEARCH, legal_name="ANOTHER"))
+    bench.enriched()
+    company = bench.company()
+    assert company is not None
+    assert company.legal_name == "DANONE"
+    fetched = {row.fetched_at for row in bench.rows(select(FieldSourceRow))}
+    assert fetched == {bench.clock.now() - timedelta(days=30)}
+
+
+def test_what_was_said_is_kept_once_a_version(bench: Bench) -> None:
+    bench.enriched()
+    bench.pass_time(days=30)
+    bench.tell(inpi=says(INPI, legal_form="5599"), rcs=DOWN)
+    bench.enriched()
+    kept = [row.source_api for row in bench.rows(select(DocumentRow).order_by(DocumentRow.id))]
+    assert sorted(kept) == sorted([SEARCH, INPI, RCS, INPI])
+    retrievals = {row.source_api: row for row in bench.rows(select(RetrievalRow))}
+    said = retrievals[RCS]
+    assert (said.last_status, said.last_http_status, said.last_error) == ("FAILED", 503, "UPSTREAM_5XX")
+
+
+@pytest.mark.parametrize("optional", [UNKNOWN, fails("AUTH_ERROR", 401)])
+def test_what_does_not_pass_by_itself_waits_until_it_is_stale(bench: Bench, optional: object) -> None:
+    bench.tell(inpi=optional)
+    bench.enriched()
+    row = bench.enrichment()
+    assert row.status == "PARTIAL"
+    assert row.due_at is not None
+    assert row.due_at - bench.clock.now() >= timedelta(days=27)
+    assert row.retries == 0
+
+
+def test_what_may_pass_is_tried_after_6_24_and_72_hours_and_then_when_it_is_stale(bench: Bench) -> None:
+    bench.tell(rcs=DOWN)
+    bench.enriched()
+    waited: list[float] = []
+    for _ in range(3):
+        due = bench.enrichment().due_at
+        assert due is not None
+        waited.append((due - bench.clock.now()) / timedelta(hours=1))
+        bench.clock.pass_time(due - bench.clock.now())
+        assert bench.sweep().refreshed == 1
+        bench.work(bench.jobs()[-1].id)
+    row = bench.enrichment()
+    assert waited == [6, 24, 72]
+    assert row.due_at is not None
+    assert row.due_at - bench.clock.now() >= timedelta(days=27)
+    assert {move for move in bench.moves() if "PENDING" not in move} == {("RUNNING", "PARTIAL"), ("PARTIAL", "RUNNING")}
+
+
+def test_every_line_of_the_log_has_the_thirteen_fields_and_no_answer(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_logs("info", "json", of="package")
+    bench.tell(rcs=DOWN)
+    bench.enriched(tenant="t1")
+    written = capsys.readouterr().err
+    lines = [json.loads(line) for line in written.splitlines() if line.startswith("{")]
+    assert [line["event_type"].removeprefix("CompanyEnrichment") for line in lines] == bench.told()
+    assert all(line.keys() >= THIRTEEN for line in lines)
+    assert all(line[name] for line in lines for name in ("timestamp", "level", "correlation_id", "company_siren"))
+    assert {line["tenant_id"] for line in lines} == {"t1"}
+    assert (lines[4]["error_code"], lines[4]["http_status"]) == ("UPSTREAM_5XX", 503)
+    assert SECRET not in written
+    assert SECRET not in str([event.payload for event in bench.events()])
+
+
+def test_what_is_done_is_counted(bench: Bench) -> None:
+    bench.tell(rcs=UNKNOWN)
+    bench.enriched()
+    counted = {(name, labels): amount for (name, labels), amount in bench.meter.drain().items()}
+    assert counted[measures.ENDED_JOBS, 'status="PARTIAL"'] == 1
+    assert counted[measures.CALLS, 'error_code="NOT_FOUND",source="API_ENTREPRISE_RCS",status="FAILED"'] == 1
+    assert sum(amount for (name, _), amount in counted.items() if name == measures.CALLS) == 3

@@ -1,0 +1,51 @@
+"""The end of a job: all of it is kept, or nothing."""
+
+from automation_pipeline.enrichment.store.finishing import known_of
+from automation_pipeline.enrichment.tables import DocumentRow, FieldSourceRow
+from automation_pipeline_tests.enrichment.bench import Bench
+from automation_pipeline_tests.enrichment.scripted import INPI, RCS, SEARCH, SILENT, SIREN, says
+
+
+def test_nothing_of_an_end_that_is_not_kept_can_be_seen(bench: Bench) -> None:
+    asked = bench.request()
+    bench.work_and_die(asked.job_id, None)
+    assert (bench.company(), bench.events("Completed"), bench.rows_of(DocumentRow)) == (None, [], [])
+    assert bench.request_row(asked.request_id).enrichment_status == "RUNNING"
+    assert bench.job(asked.job_id).finished_at is None
+
+
+def test_what_is_known_says_where_each_field_comes_from(bench: Bench) -> None:
+    with bench.database.reading() as session:
+        assert known_of(session, SIREN).snapshot is None
+    bench.enriched()
+    bench.set(FieldSourceRow, locked_by_user="user:7")
+    with bench.database.reading() as session:
+        known = known_of(session, SIREN)
+    assert known.snapshot is not None
+    assert known.snapshot.values.legal_name == "DANONE"
+    assert {known.snapshot.sources[field] for field in ("legal_name", "legal_form", "rcs_city")} == {SEARCH, INPI, RCS}
+    assert known.locked == set(known.snapshot.sources)
+
+
+def test_a_company_that_may_not_be_shown_whole_is_marked(bench: Bench) -> None:
+    bench.tell(search=says(SEARCH, brand_name=None, is_masked=True))
+    bench.enriched()
+    company = bench.company()
+    assert company is not None
+    assert company.is_masked
+
+
+def test_the_counts_of_a_job_are_kept_with_it(bench: Bench) -> None:
+    bench.tell(search=SILENT)
+    asked = bench.enriched()
+    job = bench.job(asked.job_id)
+    assert (job.sources_success_count, job.required_failed_count, job.optional_failed_count) == (2, 1, 0)
+    assert (job.core_identity_present, job.enrichment_error) == (False, "API_RECHERCHE_ENTREPRISES:-:TIMEOUT")
+    assert job.finished_at == bench.enrichment().last_run_at == bench.clock.now()
+
+
+def test_requests_of_a_process_whose_clock_is_ahead_are_told_too(bench: Bench) -> None:
+    asked = bench.request()
+    bench.set_request(asked.request_id, created_at=bench.clock.now().replace(minute=5))
+    bench.work(asked.job_id)
+    assert bench.request_row(asked.request_id).enrichment_status == "SUCCESS"

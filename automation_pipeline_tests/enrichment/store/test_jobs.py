@@ -1,0 +1,50 @@
+"""Jobs as they are asked for: at most one open a SIREN, and no number of a request twice."""
+
+import pytest
+from sqlalchemy.exc import IntegrityError
+
+from automation_pipeline.enrichment.domain.identifiers import Identifiers
+from automation_pipeline.enrichment.domain.vocabulary import Trigger
+from automation_pipeline.enrichment.store.jobs import add_job, ask_for_workers, attach, last_job, open_job
+from automation_pipeline.enrichment.tables import JobRow
+from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline_tests.enrichment.bench import Bench, asking
+from automation_pipeline_tests.enrichment.scripted import SIREN
+
+
+def test_a_second_open_job_is_refused_by_the_database(bench: Bench) -> None:
+    bench.request()
+    with pytest.raises(IntegrityError), bench.database.transaction() as session:
+        add_job(session, Identifiers(SIREN), Trigger.STALE_SWEEP, asking(), bench.clock.now())
+    assert len(bench.jobs()) == 1
+
+
+def test_a_job_is_open_until_it_is_done_and_stays_the_last(bench: Bench) -> None:
+    asked = bench.request()
+    with bench.database.reading() as session:
+        assert open_job(session, SIREN).id == asked.job_id
+    bench.work(asked.job_id)
+    with bench.database.reading() as session:
+        assert open_job(session, SIREN) is None
+        assert last_job(session, SIREN).id == asked.job_id
+
+
+def test_every_worker_is_asked_for_under_a_key_of_its_own(bench: Bench) -> None:
+    asked = bench.request()
+    for _ in range(2):
+        with bench.database.transaction() as session:
+            ask_for_workers(session, [session.get_one(JobRow, asked.job_id)], bench.clock.now())
+    [row, *_] = bench.rows_of(RunRequestRow)
+    assert [key for key, _ in bench.asked_for()] == [f"enrichment-job-{asked.job_id}-{number}" for number in (1, 2, 3)]
+    assert (row.job, row.tags["enrichment/siren"], row.tags["enrichment/trigger"]) == (
+        "company_enrichment", SIREN, "REQUEST_CREATED",
+    )  # fmt: skip
+    assert row.tags["enrichment/job_id"] == str(asked.job_id)
+
+
+def test_a_request_waits_for_a_job_once(bench: Bench) -> None:
+    asked = bench.request()
+    with bench.database.transaction() as session:
+        job, request = open_job(session, SIREN), bench.request_row(asked.request_id)
+        attach(session, job, request, asking(), bench.clock.now())
+    assert bench.waiting_for(asked.job_id) == [asked.request_id]

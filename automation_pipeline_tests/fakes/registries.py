@@ -1,0 +1,111 @@
+"""Company registries in memory: `enrichment.ports.Registry`, run through the same contract as the real clients."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from automation_pipeline.core.coordination import Rate
+from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.core.meter import Meter
+from automation_pipeline.core.retry import Backoff
+from automation_pipeline.enrichment.domain.knobs import Knobs
+from automation_pipeline.enrichment.domain.record import CompanyFields, SourceError, SourceRecord
+from automation_pipeline.enrichment.domain.vocabulary import ErrorCode, SourceApi
+from automation_pipeline.enrichment.ports import Registries, Source
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.leases import DatabaseLeases
+
+SIREN = "552032534"
+PLAIN = CompanyFields(
+    legal_name="DANONE", address_line1="17 BOULEVARD HAUSSMANN", postal_code="75009", city="PARIS", active_status="A"
+)
+NEVER_WAITS = Knobs(backoff=Backoff(base_seconds=0, cap_seconds=0))
+_MAY_PASS = {ErrorCode.TIMEOUT, ErrorCode.SOURCE_UNAVAILABLE, ErrorCode.RATE_LIMIT, ErrorCode.UPSTREAM_5XX}
+
+
+def record(siren: str = SIREN, **said: Any) -> SourceRecord:
+    """The company, with these fields said otherwise."""
+    fields = replace(PLAIN, **said)
+    return SourceRecord(siren=siren, said=fields, document={"siren": siren, "name": fields.legal_name})
+
+
+def error(code: ErrorCode, status: int | None = None, retry_after: float | None = None) -> SourceError:
+    return SourceError(
+        error_code=code,
+        message=f"The registry said {code}.",
+        http_status=status,
+        retryable=code in _MAY_PASS,
+        retry_after_seconds=retry_after,
+    )
+
+
+TIMEOUT = error(ErrorCode.TIMEOUT)
+NOT_FOUND = error(ErrorCode.NOT_FOUND, 404)
+UPSTREAM = error(ErrorCode.UPSTREAM_5XX, 503)
+RATE_LIMIT = error(ErrorCode.RATE_LIMIT, 429)
+
+
+class FakeRegistry:
+    """Knows the companies it was given, and no others. `calls` are the SIREN and SIRET of each, in their order.
+    `before` is awaited at the beginning of each call: a test can hold it there."""
+
+    def __init__(self, *records: SourceRecord, unknown_status: int = 404) -> None:
+        self.calls: list[tuple[str, str | None]] = []
+        self.before: Callable[[str], Awaitable[None]] | None = None
+        self._known = {known.siren: known for known in records}
+        self._unknown = error(ErrorCode.NOT_FOUND, unknown_status)
+        self._next: dict[str, list[SourceRecord | SourceError]] = {}
+        self._always: dict[str, SourceError] = {}
+        self._refusal: SourceError | None = None
+
+    def know(self, *records: SourceRecord) -> None:
+        self._known |= {known.siren: known for known in records}
+
+    def script(self, siren: str, *outcomes: SourceRecord | SourceError) -> None:
+        """The next calls for the SIREN come to these, one each."""
+        self._next.setdefault(siren, []).extend(outcomes)
+
+    def fail_always(self, siren: str, error: SourceError) -> None:
+        self._always[siren] = error
+
+    def refuse_everything(self, error: SourceError | None) -> None:
+        """None: no longer."""
+        self._refusal = error
+
+    async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
+        self.calls.append((siren, siret))
+        if self.before is not None:
+            await self.before(siren)
+        if self._refusal is not None:
+            return self._refusal
+        scripted = self._next.get(siren)
+        if scripted:
+            return scripted.pop(0)
+        return self._always.get(siren) or self._known.get(siren) or self._unknown
+
+    async def check(self) -> None:
+        if self._refusal is not None:
+            raise PermanentError(self._refusal.message)
+
+
+class AtOnce:
+    """A rate limiter whose every turn is now; `asked` are the keys of the turns."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
+        self.asked.append(key)
+        return 0.0
+
+
+def registries(
+    database: Database,
+    fakes: dict[SourceApi, FakeRegistry],
+    *,
+    knobs: Knobs = NEVER_WAITS,
+    calls_a_day: int | None = None,
+) -> Registries:
+    """Those registries, which nobody has to wait for; the leases are real."""
+    sources = {api: Source(api, fakes[api], Rate(1000, 1.0), calls_a_day) for api in SourceApi if api in fakes}
+    return Registries(sources, AtOnce(), DatabaseLeases(database), knobs, Meter())

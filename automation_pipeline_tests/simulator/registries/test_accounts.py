@@ -1,0 +1,53 @@
+"""INPI's account, on a clock that stands."""
+
+import base64
+import json
+
+import pytest
+
+from automation_pipeline.simulator.registries.accounts import Account, Entry
+from automation_pipeline_tests.simulator.registries.asking import StandingClock
+
+
+@pytest.fixture
+def clock() -> StandingClock:
+    return StandingClock()
+
+
+@pytest.fixture
+def account(clock: StandingClock) -> Account:
+    return Account("user", "right", clock, lambda: 1_800_000_000.5)
+
+
+def test_five_wrong_passwords_in_a_row_block_even_the_right_one(account: Account) -> None:
+    tried = [account.enter("user", password) for password in ("no", "no", "no", "no", "right")]
+    assert tried == [Entry.WRONG] * 4 + [Entry.OPEN]
+    tried = [account.enter("user", password) for password in ("no", "no", "no", "no", "é", "right")]
+    assert tried == [Entry.WRONG] * 5 + [Entry.BLOCKED]
+    account.forget()
+    assert account.enter("user", "right") is Entry.OPEN
+
+
+def test_a_stranger_blocks_nobody(account: Account) -> None:
+    assert [account.enter("stranger", "right") for _ in range(9)] == [Entry.WRONG] * 9
+    assert account.enter("user", "right") is Entry.OPEN
+
+
+def test_a_token_is_good_for_an_hour_and_says_so(account: Account, clock: StandingClock) -> None:
+    token = account.new_token()
+    claims = token.split(".")[1]
+    told = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+    assert (told["iat"], told["exp"]) == (1_800_000_000, 1_800_003_600)
+    clock.now += 3599
+    assert account.accepts(token)
+    clock.now += 1
+    assert not account.accepts(token)
+    assert not account.accepts("")
+
+
+def test_tokens_can_be_taken_back(account: Account) -> None:
+    first, second = account.new_token(), account.new_token()
+    assert first != second
+    assert account.expire() == 2
+    assert not account.accepts(first)
+    assert account.accepts(account.new_token())

@@ -1,0 +1,147 @@
+"""`/_sim/registries`, and the faults of the running simulator."""
+
+import httpx
+import pytest
+
+from automation_pipeline_tests.outside import (
+    ENTREPRISE_TOKEN,
+    INPI_PASSWORD,
+    INPI_USERNAME,
+    NO_CERTIFICATES,
+    REGISTRY_LIMITS,
+    calls,
+    expire_inpi_tokens,
+    fault,
+    forget,
+    registries_totals,
+    sirens,
+)
+from automation_pipeline_tests.simulator.registries.asking import DANONE, WHY, Asking
+from automation_pipeline_tests.waiting import wait_until
+
+SEARCH, COMPANY = "/registries/search/search", f"/registries/inpi/api/companies/{DANONE}"
+EXTRACT = f"/registries/entreprise/v3/infogreffe/rcs/unites_legales/{DANONE}/extrait_kbis"
+NAMES = ("registries.search", "registries.inpi.login", "registries.inpi.company", "registries.rcs")
+
+
+def client(url: str) -> httpx.Client:
+    return httpx.Client(base_url=url, verify=NO_CERTIFICATES)
+
+
+def ask_all(asked: httpx.Client) -> list[httpx.Response]:
+    pair = {"username": INPI_USERNAME, "password": INPI_PASSWORD}
+    login = asked.post("/registries/inpi/api/sso/login", json=pair)
+    token = login.json()["token"] if login.status_code == 200 else "none"
+    return [
+        asked.get(SEARCH, params={"q": DANONE}),
+        login,
+        asked.get(COMPANY, headers={"Authorization": f"Bearer {token}"}),
+        asked.get(EXTRACT, params=WHY, headers={"Authorization": f"Bearer {ENTREPRISE_TOKEN}"}),
+    ]
+
+
+def test_limits_are_the_real_ones_until_they_are_set(asking: Asking) -> None:
+    shown = asking.shown()
+    assert {name: shown[name] for name in REGISTRY_LIMITS} == REGISTRY_LIMITS
+    asking.set_up(search_per_second=2, inpi_ban_seconds=0.5)
+    shown = asking.shown()
+    assert (shown["search_per_second"], shown["inpi_ban_seconds"], shown["inpi_per_day"]) == (2, 0.5, 10_000)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        [],
+        {"limit": 1},
+        {"search_per_second": -1},
+        {"search_per_second": 1.5},
+        {"search_per_second": True},
+        {"inpi_per_day": 0, "inpi_ban_seconds": "1"},
+        {"inpi_token_seconds": 86_401},
+        {"young_at_inpi": 1},
+    ],
+)
+def test_a_setting_that_cannot_be_changes_nothing(asking: Asking, settings: object) -> None:
+    before = asking.shown()
+    answer = asking.client.put("/_sim/registries", json=settings)
+    assert answer.status_code == 422
+    assert asking.shown() == before
+
+
+def test_companies_are_listed_by_kind(asking: Asking) -> None:
+    answer = asking.client.get("/_sim/registries/sirens", params={"count": 3, "kind": "farm"}).json()
+    assert [one["siren"] for one in answer["companies"]] == answer["sirens"]
+    assert {one["kind"] for one in answer["companies"]} == {"farm"}
+    assert len(asking.client.get("/_sim/registries/sirens").json()["sirens"]) == 20
+    unknown = asking.client.get("/_sim/registries/sirens", params={"kind": "unknown", "count": 2}).json()
+    assert (len(unknown["sirens"]), unknown["companies"]) == (2, [])
+
+
+@pytest.mark.parametrize("wanted", [{"kind": "bakery"}, {"count": "5001"}, {"count": "-1"}, {"count": "x"}])
+def test_other_companies_cannot_be_listed(asking: Asking, wanted: dict[str, str]) -> None:
+    assert asking.client.get("/_sim/registries/sirens", params=wanted).status_code == 422
+
+
+def test_calls_are_counted_by_source_with_refused_ones_and_their_peaks(served: str) -> None:
+    with client(served) as asked:
+        assert [answer.status_code for answer in ask_all(asked)] == [200] * 4
+        asked.get(COMPANY)
+    expected = {"200": 2, "401": 1}
+    wait_until(lambda: registries_totals(served)["sources"]["inpi"]["statuses"] == expected)
+    totals = registries_totals(served)
+    counted = {name: (source["calls"], source["peak_per_day"]) for name, source in totals["sources"].items()}
+    assert counted == {"search": (1, 1), "inpi": (3, 3), "inpi.login": (1, 1), "rcs": (1, 1)}
+    assert (totals["inpi_logins"], totals["inpi_bans"]) == (1, 0)
+    assert calls(served, DANONE, "registries.rcs") == 1
+
+
+@pytest.mark.parametrize(("status", "code"), [(403, "00100"), (409, "00015"), (422, "00301"), (502, "02999")])
+def test_faults_have_each_registrys_own_errors(served: str, status: int, code: str) -> None:
+    fault(served, *({"route": name, "status": status, "retry_after": 3} for name in NAMES))
+    with client(served) as asked:
+        # A company is a 401 without a token, which no fault touches.
+        search, login, _, extract = ask_all(asked)
+    assert [answer.status_code for answer in (search, login, extract)] == [status] * 3
+    assert (list(search.json()), list(login.json())) == (["erreur"], ["message"])
+    assert extract.json()["errors"][0]["code"] == code
+    assert extract.headers["retry-after"] == "3"
+
+
+@pytest.mark.parametrize("body", ["truncated", "not_json", "empty", "wrong_types"])
+def test_answers_can_be_broken(served: str, body: str) -> None:
+    with client(served) as asked:
+        good = ask_all(asked)
+        fault(served, *({"route": name, "body": body} for name in NAMES if name != "registries.inpi.login"))
+        bad = ask_all(asked)
+    places = (0, 2, 3)
+    assert [bad[place].status_code for place in places] == [200] * 3
+    assert all(bad[place].content != good[place].content for place in places)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_calls_can_be_dropped_without_an_answer(served: str, name: str) -> None:
+    fault(served, {"route": name, "drop": True})
+    with client(served) as asked, pytest.raises(httpx.RemoteProtocolError):
+        ask_all(asked)
+
+
+def test_a_reset_forgets_bans_tokens_and_wrong_passwords_and_no_limits(served: str) -> None:
+    with client(served) as asked:
+        token = ask_all(asked)[1].json()["token"]
+        asked.put("/_sim/registries", json={"inpi_per_day": 9_999}).raise_for_status()
+        for _ in range(5):
+            asked.post("/registries/inpi/api/sso/login", json={"username": INPI_USERNAME, "password": "wrong"})
+        assert registries_totals(served)["inpi_blocked"]
+        forget(served)
+        assert [answer.status_code for answer in ask_all(asked)] == [200] * 4
+        assert asked.get(COMPANY, headers={"Authorization": f"Bearer {token}"}).status_code == 401
+    assert registries_totals(served)["inpi_per_day"] == 9_999
+
+
+def test_companies_and_tokens_are_at_hand_for_other_tests(served: str) -> None:
+    assert len(sirens(served, 4, "ceased")) == 4
+    with client(served) as asked:
+        token = ask_all(asked)[1].json()["token"]
+        expire_inpi_tokens(served)
+        assert asked.get(COMPANY, headers={"Authorization": f"Bearer {token}"}).status_code == 401

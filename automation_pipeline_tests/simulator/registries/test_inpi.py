@@ -1,0 +1,156 @@
+"""INPI's register over HTTP."""
+
+from typing import Any
+
+import pytest
+
+from automation_pipeline_tests.outside import INPI_USERNAME
+from automation_pipeline_tests.simulator.registries.asking import DANONE, Asking
+
+
+def told(asking: Asking, siren: str) -> Any:
+    answer = asking.inpi(siren, asking.token())
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_a_login_gives_a_token_that_opens_a_company(asking: Asking) -> None:
+    given = asking.login().json()
+    assert given["user"]["email"] == INPI_USERNAME
+    document = asking.inpi(DANONE, given["token"]).json()
+    formality = document["formality"]
+    company = formality["content"]["personneMorale"]
+    enterprise = company["identite"]["entreprise"]
+    assert (document["siren"], formality["typePersonne"], formality["diffusionCommerciale"]) == (DANONE, "M", True)
+    assert (enterprise["denomination"], enterprise["codeApe"], enterprise["nicSiege"]) == ("DANONE", "7010Z", "00646")
+    assert formality["content"]["natureCreation"]["dateCreation"] == "1955-01-01"
+    assert enterprise["dateImmat"].endswith("T00:00:00+02:00")
+    assert company["adresseEntreprise"]["adresse"]["codePays"] == "FRA"
+    assert {one["typeDePersonne"] for one in company["composition"]["pouvoirs"]} == {"INDIVIDU", "ENTREPRISE"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "letter"),
+    [
+        ("company", "personneMorale", "M"),
+        ("sole_trader", "personnePhysique", "P"),
+        ("liberal", "personnePhysique", "P"),
+        ("farm", "exploitation", "E"),
+    ],
+)
+def test_who_runs_a_company_decides_the_shape(asking: Asking, kind: str, shape: str, letter: str) -> None:
+    formality = told(asking, asking.kinds(kind)[0])["formality"]
+    assert formality["typePersonne"] == letter
+    assert set(formality["content"]) == {"natureCreation", shape}
+
+
+def test_both_registries_tell_of_the_same_company(asking: Asking) -> None:
+    for siren in asking.kinds("company", 5):
+        (found,) = asking.found(siren)
+        asking.state.search.forget()
+        asking.state.inpi_logins.forget()
+        content = told(asking, siren)["formality"]["content"]
+        enterprise = content["personneMorale"]["identite"]["entreprise"]
+        assert enterprise["denomination"] == found["nom_raison_sociale"]
+        assert enterprise["codeApe"] == found["activite_principale"].replace(".", "")
+        assert siren + enterprise["nicSiege"] == found["siege"]["siret"]
+        assert content["natureCreation"]["dateCreation"] == found["date_creation"]
+
+
+def test_a_ceased_company_is_struck_off(asking: Asking) -> None:
+    company = told(asking, asking.kinds("ceased")[0])["formality"]["content"]["personneMorale"]
+    assert company["detailCessationEntreprise"]["dateRadiation"]
+
+
+def test_who_does_not_want_to_be_shown_has_no_name_here(asking: Asking) -> None:
+    formality = told(asking, asking.kinds("masked")[0])["formality"]
+    person = formality["content"]["personnePhysique"]
+    assert formality["diffusionCommerciale"] is False
+    assert person["identite"]["entrepreneur"]["descriptionPersonne"]["nom"] is None
+    assert person["adresseEntreprise"]["adresse"]["voie"] is None
+    assert person["adresseEntreprise"]["adresse"]["commune"]
+
+
+@pytest.mark.parametrize("siren", ["508799673", "981418494", "123456789"])
+def test_of_some_companies_next_to_nothing_is_told(asking: Asking, siren: str) -> None:
+    assert told(asking, siren)["formality"]["content"] == {"personneMorale": {}}
+
+
+@pytest.mark.parametrize("kind", ["unknown", "association", "public", "young"])
+def test_others_are_not_listed(asking: Asking, kind: str) -> None:
+    assert asking.inpi(asking.kinds(kind)[0], asking.token()).status_code == 404
+
+
+def test_young_companies_are_listed_one_day(asking: Asking) -> None:
+    asking.set_up(young_at_inpi=True)
+    assert asking.inpi(asking.kinds("young")[0], asking.token()).status_code == 200
+
+
+def test_a_number_that_is_none_is_a_bad_request(asking: Asking) -> None:
+    assert asking.inpi("12345", asking.token()).status_code == 400
+
+
+@pytest.mark.parametrize("body", ["", "[]", "{", "{}", '{"username": "a"}', '{"username": 1, "password": "b"}'])
+def test_a_login_without_name_or_password_is_a_bad_request(asking: Asking, body: str) -> None:
+    assert asking.client.post("/registries/inpi/api/sso/login", content=body).status_code == 400
+
+
+def test_five_wrong_passwords_block_the_account(asking: Asking) -> None:
+    assert [asking.login("wrong").status_code for _ in range(5)] == [401] * 5
+    answer = asking.login()
+    assert (answer.status_code, answer.json()["code"]) == (403, 403)
+    assert asking.shown()["inpi_blocked"] is True
+
+
+def test_a_token_ends_after_an_hour_and_a_new_one_is_good(asking: Asking) -> None:
+    token = asking.token()
+    asking.clock.now += 3599
+    assert asking.inpi(DANONE, token).status_code == 200
+    asking.clock.now += 1
+    assert asking.inpi(DANONE, token).status_code == 401
+    assert asking.inpi(DANONE, asking.token()).status_code == 200
+    assert asking.inpi(DANONE, "").status_code == 401
+
+
+def test_tokens_can_be_ended_at_once(asking: Asking) -> None:
+    token = asking.token()
+    assert asking.client.delete("/_sim/registries/tokens").json() == {"expired": 1}
+    assert asking.inpi(DANONE, token).status_code == 401
+
+
+def test_more_than_so_many_a_minute_is_a_ban_of_ten_minutes(asking: Asking) -> None:
+    asking.set_up(inpi_per_minute=3)
+    token = asking.token()
+    assert [asking.inpi(DANONE, token).status_code for _ in range(3)] == [200, 200, 429]
+    asking.clock.now += 599
+    refused = asking.inpi(DANONE, token)
+    assert (refused.status_code, "retry-after" in refused.headers) == (429, False)
+    assert asking.login().status_code == 429
+    asking.clock.now += 1
+    assert asking.inpi(DANONE, token).status_code == 200
+    assert asking.shown()["inpi_bans"] == 1
+
+
+def test_more_than_five_logins_in_half_a_minute_are_a_ban(asking: Asking) -> None:
+    asking.set_up(inpi_ban_seconds=60)
+    assert [asking.login().status_code for _ in range(6)] == [200] * 5 + [429]
+    asking.clock.now += 59
+    assert asking.login().status_code == 429
+    asking.clock.now += 1
+    assert asking.login().status_code == 200
+
+
+def test_a_days_quota_is_refused_and_bans_nobody(asking: Asking) -> None:
+    asking.set_up(inpi_per_day=2, inpi_token_seconds=86_400)
+    token = asking.token()
+    assert [asking.inpi(DANONE, token).status_code for _ in range(3)] == [200, 200, 429]
+    asking.clock.now += 86_399
+    assert asking.inpi(DANONE, token).status_code == 429
+    asking.clock.now += 1
+    assert asking.inpi(DANONE, asking.token()).status_code == 200
+    assert asking.shown()["inpi_bans"] == 0
+
+
+def test_the_default_limits_are_those_of_the_register(asking: Asking) -> None:
+    token = asking.token()
+    assert [asking.inpi(DANONE, token).status_code for _ in range(180)] == [200] * 179 + [429]

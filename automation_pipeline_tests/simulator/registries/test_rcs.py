@@ -1,0 +1,102 @@
+"""The RCS extract of API Entreprise over HTTP."""
+
+import pytest
+
+from automation_pipeline_tests.outside import PUBLIC_BODY
+from automation_pipeline_tests.simulator.registries.asking import DANONE, Asking
+
+
+def codes(answer: object) -> list[tuple[str, str | None]]:
+    return [(one["code"], one["source"].get("parameter")) for one in answer.json()["errors"]]
+
+
+def test_an_extract_has_the_shape_of_the_register_of_commerce(asking: Asking) -> None:
+    answer = asking.rcs(DANONE).json()
+    extract = answer["data"]
+    assert set(answer) == {"data", "links", "meta"}
+    assert (extract["siren"], extract["greffe"]) == (DANONE, {"valeur": "PARIS", "code": "7501"})
+    assert extract["personne_morale"]["denomination"] == "DANONE"
+    assert extract["personne_morale"]["forme_juridique"]["code"] == "SAca"
+    assert extract["etablissement_principal"]["code_ape"] == "7010Z"
+    assert extract["capital"]["code_devise"] == "EUR"
+    assert {one["type"] for one in extract["mandataires_sociaux"]} == {"personne_physique", "personne_morale"}
+    assert extract["date_radiation"] is None
+
+
+def test_a_sole_trader_is_a_natural_person(asking: Asking) -> None:
+    extract = asking.rcs(asking.kinds("sole_trader")[0]).json()["data"]
+    assert extract["personne_morale"]["denomination"] is None
+    assert extract["personne_physique"]["nom"].isupper()
+
+
+def test_a_ceased_company_is_struck_off(asking: Asking) -> None:
+    extract = asking.rcs(asking.kinds("ceased")[0]).json()["data"]
+    assert extract["date_radiation"] == extract["observations"][0]["date"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        ("company", 200), ("young", 200), ("masked_company", 200), ("incomplete", 200), ("masked", 451),
+        ("association", 404), ("public", 404), ("liberal", 404), ("farm", 404), ("unknown", 404),
+    ],
+)  # fmt: skip
+def test_not_everybody_is_in_the_register_of_commerce(asking: Asking, kind: str, status: int) -> None:
+    recipient = "35600000000048"
+    answer = asking.rcs(asking.kinds(kind)[0], recipient=recipient)
+    assert answer.status_code == status
+    assert status != 404 or codes(answer) == [("02003", None)]
+
+
+@pytest.mark.parametrize("token", ["", "wrong", "sim-entreprise-toke"])
+def test_a_stranger_is_told_so(asking: Asking, token: str) -> None:
+    answer = asking.rcs(DANONE, token)
+    assert (answer.status_code, codes(answer)) == (401, [("00101", None)])
+
+
+@pytest.mark.parametrize(
+    ("siren", "why", "expected"),
+    [
+        (DANONE, {"context": ""}, [("00201", "context")]),
+        (DANONE, {"object": ""}, [("00202", "object")]),
+        (DANONE, {"object": "x" * 50}, [("00202", "object")]),
+        (DANONE, {"recipient": ""}, [("00203", "recipient")]),
+        (DANONE, {"recipient": "12345678900012"}, [("00203", "recipient")]),
+        (DANONE, {"recipient": "55203253400646"}, [("00203", "recipient")]),
+        ("123456789", {}, [("00301", "siren")]),
+        ("12345", {"context": "", "object": ""}, [("00301", "siren"), ("00201", "context"), ("00202", "object")]),
+        (PUBLIC_BODY[:9], {}, [("00203", "recipient")]),
+    ],
+)
+def test_what_is_wrong_with_a_call_is_listed(
+    asking: Asking, siren: str, why: dict[str, str], expected: list[tuple[str, str]]
+) -> None:
+    answer = asking.rcs(siren, **why)
+    assert (answer.status_code, codes(answer)) == (422, expected)
+
+
+def test_an_object_of_49_letters_is_short_enough(asking: Asking) -> None:
+    assert asking.rcs(DANONE, object="x" * 49).status_code == 200
+
+
+def test_the_limit_is_told_in_every_answer(asking: Asking) -> None:
+    first = asking.rcs(DANONE)
+    assert (first.headers["ratelimit-limit"], first.headers["ratelimit-remaining"]) == ("250", "249")
+    assert int(first.headers["ratelimit-reset"]) == asking.clock.now + 61
+    asking.set_up(entreprise_per_minute=2)
+    asking.clock.now += 10
+    assert asking.rcs("732829320").headers["ratelimit-remaining"] == "0"
+    refused = asking.rcs(DANONE)
+    assert (refused.status_code, codes(refused)) == (429, [("00429", None)])
+    assert (refused.headers["retry-after"], refused.json()["errors"][0]["meta"]["retry_in"]) == ("50", 50)
+    asking.clock.now += 50
+    assert asking.rcs(DANONE).status_code == 200
+
+
+def test_without_a_limit_nothing_is_told_of_one(asking: Asking) -> None:
+    asking.set_up(entreprise_per_minute=0)
+    assert "ratelimit-limit" not in asking.rcs(DANONE).headers
+
+
+def test_anybody_may_ask_whether_it_is_there(asking: Asking) -> None:
+    assert asking.client.get("/registries/entreprise/ping/infogreffe/rcs").json() == {"status": "ok"}

@@ -1,0 +1,84 @@
+"""The companies: the same for the same seed, and of every kind that a test wants."""
+
+import pytest
+
+from automation_pipeline.simulator.registries.companies import PEOPLE, Kind
+from automation_pipeline.simulator.registries.numbers import is_siren, is_siret
+from automation_pipeline.simulator.registries.pinned import PINNED
+from automation_pipeline.simulator.registries.register import DRAWN_KINDS, Register
+
+REGISTER = Register(7)
+PINNED_ONLY = {Kind.PUBLIC: 1, Kind.INCOMPLETE: 2, Kind.NAMELESS: 1}
+
+
+def test_the_same_seed_has_the_same_companies_and_another_has_others() -> None:
+    sirens = REGISTER.sirens(50)
+    assert len(set(sirens)) == 50
+    assert [Register(7).company(siren) for siren in sirens] == [REGISTER.company(siren) for siren in sirens]
+    assert set(Register(8).sirens(50)).isdisjoint(sirens)
+
+
+@pytest.mark.parametrize("kind", sorted(DRAWN_KINDS))
+def test_there_are_as_many_of_a_kind_as_wanted(kind: Kind) -> None:
+    sirens = REGISTER.sirens(20, kind)
+    assert len(set(sirens)) == 20
+    assert all(map(is_siren, sirens))
+    assert {REGISTER.kind(siren) for siren in sirens} == {kind}
+    assert {company.kind for siren in sirens if (company := REGISTER.company(siren))} == {kind} - {Kind.UNKNOWN}
+
+
+def test_some_kinds_are_only_among_the_known_numbers() -> None:
+    assert {kind: len(REGISTER.sirens(9, kind)) for kind in PINNED_ONLY} == PINNED_ONLY
+
+
+def test_companies_of_no_kind_in_particular_are_all_there_and_mostly_ordinary() -> None:
+    kinds = [REGISTER.kind(siren) for siren in REGISTER.sirens(1000)]
+    assert set(kinds) == DRAWN_KINDS - {Kind.UNKNOWN}
+    assert 300 < kinds.count(Kind.COMPANY) < 600
+
+
+def test_what_is_drawn_fits_together() -> None:
+    for siren in REGISTER.sirens(300):
+        company = REGISTER.company(siren)
+        assert company
+        assert all(is_siret(one.siret) and one.siret.startswith(siren) for one in company.establishments)
+        assert len({one.siret for one in company.establishments}) == len(company.establishments)
+        assert (company.owner is not None) is (company.kind in PEOPLE) is (company.legal_form.code == "1000")
+        assert (company.ceased_on is not None) is (company.kind is Kind.CEASED)
+        assert company.ceased_on is None or company.created_on < company.ceased_on
+        assert company.created_on < company.registered_on
+        assert company.name
+        assert company.officers
+
+
+@pytest.mark.parametrize("siren", ["123456783", "987654321", "000000000", "12345678", "", "55203253A"])
+def test_a_number_that_is_none_is_nobodys(siren: str) -> None:
+    assert REGISTER.company(siren) is None
+
+
+@pytest.mark.parametrize(
+    ("siren", "siret"),
+    [
+        ("552032534", "55203253400646"),
+        ("732829320", "73282932000074"),
+        ("356000000", "35600000000048"),
+        ("130025265", "13002526500013"),
+        ("880878145", "88087814500015"),
+    ],
+)
+def test_known_companies_have_their_head_offices_in_every_world(siren: str, siret: str) -> None:
+    for seed in (1, 7):
+        company = Register(seed).company(siren)
+        assert company
+        assert company.head_office.siret == siret
+
+
+def test_all_establishments_of_known_companies_are_right_ones() -> None:
+    found = [company for siren in PINNED if (company := REGISTER.company(siren))]
+    assert len(found) == len(PINNED) - 1
+    assert all(is_siret(one.siret) for company in found for one in company.establishments)
+
+
+def test_known_companies_are_found_by_name() -> None:
+    assert [company.siren for company in REGISTER.named("danone")] == ["552032534"]
+    assert REGISTER.named("nobody is called so") == []
