@@ -1,0 +1,124 @@
+"""Many companies at once next to what the registries' limits allow at best, with faults. Prints the ratio of the times.
+
+python benchmarks/enrichment_run.py [--companies 200] [--workers 2] [--seed 7]
+
+The simulated registries keep their real limits, and know who was faster. Every job must end, with one Started a lease.
+"""
+
+import argparse
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import httpx
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "demo"))
+
+from outside import environment, simulator  # noqa: E402  demo/ is no package
+
+AT_ONCE = 8
+MOST = 1.25
+PACES = {"search": 6.0, "inpi": 170 / 60, "rcs": 4.0}
+FAULTS = [
+    {"route": "registries.search", "status": 503, "probability": 0.02},
+    {"route": "registries.rcs", "status": 502, "probability": 0.02},
+    {"route": "registries.inpi.company", "status": 500, "probability": 0.02},
+]
+
+
+def main() -> None:
+    options = parse()
+    if options.jobs:
+        asyncio.run(work([int(job) for job in options.jobs.split(",")]))
+        return
+    with simulator("--port", "0", "--seed", str(options.seed)) as address, tempfile.TemporaryDirectory() as room:
+        os.environ.update(environment(address, DATABASE_URL=f"sqlite:///{room}/automation.db"))
+        sys.exit(measure(options, address))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--companies", type=int, default=200)
+    parser.add_argument("--workers", type=int, default=2, help="processes that work on them")
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--jobs", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def measure(options: argparse.Namespace, address: str) -> int:
+    jobs = asked_for(address, options.companies)
+    httpx.post(f"{address}/_sim/faults", json=FAULTS).raise_for_status()
+    began = time.monotonic()
+    shares = [",".join(map(str, jobs[place :: options.workers])) for place in range(options.workers)]
+    workers = [subprocess.Popen([sys.executable, __file__, "--jobs", share]) for share in shares]
+    ended_well = all(worker.wait() == 0 for worker in workers)
+    took = time.monotonic() - began
+    told = httpx.get(f"{address}/_sim/registries").raise_for_status().json()["sources"]
+    best = max(told[name]["calls"] / pace for name, pace in PACES.items())
+    statuses, starts = outcomes()
+    refused = {name: told[name]["refused"] for name in PACES}
+    peaks = told["search"]["peak_per_second"], told["inpi"]["peak_per_minute"], told["rcs"]["peak_per_minute"]
+    print(
+        f"{options.companies} companies in {took:.0f} s: {dict(statuses)}; Started, by job: {dict(Counter(starts.values()))}"
+    )
+    print("search {}/s (limit 7), INPI {}/min (limit 180), RCS {}/min (limit 250)".format(*peaks))
+    print(f"refused for haste: {refused}; ratio to the ideal time of {best:.0f} s: {took / best:.2f} (bar {MOST})")
+    is_kept = not any(refused.values()) and sum(statuses.values()) == options.companies and set(starts.values()) == {1}
+    return 0 if ended_well and is_kept and took / best <= MOST else 1
+
+
+def asked_for(address: str, count: int) -> list[int]:
+    from automation_pipeline import migrations
+    from automation_pipeline.bootstrap import services
+    from automation_pipeline.enrichment.stages.request_enrichment import request_enrichment
+    from automation_pipeline.enrichment.store.requests import Asking
+
+    our = services()
+    migrations.upgrade(our.database)
+    asking = Asking(tenant_id="main", correlation_id="benchmark", actor="benchmark")
+    found = httpx.get(f"{address}/_sim/registries/sirens", params={"count": count}).raise_for_status().json()
+    jobs = []
+    for siren in found["sirens"]:
+        wanted = {"siren": siren}
+        asked = request_enrichment(wanted, asking, knobs=our.registries.knobs, database=our.database, clock=our.clock)
+        jobs.append(asked.job_id)
+    return jobs
+
+
+async def work(jobs: list[int]) -> None:
+    from automation_pipeline.bootstrap import services
+    from automation_pipeline.enrichment.stages.work_enrichment import work_enrichment
+
+    our, places = services(), asyncio.Semaphore(AT_ONCE)
+
+    async def one(job_id: int) -> None:
+        async with places:
+            await work_enrichment(
+                job_id, registries=our.registries, database=our.database, clock=our.clock, owner=f"bench-{os.getpid()}"
+            )
+
+    await asyncio.gather(*map(one, jobs))
+
+
+def outcomes() -> tuple[Counter[str], dict[str, int]]:
+    from sqlalchemy import select
+
+    from automation_pipeline.bootstrap import services
+    from automation_pipeline.enrichment.tables import JobRow
+    from automation_pipeline.storage.outbox import OutboxRow
+
+    with services().database.reading() as session:
+        statuses = Counter(str(status) for status in session.scalars(select(JobRow.status)))
+        named = select(OutboxRow.payload).where(OutboxRow.event_name == "CompanyEnrichmentStarted")
+        starts = Counter(str(payload["job_id"]) for payload in session.scalars(named))
+    return statuses, dict(starts)
+
+
+if __name__ == "__main__":
+    main()
