@@ -5,7 +5,7 @@ Nothing is opened before it is asked for, and adapters that are not configured a
 
 import os
 import socket
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from datetime import timedelta
 from functools import cache, cached_property
 from typing import TypeVar
@@ -18,7 +18,6 @@ from automation_pipeline.core.clock import Clock, SystemClock
 from automation_pipeline.core.coordination import Leases, RateLimiter
 from automation_pipeline.core.counted_limiter import CountedRateLimiter
 from automation_pipeline.core.delivery import Patience
-from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.failover import FailoverRateLimiter
 from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.retry import Backoff
@@ -26,6 +25,7 @@ from automation_pipeline.core.settings import Settings, load_settings
 from automation_pipeline.core.slots import Slots
 from automation_pipeline.core.webhooks import WebhookSender
 from automation_pipeline.fiches.ports import FicheSource
+from automation_pipeline.org_jobs.ports import JobDoer
 from automation_pipeline.pricing.ports import Storefront
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.leases import DatabaseLeases
@@ -76,19 +76,10 @@ class Services:
 
     @cached_property
     def crm(self) -> FicheSource:
-        if self.settings.fiche_api_base_url is None:
-            raise PermanentError("FICHE_API_BASE_URL is not set: it is the address of the CRM gateway.")
-        from automation_pipeline.clients.crm import CrmClient  # noqa: PLC0415  httpx only where it is used
+        """PermanentError names the setting that is missing."""
+        from automation_pipeline.clients.opening import open_crm  # noqa: PLC0415  only where it is asked for
 
-        token = self.settings.fiche_api_auth_token
-        return CrmClient(
-            self.settings.fiche_api_base_url,
-            token.get_secret_value() if token else None,
-            now=self.clock.now,
-            connections=self.settings.fiche_fetch_concurrency,
-            timeout_seconds=self.settings.fiche_api_timeout_seconds,
-            meter=self.meter,
-        )
+        return open_crm(self.settings, self.clock.now, self.meter)
 
     @cached_property
     def speech(self) -> Provider:
@@ -124,6 +115,15 @@ class Services:
         from automation_pipeline.clients.opening import open_storefront  # noqa: PLC0415  only where it is asked for
 
         return open_storefront(self.settings, self.clock.now, self.meter)
+
+    @cached_property
+    def job_doers(self) -> Mapping[str, JobDoer]:
+        """Who does organisations' jobs of this system's own types."""
+        from automation_pipeline.clients.opening import opens_https_caller  # noqa: PLC0415  only where it is asked for
+        from automation_pipeline.job_types.opening import open_job_doers  # noqa: PLC0415  the same
+
+        caller = opens_https_caller(self.settings, self.meter)
+        return open_job_doers(self.database, self.clock, shop=lambda: self.storefront.name, open_caller=caller)
 
     @cached_property
     def webhooks(self) -> WebhookSender:

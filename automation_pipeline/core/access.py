@@ -71,7 +71,8 @@ EVERYTHING = Reach(Scope.ALL)
 
 @dataclass(frozen=True)
 class Caller:
-    """Somebody whose credentials were checked. `id` tells a user from a machine: `user:12`, `token:3`."""
+    """Somebody whose credentials were checked. `id` tells a user from a machine: `user:12`, `token:3`. One with an
+    `org_id` belongs to that organisation, and sees nothing of the others."""
 
     id: str
     grants: Mapping[Permission, Grant]
@@ -79,6 +80,7 @@ class Caller:
     groupes: frozenset[str] = frozenset()
     crm_user_id: str | None = None
     roles: tuple[str, ...] = field(default=())
+    org_id: str | None = None
 
     @property
     def is_machine(self) -> bool:

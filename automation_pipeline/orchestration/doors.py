@@ -13,6 +13,7 @@ DOORS = {
     "sales_range_fetch": "fetch_days",
     "rule_run": "work_rule_run",
     "rule_reconciliation": "reconcile",
+    "org_job": "work_org_job",
 }
 
 

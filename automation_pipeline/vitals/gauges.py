@@ -14,8 +14,11 @@ from automation_pipeline.storage.outbox_gauges import outbox_standing
 from automation_pipeline.storage.pulses import DAEMON, seconds_since_beat
 from automation_pipeline.storage.run_requests import waiting_requests
 from automation_pipeline.transcription.store.gauges import waiting_tasks
+from automation_pipeline.vitals import org_jobs, pricing
 from automation_pipeline.vitals.gauge import Gauge, Histogram, Sample, single
-from automation_pipeline.vitals.pricing import SPREAD_MEASURES, WORDS, pricing_gauges, pricing_histograms
+from automation_pipeline.vitals.org_jobs import org_job_gauges
+from automation_pipeline.vitals.pricing import pricing_gauges
+from automation_pipeline.vitals.spreads import histograms_of, measures_of
 
 Name = TypeVar("Name", bound=str)
 
@@ -28,21 +31,25 @@ _WORDS = {
     "provider_call_seconds_total": "How long calls of providers took",
     "phase_seconds_total": "How long runs were in each phase",
     "phases_total": "Phases that runs have been through",
-    **WORDS,
+    **pricing.WORDS,
+    **org_jobs.WORDS,
 }
+_SPREADS = {**pricing.SPREADS, **org_jobs.SPREADS}
+_SPREAD_MEASURES = measures_of(_SPREADS)
 
 
 def gauges(services: Services) -> tuple[Gauge, ...]:
     """Names come once each."""
     with services.database.reading() as session:
         ours = (*_runs(session), *_queues(session), *_outbox(session), *_daemon(session), *_counters(session))
-        told = pricing_gauges(session, services.clock.now())
+        now = services.clock.now()
+        told = (*pricing_gauges(session, now), *org_job_gauges(session, now))
         return (*ours, *(gauge for gauge in told if gauge.samples))
 
 
 def histograms(services: Services) -> tuple[Histogram, ...]:
     with services.database.reading() as session:
-        return pricing_histograms(session)
+        return histograms_of(_SPREADS, all_measures(session))
 
 
 def _runs(session: Session) -> Iterator[Gauge]:
@@ -77,7 +84,7 @@ def _daemon(session: Session) -> Iterator[Gauge]:
 
 def _counters(session: Session) -> Iterator[Gauge]:
     """What all processes have added to, except what is told as histograms."""
-    told = (one for one in all_measures(session) if one.name not in SPREAD_MEASURES)
+    told = (one for one in all_measures(session) if one.name not in _SPREAD_MEASURES)
     measures = sorted(told, key=lambda one: (one.name, one.labels))
     for name, of_it in groupby(measures, key=lambda one: one.name):
         samples = [Sample(labels_of(one.labels), one.value) for one in of_it]

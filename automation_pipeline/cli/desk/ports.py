@@ -24,6 +24,7 @@ from automation_pipeline.automation.domain.selection import FicheSelection
 from automation_pipeline.automation.store.occurrences import Occurrence
 from automation_pipeline.automation.store.progress import LogLevel, Progress
 from automation_pipeline.automation.store.run_story import RunStory
+from automation_pipeline.cli.desk.org_jobs_ports import OrgJobsDesk
 from automation_pipeline.cli.desk.pricing_ports import PricingDesk
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.transcription.domain.requests import Requested
@@ -137,4 +138,6 @@ class Desk(Protocol):
     def tokens(self) -> TokenDesk: ...
     @property
     def pricing(self) -> PricingDesk: ...
+    @property
+    def org_jobs(self) -> OrgJobsDesk: ...
     def examine(self) -> Sequence[Finding]: ...

@@ -9,11 +9,11 @@ from pydantic import AliasChoices, Field, ValidationError, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.settings.pricing import PricingSettings
+from automation_pipeline.core.settings.org_jobs import OrgJobSettings
 from automation_pipeline.core.settings.types import Day, TimeZone
 
 
-class Settings(PricingSettings):
+class Settings(OrgJobSettings):
     """Field names are the variables' names in lower case. An empty variable counts as unset."""
 
     model_config = SettingsConfigDict(env_ignore_empty=True, extra="ignore", frozen=True)

@@ -48,7 +48,7 @@ def run_end(  # noqa: PLR0913  what the decision needs, by name
     now: datetime,
     random: Random,
 ) -> RunEnd:
-    """IllegalMoveError for an end that its state does not allow. Somebody who wanted it cancelled wants no other try."""
+    """IllegalMoveError for an end that its state does not allow. Whoever wanted it cancelled wants no other try."""
     JOB_RUN.move(frm, end.status)
     if end.status is not RunState.FAILED or is_cancel_wanted or not is_retryable(end.error_code):
         return RunEnd(end.status)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from hashlib import sha256
 from zoneinfo import ZoneInfo
@@ -14,6 +14,8 @@ from automation_pipeline.core.wall_clock import wall_time, zone
 
 # A day a time is excluded, at most: beyond that nothing is due any more.
 _MOST_PASSED_OVER = 2000
+# The calendar ends some years later: until there it can be reckoned with every cron, zone and window.
+_END = datetime(9990, 1, 1, tzinfo=UTC)
 _DAY_MINUTES = 24 * 60
 
 
@@ -94,10 +96,10 @@ def next_planned(timing: Timing, after: datetime) -> Planned | None:
 
 def planned_after(timing: Timing, after: datetime) -> Iterator[Planned]:
     """All that are due after it, in order."""
-    if timing.start_at is not None:
-        after = max(after, timing.start_at - timedelta(microseconds=1))
+    if timing.start_at is not None and timing.start_at > after:
+        after = timing.start_at - timedelta(microseconds=1)
     passed_over = 0
-    while passed_over < _MOST_PASSED_OVER:
+    while passed_over < _MOST_PASSED_OVER and after < _END:
         fire = next_fire(timing.cron, timing.zone, after, timing.window, timing.window_policy)
         if fire is None or (timing.end_at is not None and fire.scheduled_for > timing.end_at):
             return

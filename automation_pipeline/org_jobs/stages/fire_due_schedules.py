@@ -9,17 +9,14 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.spread import observe
 from automation_pipeline.org_jobs.domain.due import Decision, Fire, decide
-from automation_pipeline.org_jobs.domain.job_types import job_type
 from automation_pipeline.org_jobs.domain.measures import FIRES, LATENCY_MS
-from automation_pipeline.org_jobs.domain.policies import OverlapPolicy
-from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
 from automation_pipeline.org_jobs.domain.states import FireOutcome
 from automation_pipeline.org_jobs.store.due import Candidate, hold_due
 from automation_pipeline.org_jobs.store.due_writes import give_way, note_decided, note_unreadable
 from automation_pipeline.org_jobs.store.fires import NewFire, WrittenFire, write_fires
 from automation_pipeline.org_jobs.store.new_jobs import NewJob
 from automation_pipeline.org_jobs.store.outcomes import SCHEDULER
-from automation_pipeline.org_jobs.store.start_windows import kept
+from automation_pipeline.org_jobs.store.schedule_jobs import job_of
 from automation_pipeline.storage.database import Database, Session
 
 AT_ONCE = 250
@@ -91,20 +88,7 @@ def _new_fire(candidate: Candidate, fire: Fire, decision: Decision) -> NewFire:
 def _job(candidate: Candidate, fire: Fire) -> NewJob:
     row = candidate.row
     assert candidate.timing is not None  # noqa: S101  it was read: it is decided upon
-    return NewJob(
-        org_id=row.org_id,
-        type=job_type(row.job_type),
-        payload=row.payload,
-        retry=RetryPolicy.model_validate(row.retry_policy or {}, by_alias=True),
-        created_by=f"schedule:{row.id}",
-        priority=row.priority,
-        server_instance_id=row.server_instance_id,
-        host_id=candidate.host_id,
-        schedule_id=row.id,
-        scheduled_for=fire.scheduled_for,
-        start_window=kept(candidate.timing),
-        line=row.id if OverlapPolicy(row.overlap_policy).is_serial else None,
-    )
+    return job_of(row, candidate.timing, fire.scheduled_for, candidate.host_id)
 
 
 def _count(

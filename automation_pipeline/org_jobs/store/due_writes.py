@@ -89,7 +89,9 @@ def give_way(session: Session, rows: Sequence[ScheduleRow], now: datetime) -> No
     query = select(JobRunRow.id, JobRunRow.schedule_id, JobRunRow.status).where(
         among(session, JobRunRow.schedule_id, [row.id for row in rows]), JobRunRow.status.in_(ACTIVE_RUN_STATES)
     )
-    active = session.execute(query).tuples().all()
+    # Locked, so that none is begun meanwhile: it would be ended as one that has not begun.
+    locked = query.order_by(JobRunRow.id).with_for_update()
+    active = session.execute(locked).tuples().all()
     ended: dict[int, AttemptEnd] = {
         id_: cancelled(SUPERSEDED)
         for id_, schedule_id, status in active
@@ -139,7 +141,9 @@ def _events(row: ScheduleRow, fires: Sequence[WrittenFire], now: datetime) -> It
             yield events.fired(row.org_id, row.id, fire, one.fire_id, one.job_id, now)
         elif fire.skip is None:
             error = one.error or ""
-            yield events.failed(row.org_id, row.id, fire, one.fire_id, now, error, row.consecutive_failures)
+            yield events.failed(
+                row.org_id, row.id, fire, one.fire_id, now, error=error, in_a_row=row.consecutive_failures
+            )
         elif fire.skip is not SkipReason.MISFIRE:
             yield events.skipped(row.org_id, row.id, fire, one.fire_id, now)
     if missed:

@@ -19,7 +19,8 @@ WAITS_HOURS = 24
 
 @dataclass(frozen=True, kw_only=True)
 class NewJob:
-    """`line`: jobs of one line are done one after another. `host_id`: that of its server, where it has one."""
+    """`line`: jobs of one line are done one after another. `host_id`: that of its server, where it has one. Unless it
+    has begun after `waits`, it fails; it does not begin before `not_before`."""
 
     org_id: str
     type: JobType
@@ -35,6 +36,8 @@ class NewJob:
     batch_id: int | None = None
     start_window: Mapping[str, object] | None = None
     line: str | None = None
+    not_before: datetime | None = None
+    waits: timedelta = timedelta(hours=WAITS_HOURS)
 
 
 def add_jobs(session: Session, jobs: Sequence[NewJob], now: datetime) -> list[int]:
@@ -83,7 +86,7 @@ def _job(job: NewJob, now: datetime) -> dict[str, object]:
         "retry_policy": as_document(job.retry),
         "start_window": job.start_window,
         "status": FIRST_RUN_STATE,
-        "expires_at": now + timedelta(hours=WAITS_HOURS),
+        "expires_at": now + job.waits,
         "created_by": job.created_by,
         "created_at": now,
     }
@@ -102,6 +105,7 @@ def _run(job: NewJob, job_id: int, now: datetime) -> dict[str, object]:
         "status": FIRST_RUN_STATE,
         "attempt_no": 1,
         "max_attempts": job.retry.attempts,
+        "next_attempt_at": job.not_before,
         "created_by": job.created_by,
         "created_at": now,
     }

@@ -6,6 +6,7 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.desk.local.audit_configs import LocalConfigs
 from automation_pipeline.cli.desk.local.audits import LocalAudits
 from automation_pipeline.cli.desk.local.fiches import LocalFiches, LocalTranscriptions
+from automation_pipeline.cli.desk.local.org_jobs import LocalOrgJobs
 from automation_pipeline.cli.desk.local.pricing import LocalPricing
 from automation_pipeline.cli.desk.local.runs import LocalRuns
 from automation_pipeline.cli.desk.local.schedules import LocalSchedules
@@ -26,6 +27,7 @@ class LocalDesk:
         self.audit_configs = LocalConfigs(services)
         self.tokens = LocalTokens(services)
         self.pricing = LocalPricing(services)
+        self.org_jobs = LocalOrgJobs(services)
 
     def examine(self) -> Sequence[Finding]:
         return examine(self._services)
