@@ -82,11 +82,12 @@ def _write(session: Session, rows: Sequence[ScheduleRow]) -> None:
 
 def give_way(session: Session, rows: Sequence[ScheduleRow], now: datetime) -> None:
     """Jobs of schedules that are due again: what has not begun is cancelled, what is at work is asked to stop, or is
-    ended at once where the schedule says so."""
+    ended at once where the schedule says so. What goes on elsewhere is stopped there first, by whoever follows it."""
     if not rows:
         return
     at_once = {row.id for row in rows if row.overlap_policy == OverlapPolicy.TERMINATE_OTHER}
-    query = select(JobRunRow.id, JobRunRow.schedule_id, JobRunRow.status).where(
+    is_elsewhere = JobRunRow.following.is_not(None)
+    query = select(JobRunRow.id, JobRunRow.schedule_id, JobRunRow.status, is_elsewhere).where(
         among(session, JobRunRow.schedule_id, [row.id for row in rows]), JobRunRow.status.in_(ACTIVE_RUN_STATES)
     )
     # Locked, so that none is begun meanwhile: it would be ended as one that has not begun.
@@ -94,11 +95,11 @@ def give_way(session: Session, rows: Sequence[ScheduleRow], now: datetime) -> No
     active = session.execute(locked).tuples().all()
     ended: dict[int, AttemptEnd] = {
         id_: cancelled(SUPERSEDED)
-        for id_, schedule_id, status in active
-        if status == RunState.PENDING or schedule_id in at_once
+        for id_, schedule_id, status, goes_on_elsewhere in active
+        if status == RunState.PENDING or (schedule_id in at_once and not goes_on_elsewhere)
     }
     end_attempts(session, ended, SCHEDULER, now)
-    asked = [id_ for id_, _, _ in active if id_ not in ended]
+    asked = [id_ for id_, *_ in active if id_ not in ended]
     session.execute(
         update(JobRunRow)
         .where(among(session, JobRunRow.id, asked), JobRunRow.cancel_requested_at.is_(None))

@@ -123,6 +123,21 @@ def test_a_long_job_under_each_overlap_policy(
     assert bench.schedule_row(id_).run_count == outcomes.count("DISPATCHED")
 
 
+def test_what_goes_on_elsewhere_is_asked_to_stop_and_the_new_one_waits_for_it(org_bench: Bench) -> None:
+    bench = org_bench
+    bench.schedule(
+        overlap_policy="TERMINATE_OTHER", job_type="AUTOMATION_RUN", payload={"scheduleId": "1"}, **EVERY_FIVE
+    )
+    set_clock(bench, 10, 5)
+    look(bench)
+    first = bench.run_row(bench.jobs()[0].id)
+    bench.set_run(first.id, status="running", started_at=bench.now, following={"runId": 7})
+    set_clock(bench, 10, 10)
+    look(bench)
+    assert [job.status for job in bench.jobs()] == ["running", "pending"]
+    assert bench.run_by_id(first.id).cancel_requested_at == bench.now
+
+
 def broken_for(bench: Bench, org_id: str) -> None:
     """From now on no job of this organisation can be stored."""
     with bench.database.transaction() as session:
