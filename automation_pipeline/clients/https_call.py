@@ -5,6 +5,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -59,8 +60,9 @@ class HttpsCallClient:
     async def call(self, request: HttpsRequest) -> HttpsAnswer:
         """No error is chained: httpx's own carry the address, whose path may be a secret."""
         try:
-            async with asyncio.timeout(request.timeout_seconds), self._http(request.timeout_seconds) as http:
-                return await self._follow(http, _built(http, request), request.secrets)
+            async with self._http(request.timeout_seconds) as http:
+                deadline = asyncio.get_running_loop().time() + request.timeout_seconds
+                return await self._follow(http, _built(http, request), request.secrets, deadline)
         except (httpx.InvalidURL, UnicodeError):
             raise InvalidInputError("The address or a header cannot be sent as it is.") from None
         except AddressRefusedError as error:
@@ -82,13 +84,16 @@ class HttpsCallClient:
             trust_env=False,
         )
 
-    async def _follow(self, http: httpx.AsyncClient, request: httpx.Request, secrets: Collection[str]) -> HttpsAnswer:
+    async def _follow(
+        self, http: httpx.AsyncClient, request: httpx.Request, secrets: Collection[str], deadline: float
+    ) -> HttpsAnswer:
         for redirects in range(MOST_REDIRECTS + 1):
-            answer = await http.send(request, stream=True)
+            async with asyncio.timeout_at(deadline):
+                answer = await http.send(request, stream=True)
             try:
                 onward = answer.next_request
                 if onward is None or redirects == MOST_REDIRECTS or not _stays(request, onward):
-                    return HttpsAnswer(answer.status_code, await _beginning(answer, secrets))
+                    return HttpsAnswer(answer.status_code, await _beginning(answer, secrets, deadline))
                 request = onward
             finally:
                 await answer.aclose()
@@ -104,25 +109,33 @@ def _stays(request: httpx.Request, onward: httpx.Request) -> bool:
     return onward.method == request.method and origin_of(str(onward.url)) == origin_of(str(request.url))
 
 
-async def _beginning(answer: httpx.Response, secrets: Collection[str]) -> str:
-    """What a database can keep of it: text without NUL."""
+async def _beginning(answer: httpx.Response, secrets: Collection[str], deadline: float) -> str:
+    """What a database can keep of it: text without NUL. Whoever has answered its status has done what was asked, and
+    would do it again: a body that breaks off, or does not end in time, takes nothing of that back."""
     hidden = _shapes(secrets)
-    longest = max(map(len, hidden), default=0)
-    most = 4 * (MOST_CHARACTERS + longest)  # the longest character has four bytes
-    said = b""
-    try:
-        async for piece in answer.aiter_raw():
-            said += piece
-            if len(said) >= most:
-                break
-    except httpx.HTTPError:  # the status is here, and it is what counts
-        pass
+    most = 4 * (MOST_CHARACTERS + max(map(len, hidden), default=0))  # the longest character has four bytes
+    said, is_whole = b"", False
+    with suppress(TimeoutError, httpx.HTTPError):
+        async with asyncio.timeout_at(deadline):
+            async for piece in answer.aiter_raw():
+                said += piece
+                if len(said) >= most:
+                    break
+            else:
+                is_whole = True
     text = said.decode("utf-8", errors="replace").replace("\0", "")
-    if len(said) >= most and longest:
-        text = text[: -longest + 1 or None]  # its end may be the first half of a secret
     for one in hidden:
         text = text.replace(one, MASK)
-    return masked_text(text, MOST_CHARACTERS)
+    return masked_text(text if is_whole else _without_half(text, hidden), MOST_CHARACTERS)
+
+
+def _without_half(text: str, hidden: Sequence[str]) -> str:
+    """Its end may be the first half of a secret."""
+    longest = max(map(len, hidden), default=0)
+    for start in range(max(len(text) - longest + 1, 0), len(text)):
+        if any(one.startswith(text[start:]) for one in hidden):
+            return text[:start]
+    return text
 
 
 def _shapes(secrets: Iterable[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """AUTOMATION_RUN: a run of an automation schedule is asked for and followed to its end."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from automation_pipeline.automation.domain.run import Run, RunStatus
 from automation_pipeline.automation.stages.cancel_run import LONGEST_REASON, cancel_run
@@ -39,12 +40,11 @@ class AutomationRun:
         ends = {number: _end(run_id, runs.get(run_id)) for number, run_id in run_ids.items()}
         return {number: end for number, end in ends.items() if end is not None}
 
-    def cancel(self, following: Mapping[str, object], actor: str, reason: str | None = None) -> None:
+    def cancel(self, following: Mapping[str, object], actor: str, reason: str | None = None) -> bool:
         words = f"{reason} ({actor})" if reason else f"by {actor}"
-        try:
+        with suppress(ConflictError, NotFoundError):  # it has ended, or is gone
             cancel_run(_run_id(following), database=self._database, clock=self._clock, reason=words[:LONGEST_REASON])
-        except (ConflictError, NotFoundError):  # it has ended, or is gone
-            return
+        return False
 
 
 def _run_id(following: Mapping[str, object]) -> int:

@@ -21,8 +21,9 @@ _PASSING = frozenset({408, 425, 429})
 
 
 class HttpsCall:
-    """The key of the attempt goes along as Idempotency-Key. What the receiver refuses, or sends elsewhere, is not
-    tried again; what it fails at is."""
+    """The key of the run goes along as Idempotency-Key, the same in all its attempts: a receiver that has done it, and
+    whose answer got lost, can tell that it is asked for the same again. What the receiver refuses, or sends elsewhere,
+    is not tried again; what it fails at is."""
 
     def __init__(self, open_caller: Callable[[], HttpsCaller], environment: Mapping[str, str]) -> None:
         self._open_caller, self._environment = open_caller, environment

@@ -53,13 +53,22 @@ class PricingRuleApply:
         ends = {number: _end(run_id, runs.get(run_id), now) for number, run_id in run_ids.items()}
         return {number: end for number, end in ends.items() if end is not None}
 
-    def cancel(self, following: Mapping[str, object], actor: str, reason: str | None = None) -> None:
-        """A preview that waits for its approval cannot be cancelled: it grows old by itself."""
+    def cancel(self, following: Mapping[str, object], actor: str, reason: str | None = None) -> bool:
+        """A preview that waits for its approval cannot be cancelled, and need not be: whoever approves it must ask for
+        it to be applied as well, and it grows old by itself."""
         _ = reason
         try:
             cancel_run(_run_id(following), database=self._database, clock=self._clock, actor=actor)
-        except (ConflictError, NotFoundError):  # it has ended, or is gone
-            return
+        except ConflictError:
+            return self._is_mere_preview(_run_id(following))
+        except NotFoundError:
+            return False
+        return False
+
+    def _is_mere_preview(self, run_id: int) -> bool:
+        with self._database.reading() as session:
+            run = runs_by_id(session, {run_id}).get(run_id)
+        return run is not None and run.status is RunState.PREVIEW and run.wish is None
 
 
 def _run_id(following: Mapping[str, object]) -> int:

@@ -61,8 +61,8 @@ def keep_moving(our: Services) -> str:
 
 def forget_old(our: Services) -> bool:
     """Whether nothing is left for today: each look takes away so much, at most."""
-    days = our.settings.org_jobs_keep_days
-    return not purge_old_jobs(database=our.database, clock=our.clock, keep_days=days).total
+    kept = {"keep_days": our.settings.org_jobs_keep_days, "audit_keep_days": our.settings.org_jobs_audit_keep_days}
+    return not purge_old_jobs(database=our.database, clock=our.clock, **kept).total
 
 
 def work_on(run_id: int, context: dg.OpExecutionContext, our: Services) -> OrgJob:
@@ -77,6 +77,7 @@ def work_on(run_id: int, context: dg.OpExecutionContext, our: Services) -> OrgJo
             clock=our.clock,
             meter=our.meter,
             owner=f"{worker_name()}/{context.run_id}",
+            dagster_run_id=context.run_id,
         )
     )
     with our.database.reading() as session:
@@ -92,14 +93,15 @@ def job_run_id_of(run: dg.DagsterRun) -> int | None:
 
 
 def cancel_job_of(run: dg.DagsterRun, services: Services) -> None:
-    """Who terminates it in Dagster wants the job to stop; without this it would be tried again. A worker that another
-    one was asked for since stops nothing."""
+    """Who terminates it in Dagster wants the job to stop; without this it would be tried again. A worker beside the one
+    that is at it stops nothing, nor one that another was asked for since."""
     run_id = job_run_id_of(run)
     if run_id is None:
         return
     database, clock = services.database, services.clock
+    ids = {run.run_id, run.root_run_id or run.run_id}
     with database.reading() as session:
-        job_id = job_of_worker(session, run_id, run.tags.get(REQUEST_TAG))
+        job_id = job_of_worker(session, run_id, run.tags.get(REQUEST_TAG), ids)
     if job_id is not None:
         with suppress(ConflictError, NotFoundError):  # it is over, or forgotten
             cancel_job(
@@ -114,7 +116,7 @@ def cancel_job_of(run: dg.DagsterRun, services: Services) -> None:
 
 
 def put_off_job_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
-    """After a Dagster run that failed for good before it began."""
-    run_id = job_run_id_of(run)
-    if run_id is not None:
-        put_off_job(run_id, reason, database=services.database, clock=services.clock)
+    """After a Dagster run that failed for good before it began; not one that was launched by hand."""
+    run_id, request = job_run_id_of(run), run.tags.get(REQUEST_TAG)
+    if run_id is not None and request is not None:
+        put_off_job(run_id, reason, request=request, database=services.database, clock=services.clock)

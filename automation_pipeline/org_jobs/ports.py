@@ -9,8 +9,9 @@ from automation_pipeline.org_jobs.domain.endings import AttemptEnd
 
 @dataclass(frozen=True, kw_only=True)
 class AskedJob:
-    """One attempt at a job. `key` is the attempt's own: whoever is asked twice for the same attempt knows it by that.
-    The payload is as it is stored, with references in place of secrets."""
+    """One attempt at a job. `key` is the run's own, in each of its attempts: one that was taken for lost may have been
+    done, and whoever is asked again knows it by that. The payload is as it is stored, with references in place of
+    secrets."""
 
     org_id: str
     job_id: int
@@ -50,10 +51,11 @@ class BegunElsewhere(Protocol):
         of queries does not depend on how many are looked at. What is not there any more has failed."""
         ...
 
-    def cancel(self, following: Mapping[str, object], actor: str, reason: str | None = None) -> None:
-        """Have it stopped; nothing, when it has ended or is gone. It may take a while to stop: `look` tells. Rows of
-        ours too, so it may be part of a transaction by `as_one`. Whoever ends the attempt of what is followed (a
-        cancel, its deadline) calls this, or it would go on."""
+    def cancel(self, following: Mapping[str, object], actor: str, reason: str | None = None) -> bool:
+        """Have it stopped; nothing, when it has ended or is gone. It may take a while to stop: `look` tells. True: it
+        was not at work and will not begin by itself, so that there is nothing to wait for. Rows of ours too, so it may
+        be part of a transaction by `as_one`. Whoever ends the attempt of what is followed (a cancel, its deadline)
+        calls this, or it would go on."""
         ...
 
 

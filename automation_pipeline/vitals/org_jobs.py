@@ -1,8 +1,10 @@
 """The numbers of organisations' schedules and jobs on the metrics page: as many queries whatever there is to count."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from automation_pipeline.org_jobs.domain.job_type import Performer
 from automation_pipeline.org_jobs.domain.measures import (
     DURATION_MS,
     ENDED_RUNS,
@@ -12,7 +14,7 @@ from automation_pipeline.org_jobs.domain.measures import (
     STALE_RUNS,
 )
 from automation_pipeline.org_jobs.domain.states import ScheduleState
-from automation_pipeline.org_jobs.store.gauges import active_runs, due_schedules, schedules_by_state
+from automation_pipeline.org_jobs.store.gauges import ActiveRuns, active_runs, due_schedules, schedules_by_state
 from automation_pipeline.storage.database import Session
 from automation_pipeline.vitals.gauge import Gauge, Sample, single
 
@@ -38,10 +40,21 @@ def org_job_gauges(session: Session, now: datetime) -> Iterator[Gauge]:
     )
     by_state = [Sample({"state": state}, states.get(state, 0)) for state in ScheduleState]
     yield Gauge("schedules_state", "Schedules by their state", by_state)
-    active = active_runs(session)
-    waiting = [Sample({"org": one.org_id, "performer": one.performer}, one.waiting) for one in active]
-    yield Gauge("org_jobs_queue_depth", "Runs of jobs that wait to be begun, or tried again", waiting)
-    running: dict[str, int] = {}
+    yield from _of_runs(active_runs(session))
+
+
+def _of_runs(active: Sequence[ActiveRuns]) -> Iterator[Gauge]:
+    """The page is for everybody: it names no organisation."""
+    waiting, queues, running = Counter[str](), Counter[str](), 0
     for one in active:
-        running[one.org_id] = running.get(one.org_id, 0) + one.running
-    yield Gauge("org_jobs_running", "Runs of jobs at work", [Sample({"org": org}, n) for org, n in running.items()])
+        waiting[one.performer] += one.waiting
+        queues[one.org_id] += one.waiting
+        running += one.running
+    by_performer = [Sample({"performer": performer}, waiting[performer]) for performer in Performer]
+    yield Gauge("org_jobs_queue_depth", "Runs of jobs that wait to be begun, or tried again", by_performer)
+    yield single(
+        "org_jobs_queue_depth_max",
+        "The same of the organisation that has most of them",
+        max(queues.values(), default=0),
+    )
+    yield single("org_jobs_running", "Runs of jobs at work", running)

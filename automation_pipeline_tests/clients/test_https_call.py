@@ -13,7 +13,8 @@ from automation_pipeline.clients.https_call import HttpsCallClient, HttpsGuard, 
 from automation_pipeline.core.errors import AutomationError, InvalidInputError, TransientError
 from automation_pipeline.org_jobs.ports import HttpsAnswer, HttpsRequest
 from automation_pipeline_tests.certificates import Certificate, certificate_for
-from automation_pipeline_tests.clients.receiver import Receiver, hangs_up, receiver, says
+from automation_pipeline_tests.clients.breaking_off import over_after
+from automation_pipeline_tests.clients.receiver import Receiver, hangs_up, never_ends, receiver, says
 from automation_pipeline_tests.outside import NO_CERTIFICATES
 from automation_pipeline_tests.waiting import pause
 
@@ -169,6 +170,23 @@ def test_silence_is_for_now_and_tells_the_origin_only(hook: Receiver) -> None:
         True,
         True,
     )
+
+
+@pytest.mark.parametrize(
+    ("begun", "kept"),
+    [
+        ("accepted", "accepted"),
+        (f"{SECRET} is accepted", "[masked] is accepted"),
+        (f"{SECRET} hunter2/hun", "[masked] "),
+    ],
+)
+def test_a_body_that_does_not_end_in_time_takes_nothing_back_and_shows_no_half_of_a_secret(
+    hook: Receiver, monkeypatch: pytest.MonkeyPatch, begun: str, kept: str
+) -> None:
+    hook.answer(never_ends(202, begun))
+    client = HttpsCallClient(HttpsGuard(exceptions=(hook.url,)), verify=NO_CERTIFICATES)
+    calling = client.call(request(f"{hook.url}/hook", timeout_seconds=3600.0))
+    assert over_after(begun, calling, 3600.0, monkeypatch) == HttpsAnswer(202, kept)
 
 
 def test_a_name_without_an_address_is_for_now() -> None:

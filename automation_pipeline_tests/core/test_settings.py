@@ -122,6 +122,7 @@ def test_everything_has_a_default_that_needs_no_service() -> None:
         "org_jobs_lease_seconds": 60,
         "org_jobs_alert_webhook_url": None,
         "org_jobs_keep_days": 90,
+        "org_jobs_audit_keep_days": 365,
         "org_jobs_https_allowed_origins": (),
         "automation_first_day": date(2026, 1, 1),
         "automation_timezone": "Europe/Paris",

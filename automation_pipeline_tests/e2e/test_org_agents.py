@@ -22,7 +22,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.e2e.claimers import say, take_all
 from automation_pipeline_tests.e2e.system import PATIENCE, REPOSITORY, System
 from automation_pipeline_tests.e2e.web import TOKEN, api_server
-from automation_pipeline_tests.org_jobs.agent import AT_ONCE, Agent, an_agent
+from automation_pipeline_tests.org_jobs.agent import AT_ONCE, Agent, an_agent, of
 from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, READING, Bench
 from automation_pipeline_tests.processes import at_once
 from automation_pipeline_tests.waiting import wait_until
@@ -138,7 +138,7 @@ def test_an_agent_is_told_to_stop(world: World) -> None:
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 def test_the_agent_of_the_manual_does_what_the_manual_says(world: World) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", MANUAL.read_text(), flags=re.DOTALL)
-    assert len(example.splitlines()) <= 40
+    assert len(example.split("\n")) <= 50
     script, work = world.room / "agent.py", world.room / "work"
     script.write_text(example)
     work.write_text('#!/bin/sh\ntest "$1" = SERVER_RESTART || exit 3\n')
@@ -155,6 +155,25 @@ def test_the_agent_of_the_manual_does_what_the_manual_says(world: World) -> None
         "EXIT",
         "It ended with 3.",
     )
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+def test_the_agent_of_the_manual_begins_nothing_that_is_not_its_own_any_more(world: World) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", MANUAL.read_text(), flags=re.DOTALL)
+    script, work, began = world.room / "agent.py", world.room / "work", world.room / "began"
+    loop = 'jobs, wait = ask("GET"'
+    assert loop in example
+    lost = an_agent(world.bench).claimed()
+    world.bench.expire_hold(lost.run_id)
+    job = {"type": lost.type, "payload": {}, "runId": str(lost.run_id), **of(lost)}
+    script.write_text(f"{example.split(loop)[0]}\ndo({job!r})\n")
+    work.write_text(f"#!/bin/sh\ntouch {began}\n")
+    work.chmod(0o755)
+    agent = an_agent(world.bench)
+    with world.running(agent, script, AGENT_WORK=str(work)) as process:
+        assert process.wait(PATIENCE) == 0
+    assert not began.exists()
+    assert world.bench.run_by_id(lost.run_id).status == "pending"
 
 
 def test_many_agents_at_once_are_given_nothing_twice_and_no_more_than_the_limits(world: World) -> None:

@@ -13,7 +13,7 @@ class Killed(Exception):  # noqa: N818  what happened, not an error of ours
 
 def asked(type_: str, org_id: str = "acme", **payload: object) -> AskedJob:
     stored = checked_payload(job_type(type_), payload)
-    return AskedJob(org_id=org_id, job_id=7, run_id=12, attempt_no=2, payload=stored, key="12:2")
+    return AskedJob(org_id=org_id, job_id=7, run_id=12, attempt_no=2, payload=stored, key="org-job-run-12")
 
 
 def killed_after(begin: Callable[[], object], database: Database) -> None:

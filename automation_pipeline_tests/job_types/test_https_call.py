@@ -40,7 +40,7 @@ def call(
     return run(doer.work(asked("HTTPS_CALL", org_id, **{"url": f"{hook.url}/hook", "timeoutSeconds": 120} | payload)))
 
 
-def test_secrets_are_filled_in_and_the_key_of_the_attempt_goes_along(hook: Receiver) -> None:
+def test_secrets_are_filled_in_and_the_key_of_the_run_goes_along(hook: Receiver) -> None:
     hook.answer(says(200, f'{{"echo": "{TOKEN}", "password": "pa55-w0rd"}}'))
     headers = {"Authorization": {"secretRef": "TOKEN"}, "X-Plain": "1"}
     end = call(hook, headers=headers, body={"password": {"secretRef": "PASSWORD"}, "name": "Élodie"})
@@ -48,7 +48,10 @@ def test_secrets_are_filled_in_and_the_key_of_the_attempt_goes_along(hook: Recei
     assert (arrived.method, arrived.path) == ("POST", "/hook")
     assert json.loads(arrived.body) == {"password": "pa55-w0rd", "name": "Élodie"}
     assert (arrived.headers["Authorization"], arrived.headers["X-Plain"]) == (TOKEN, "1")
-    assert (arrived.headers["Idempotency-Key"], arrived.headers["Content-Type"]) == ("12:2", "application/json")
+    assert (arrived.headers["Idempotency-Key"], arrived.headers["Content-Type"]) == (
+        "org-job-run-12",
+        "application/json",
+    )
     assert (end.status, end.result) == (
         "success",
         {"status": 200, "text": '{"echo": "[masked]", "password": "[masked]"}'},

@@ -181,6 +181,23 @@ def test_a_cancelled_job_cancels_its_run(bench: Bench, doer: BegunElsewhere) -> 
     doer.cancel({"ruleRunId": "99"}, "user:12")
 
 
+def test_a_preview_that_waits_for_its_approval_is_not_waited_for_and_is_applied_by_nobody(
+    bench: Bench, doer: BegunElsewhere
+) -> None:
+    bench.guard(autoApply=False)
+    following = start(doer, bench.rule())
+    assert doer.cancel(following, "user:12") is False
+    following = start(doer, bench.rule())
+    bench.work_id(run_id(following))
+    assert [doer.cancel(following, "user:12") for _ in range(2)] == [True, True]
+    run = bench.run(run_id(following))
+    bench.approve(run)
+    assert bench.work(run).status == "PREVIEW"
+    bench.queue(run)
+    assert doer.cancel(following, "user:12") is False
+    assert bench.run_row(run.id).cancelled_by == "user:12"
+
+
 def test_as_many_queries_look_at_one_as_at_many(bench: Bench, doer: BegunElsewhere) -> None:
     ids = [a_run(bench.database, bench.rule(), "APPLIED", bench.clock.now(), ["APPLIED"]) for _ in range(4)]
     counts: list[int] = []

@@ -42,22 +42,25 @@ class Elsewhere:
     fault: Exception | None = None
     stopped: list[tuple[str, str, str | None]] = field(default_factory=list)
     looks: int = 0
+    stops_at_once: bool = False
 
     def start(self, asked: AskedJob) -> Mapping[str, object]:
         if self.fault is not None:
             raise self.fault
-        self.begun[asked.key] = None
-        return {"key": asked.key}
+        key = f"{asked.run_id}:{asked.attempt_no}"
+        self.begun[key] = None
+        return {"key": key}
 
     def look(self, followed: Mapping[int, Mapping[str, object]]) -> Mapping[int, AttemptEnd]:
         self.looks += 1
         found = {number: self.begun[str(following["key"])] for number, following in followed.items()}
         return {number: end for number, end in found.items() if end is not None}
 
-    def cancel(self, following: Mapping[str, object], actor: str, reason: str | None = None) -> None:
+    def cancel(self, following: Mapping[str, object], actor: str, reason: str | None = None) -> bool:
         if self.fault is not None:
             raise self.fault
         self.stopped.append((str(following["key"]), actor, reason))
+        return self.stops_at_once
 
     def end_all(self, end: AttemptEnd) -> None:
         self.begun = dict.fromkeys(self.begun, end)

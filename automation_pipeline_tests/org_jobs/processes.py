@@ -59,7 +59,8 @@ class MortalElsewhere:
     def look(self, followed: object) -> dict[int, AttemptEnd]:
         return {}
 
-    def cancel(self, following: object, actor: str, reason: str | None = None) -> None: ...
+    def cancel(self, following: object, actor: str, reason: str | None = None) -> bool:
+        return False
 
 
 def work_and_die(url: str, now: str, run_id: int, kind: str) -> None:

@@ -36,7 +36,8 @@ def test_without_a_schedule_nothing_is_due(serving: MakeServices) -> None:
     told = read(serving())
     assert (told["schedules_due_backlog"], told["schedules_oldest_due_age_seconds"]) == ({"": 0}, {"": 0})
     assert set(told["schedules_state"].values()) == {0}
-    assert not {"org_jobs_queue_depth", "org_jobs_running"} & set(told)
+    assert (told["org_jobs_queue_depth"], told["org_jobs_queue_depth_max"]) == ({"agent": 0, "service": 0}, {"": 0})
+    assert told["org_jobs_running"] == {"": 0}
     assert set(told["schedules_fire_latency_ms_bucket"].values()) == {0}
 
 
@@ -52,16 +53,18 @@ def test_what_is_due_is_told_with_the_age_of_the_oldest(serving: MakeServices, b
     assert told["schedules_state"] == {"ACTIVE": 3, "PAUSED": 1, "INVALID_CRON": 0, "COMPLETED": 0}
 
 
-def test_queues_are_told_by_organisation(serving: MakeServices, bench: Bench) -> None:
+def test_queues_are_told_without_the_names_of_organisations(serving: MakeServices, bench: Bench) -> None:
     for of_type in (READING, READING, SERVICE):
         bench.job(ORG, of_type)
     bench.running_job(ORG, SERVICE)
     bench.running_job(OTHER_ORG, READING)
     ended = bench.job(OTHER_ORG, SERVICE)
     bench.set_run(bench.run_row(ended).id, status="success", finished_at=bench.now)
+    bench.job(OTHER_ORG, READING)
     told = read(serving())
-    assert told["org_jobs_queue_depth"] == {f"{ORG} agent": 2, f"{ORG} service": 1, f"{OTHER_ORG} agent": 0}
-    assert told["org_jobs_running"] == {ORG: 1, OTHER_ORG: 1}
+    assert told["org_jobs_queue_depth"] == {"agent": 3, "service": 1}
+    assert told["org_jobs_queue_depth_max"] == {"": 3}
+    assert told["org_jobs_running"] == {"": 2}
 
 
 def test_what_was_counted_is_told_with_its_labels_and_as_histograms(serving: MakeServices, database: Database) -> None:

@@ -44,8 +44,13 @@ ONE = "/api/org-schedules/{org_schedule_id}"
 def pause(
     org_schedule_id: ScheduleInPath, body: OptionalBody, within: TheWithin, caller: TheCaller, services: TheServices
 ) -> Response:
-    """Begin no more jobs of it until it is resumed, or until the instant that is named. What is at work goes on."""
+    """Begin no more jobs of it until it is resumed, or until the instant that is named. What is at work goes on.
+
+    With `until` it takes what resuming it takes.
+    """
     wish = parse(PauseWish, body, "Invalid pause data")
+    if wish.until is not None:
+        check_may_run(caller, org_schedule_id, within, services.database)
     paused = pause_schedule(
         org_schedule_id,
         within=within,

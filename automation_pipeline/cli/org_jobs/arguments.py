@@ -1,7 +1,7 @@
 """What several commands about organisations' jobs are given in the same way, and how it is refused."""
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, cast
 from uuid import UUID
@@ -56,6 +56,10 @@ def read_instant(option: str, text: str) -> datetime:
         raise InvalidInputError(f"{option} is not an ISO instant such as 2026-03-29T01:00:00Z: {text}.") from None
     if instant.tzinfo is None:
         raise InvalidInputError(f"{option} must end with Z or an offset such as +02:00: {text}.")
+    try:
+        instant.astimezone(UTC)
+    except OverflowError:
+        raise InvalidInputError(f"{option} lies outside the calendar: {text}.") from None
     return instant
 
 

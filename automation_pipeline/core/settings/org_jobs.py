@@ -25,6 +25,12 @@ class OrgJobSettings(PricingSettings):
     org_jobs_keep_days: int = Field(
         default=90, ge=1, le=3650, description="How long ended jobs, fires and alerts of organisations are kept."
     )
+    org_jobs_audit_keep_days: int = Field(
+        default=365,
+        ge=1,
+        le=3650,
+        description="How long it is kept who changed what of organisations' hosts, servers, schedules and jobs.",
+    )
     org_jobs_https_allowed_origins: Origins = Field(
         default=(),
         description="Origins that jobs of organisations may call wherever they are, such as `http://localhost:3000`; "

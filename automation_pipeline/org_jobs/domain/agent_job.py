@@ -9,8 +9,9 @@ from typing import Annotated, cast
 from pydantic import AfterValidator, Field
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.json_model import LARGEST_ID, Id, Instant, JsonModel, parse, text_fault
+from automation_pipeline.core.json_model import LARGEST_ID, Id, Instant, JsonModel, is_deeper, parse, text_fault
 from automation_pipeline.org_jobs.domain.field_rules import Whole
+from automation_pipeline.org_jobs.domain.payload_faults import DEEPEST
 from automation_pipeline.org_jobs.domain.states import RunState
 
 # An agent that is silent for longer has lost what it holds.
@@ -33,10 +34,10 @@ def _error_code(text: str) -> str:
 
 
 def _result(document: Mapping[str, object]) -> Mapping[str, object]:
+    if is_deeper(document, DEEPEST):
+        raise ValueError(f"must not be nested more than {DEEPEST} deep")
     try:
         size = len(json.dumps(document, ensure_ascii=False, allow_nan=False).encode(errors="surrogatepass"))
-    except RecursionError:
-        raise ValueError("is nested too deeply") from None
     except ValueError:
         raise ValueError("must not hold numbers that are not finite") from None
     if size > MOST_RESULT_BYTES:

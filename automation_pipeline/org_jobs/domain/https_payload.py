@@ -11,19 +11,15 @@ from pydantic import AfterValidator, Field, JsonValue, StrictInt, field_validato
 from automation_pipeline.core.addresses import check_url, origin_of
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import JsonModel
-from automation_pipeline.core.sensitive_keys import is_sensitive
 from automation_pipeline.org_jobs.domain.payload_faults import PLAIN_SECRET
+from automation_pipeline.org_jobs.domain.plain_secrets import is_scheme, is_secret_when_sent
 from automation_pipeline.org_jobs.domain.secrets import SecretRef, TextOrSecret
 
 LONGEST_URL = 2000
 LONGEST_VALUE = 4000
 MOST_HEADERS = 50
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
-_WORDS = re.compile(r"[a-z]+")
-# Where a name alone does not tell: these mean a secret in a header or in a query.
-_SECRET_WORDS = frozenset({"auth", "key", "session", "sid", "sig"})
-_SECRET_VALUE = re.compile(r"(?i)\s*(basic|bearer|digest|token)\s+\S")
-# What belongs to the connection, and what makes this one attempt.
+# What belongs to the connection, and what makes all attempts of a run one wish.
 _OURS = frozenset(
     {
         "connection", "content-length", "expect", "host", "idempotency-key", "keep-alive", "proxy-connection", "te",
@@ -59,14 +55,11 @@ def _address_fault(url: str) -> str | None:
         return "must be a web address such as https://example.com/path, without user and password"
     if parts.fragment:
         return "must not have a fragment"
-    secret = next((name for name, _ in parse_qsl(parts.query, keep_blank_values=True) if _names_a_secret(name)), None)
+    names = (name for name, _ in parse_qsl(parts.query, keep_blank_values=True))
+    secret = next(filter(is_secret_when_sent, names), None)
     if secret is not None:
         return f"must not hold the parameter {secret[:100]!r}: send it in a header, or make the whole url a reference"
     return None
-
-
-def _names_a_secret(name: str) -> bool:
-    return is_sensitive(name) or not _SECRET_WORDS.isdisjoint(_WORDS.findall(name.lower()))
 
 
 def header_faults(headers: Mapping[str, str | SecretRef]) -> Iterable[str]:
@@ -86,7 +79,7 @@ def _header_fault(name: str, value: str | SecretRef) -> str | None:
         return "is set by whoever makes the call"
     if isinstance(value, SecretRef):
         return None
-    if value and (_names_a_secret(name) or _SECRET_VALUE.match(value)):
+    if value and (is_secret_when_sent(name) or is_scheme(value)):
         return PLAIN_SECRET
     if len(value) > LONGEST_VALUE or not (value.isascii() and value.isprintable()):
         return f"must be at most {LONGEST_VALUE} plain characters on one line"

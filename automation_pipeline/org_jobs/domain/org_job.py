@@ -4,16 +4,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, PlainSerializer
 
-from automation_pipeline.core.json_model import Id, Instant, JsonModel
+from automation_pipeline.core.json_model import Id, Instant, JsonModel, is_deeper
 from automation_pipeline.org_jobs.domain.field_rules import KnownId, Whole
 from automation_pipeline.org_jobs.domain.job_type import Performer
 from automation_pipeline.org_jobs.domain.retry_policy import BackoffType, RetryPolicy
 from automation_pipeline.org_jobs.domain.schedule_fields import Payload
 from automation_pipeline.org_jobs.domain.states import RunState
 
-Document = Mapping[str, object]
+# Pydantic writes nothing that is nested more than some 250 deep.
+_DEEPEST_SHOWN = 100
+
+
+def _shown(document: Mapping[str, object]) -> Mapping[str, object]:
+    """One that cannot be written does not take its whole list with it."""
+    return {"note": "It is nested too deeply to be shown."} if is_deeper(document, _DEEPEST_SHOWN) else document
+
+
+Document = Annotated[Mapping[str, object], PlainSerializer(_shown, when_used="json")]
 
 # Of jobs that nobody says more about.
 USUAL_RETRIES = RetryPolicy(max_retries=2, backoff_ms=2000, backoff_type=BackoffType.EXPONENTIAL)

@@ -7,6 +7,7 @@ from typing import cast
 
 from automation_pipeline.core.json_model import text_fault
 from automation_pipeline.core.sensitive_keys import is_counter, is_sensitive
+from automation_pipeline.org_jobs.domain.plain_secrets import looks_secret, named_beside, names_secret
 from automation_pipeline.org_jobs.domain.secrets import HOW, REFERENCE_FAULT, is_meant_as_reference, reference_in
 
 DEEPEST = 20
@@ -52,7 +53,7 @@ def _fault(place: _Place) -> str | None:
         return f"has a name of more than {LONGEST_KEY} characters"
     if is_meant_as_reference(place.value):
         return REFERENCE_FAULT
-    if place.is_sensitive and _says_something(place):
+    if (place.is_sensitive and _says_something(place)) or _is_secret_text(place):
         return PLAIN_SECRET
     return _storage_fault(place)
 
@@ -65,6 +66,11 @@ def _says_something(place: _Place) -> bool:
     return not (isinstance(value, int | float) and is_counter(place.name))
 
 
+def _is_secret_text(place: _Place) -> bool:
+    text = place.value
+    return isinstance(text, str) and (looks_secret(text) or bool(text and names_secret(place.name)))
+
+
 def _storage_fault(place: _Place) -> str | None:
     if isinstance(place.value, float) and not isfinite(place.value):
         return "must be a finite number"
@@ -74,8 +80,10 @@ def _storage_fault(place: _Place) -> str | None:
 
 def _inside(place: _Place) -> Iterable[_Place]:
     if isinstance(place.value, Mapping):
-        for key, value in cast("Mapping[object, object]", place.value).items():
-            yield _within(place, str(key), str(key), value)
+        document = {str(key): value for key, value in cast("Mapping[object, object]", place.value).items()}
+        field, called = named_beside(document) or (None, "")
+        for key, value in document.items():
+            yield _within(place, key, called if key == field else key, value)
     elif isinstance(place.value, list | tuple):
         for number, value in enumerate(cast("list[object]", place.value)):
             yield _within(place, str(number), place.name, value)

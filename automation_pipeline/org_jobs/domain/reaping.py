@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from automation_pipeline.org_jobs.domain.endings import AttemptEnd, cancelled, expired, stale, too_long
+from automation_pipeline.org_jobs.domain.job_type import Performer
 from automation_pipeline.org_jobs.domain.states import RunState
 
 
@@ -13,7 +14,7 @@ class Standing:
     need speak for it, and whoever looks after it ends it."""
 
     status: RunState
-    attempt_no: int = 1
+    performer: Performer
     is_cancel_wanted: bool = False
     cancel_reason: str | None = None
     silent_seconds: float | None = None
@@ -24,15 +25,20 @@ class Standing:
     expires_at: datetime | None = None
 
 
-def reaped(run: Standing, now: datetime, waits_hours: int) -> AttemptEnd | None:
+def reaped(run: Standing, now: datetime) -> AttemptEnd | None:
     """None: it is left as it is."""
     if run.is_followed:
         return None
     if run.status is RunState.PENDING:
-        is_too_late = run.expires_at is not None and run.expires_at <= now
-        return expired(waits_hours) if is_too_late and run.attempt_no == 1 and not run.is_held else None
+        return _never_begun_end(run, now)
     end = _late_end(run, now)
     return cancelled(run.cancel_reason) if end is not None and run.is_cancel_wanted else end
+
+
+def _never_begun_end(run: Standing, now: datetime) -> AttemptEnd | None:
+    if run.is_held or run.expires_at is None or run.expires_at > now:
+        return None
+    return expired(run.expires_at, run.performer)
 
 
 def _late_end(run: Standing, now: datetime) -> AttemptEnd | None:

@@ -1,7 +1,7 @@
 """Decide upon every schedule that is due, once: dispatch its job, or write down why not. It always goes on."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from automation_pipeline.core.clock import Clock
@@ -48,9 +48,9 @@ def fire_due_schedules(*, database: Database, clock: Clock, meter: Meter) -> Fir
         with database.transaction() as session:
             now = clock.now()
             held = hold_due(session, now, AT_ONCE)
-            written = _fire(session, held, now)
-        _count(report, held, written, meter, now)
-        if len(held) < AT_ONCE:
+            written = _fire(session, held.candidates, now)
+        _count(report, held.candidates, written, meter, now)
+        if held.is_all or not held.candidates:  # what is left is somebody else's
             break
     return report
 
@@ -58,9 +58,11 @@ def fire_due_schedules(*, database: Database, clock: Clock, meter: Meter) -> Fir
 def _fire(session: Session, held: Sequence[Candidate], now: datetime) -> list[WrittenFire]:
     note_unreadable(session, [one for one in held if one.fault is not None], now)
     decided = [(one, decide(one.schedule, now)) for one in held if one.schedule is not None]
-    give_way(session, [one.row for one, decision in decided if decision.ends_others], now)
     fires = [_new_fire(one, fire, decision) for one, decision in decided for fire in decision.fires]
     written = write_fires(session, fires, now)
+    jobs = {one.new.schedule_id: one.job_id for one in written if one.job_id is not None}
+    taking_over = [one.row for one, decision in decided if decision.ends_others and one.row.id in jobs]
+    give_way(session, taking_over, now, sparing=jobs.values())
     note_decided(session, decided, _by_schedule(written), now)
     return written
 
@@ -88,7 +90,9 @@ def _new_fire(candidate: Candidate, fire: Fire, decision: Decision) -> NewFire:
 def _job(candidate: Candidate, fire: Fire) -> NewJob:
     row = candidate.row
     assert candidate.timing is not None  # noqa: S101  it was read: it is decided upon
-    return job_of(row, candidate.timing, fire.scheduled_for, candidate.host_id)
+    job = job_of(row, candidate.timing, fire.scheduled_for, candidate.host_id)
+    # A window that the clock has skipped begins outside of itself: it cannot say when the job may begin.
+    return job if candidate.timing.is_open(fire.effective_for) else replace(job, start_window=None)
 
 
 def _count(

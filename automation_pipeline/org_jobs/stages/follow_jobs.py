@@ -65,8 +65,8 @@ class _Follower:
         with self._database.as_one() as session:
             if not hold_followed(session, {run.id: run.following}):
                 return
-            doer.cancel(run.following, run.cancelled_by or FOLLOWER, run.cancel_reason or _reason(run))
-            if run.is_late(now):
+            is_over = doer.cancel(run.following, run.cancelled_by or FOLLOWER, run.cancel_reason or _reason(run))
+            if is_over or run.is_late(now):
                 end = cancelled(run.cancel_reason) if run.is_cancel_wanted else too_long(run.limit_seconds)
                 ended = end_attempts(session, {run.id: end}, run.cancelled_by or FOLLOWER, now)
         self._count(ended)

@@ -8,6 +8,8 @@ from automation_pipeline.org_jobs.store import purging
 from automation_pipeline.storage.database import Database
 
 KEEP_DAYS = 90
+# Who did what is asked long after.
+AUDIT_KEEP_DAYS = 365
 MOST_AT_ONCE = 1000
 
 
@@ -32,20 +34,25 @@ class Purged:
 
 
 def purge_old_jobs(
-    *, database: Database, clock: Clock, keep_days: int = KEEP_DAYS, limit: int = MOST_AT_ONCE
+    *,
+    database: Database,
+    clock: Clock,
+    keep_days: int = KEEP_DAYS,
+    audit_keep_days: int = AUDIT_KEEP_DAYS,
+    limit: int = MOST_AT_ONCE,
 ) -> Purged:
     """At most `limit` of each; what is left is for the next look. Each kind is a transaction of its own."""
-    before = clock.now() - timedelta(days=keep_days)
+    now = clock.now()
 
-    def taken(kind: purging.Purge) -> int:
+    def taken(kind: purging.Purge, days: int = keep_days) -> int:
         with database.transaction() as session:
-            return kind(session, before, limit)
+            return kind(session, now - timedelta(days=days), limit)
 
     return Purged(
         jobs=taken(purging.purge_jobs),
         fires=taken(purging.purge_fires),
         backfills=taken(purging.purge_batches),
         schedules=taken(purging.purge_schedules),
-        log_entries=taken(purging.purge_audit_log),
+        log_entries=taken(purging.purge_audit_log, audit_keep_days),
         alerts=taken(purging.purge_alerts),
     )

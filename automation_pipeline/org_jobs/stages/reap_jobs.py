@@ -12,6 +12,7 @@ from automation_pipeline.org_jobs.domain.states import RunState
 from automation_pipeline.org_jobs.stages.count_ends import count_ends
 from automation_pipeline.org_jobs.store.abandoned import abandoned_runs, free_unbegun
 from automation_pipeline.org_jobs.store.endings import EndedRun, end_attempts
+from automation_pipeline.org_jobs.store.expiries import lengthen_closed
 from automation_pipeline.storage.database import Database
 
 REAPER = "reaper"
@@ -42,6 +43,8 @@ def reap_jobs(*, database: Database, clock: Clock, meter: Meter, lease_seconds: 
         ended = end_attempts(session, ends, REAPER, now)
     with database.transaction() as session:
         freed = free_unbegun(session, AT_ONCE)
+    with database.transaction() as session:
+        lengthen_closed(session, now, AT_ONCE)
     count_ends(ended, meter=meter, now=now)
     return _report(ended, len(freed))
 

@@ -8,7 +8,7 @@ from automation_pipeline.core.json_model import parse
 from automation_pipeline.org_jobs.domain.agent_job import LEASE_SECONDS, Orders, ProgressReport, agent_name
 from automation_pipeline.org_jobs.domain.agent_report import no_longer_yours
 from automation_pipeline.org_jobs.domain.tenancy import Within
-from automation_pipeline.org_jobs.store.agents import host_of_run, limit_seconds, note_seen
+from automation_pipeline.org_jobs.store.agents import limit_seconds, note_reported, reporter_of
 from automation_pipeline.org_jobs.store.claims import Hold
 from automation_pipeline.org_jobs.store.holds import LostLeaseError, begin_run, extend
 from automation_pipeline.org_jobs.store.reports import orders_of, write_progress
@@ -20,14 +20,15 @@ def report_progress(
 ) -> Orders:
     """LostLeaseError tells the agent to stop: the attempt is not its own any more."""
     report = parse(ProgressReport, given, "Invalid progress")
+    hold = Hold(run_id, report.attempt_no, report.lease_token)
     with database.transaction() as session:
-        host, type_name = host_of_run(session, run_id, within)
-        note_seen(session, host)
-    hold, now = Hold(run_id, report.attempt_no, report.lease_token), clock.now()
-    deadline_at = now + timedelta(seconds=limit_seconds(type_name))
+        reporter = reporter_of(session, hold, within)
+        note_reported(session, reporter)
+    now = clock.now()
+    deadline_at = now + timedelta(seconds=limit_seconds(reporter.type_name))
     try:
         with database.transaction() as session:
-            begin_run(session, hold, deadline_at, now, within=within, actor=agent_name(host.name))
+            begin_run(session, hold, deadline_at, now, within=within, actor=agent_name(reporter.host.name))
             run = extend(session, hold, LEASE_SECONDS, within)
             write_progress(run, report, now)
             return orders_of(run)

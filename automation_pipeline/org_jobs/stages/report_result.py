@@ -12,7 +12,7 @@ from automation_pipeline.org_jobs.domain.agent_report import Verdict, attempt_en
 from automation_pipeline.org_jobs.domain.org_job import OrgJobRun
 from automation_pipeline.org_jobs.domain.tenancy import Within
 from automation_pipeline.org_jobs.stages.count_ends import count_ends
-from automation_pipeline.org_jobs.store.agents import host_of_run, limit_seconds, note_seen
+from automation_pipeline.org_jobs.store.agents import limit_seconds, note_reported, reporter_of
 from automation_pipeline.org_jobs.store.claims import Hold
 from automation_pipeline.org_jobs.store.endings import EndedRun, end_attempts
 from automation_pipeline.org_jobs.store.holds import LostLeaseError, begin_run, held_run, locked_run
@@ -46,16 +46,16 @@ def report_result(
     any more; what comes too late is kept beside the attempt all the same."""
     report = read_result(given)
     with database.transaction() as session:
-        host, type_name = host_of_run(session, run_id, within)
-        note_seen(session, host)
+        reporter = reporter_of(session, Hold(run_id, report.attempt_no, report.lease_token), within)
+        note_reported(session, reporter)
     now = clock.now()
     word = _Word(
         run_id=run_id,
         report=report,
         within=within,
-        actor=agent_name(host.name),
+        actor=agent_name(reporter.host.name),
         now=now,
-        deadline_at=now + timedelta(seconds=limit_seconds(type_name)),
+        deadline_at=now + timedelta(seconds=limit_seconds(reporter.type_name)),
     )
     with database.transaction() as session:
         outcome = _take(session, word)

@@ -10,7 +10,13 @@ from automation_pipeline.org_jobs.domain.by_hand import check_client_key, refuse
 from automation_pipeline.org_jobs.domain.job_types import checked_payload, job_type
 from automation_pipeline.org_jobs.domain.org_schedule import Dispatched
 from automation_pipeline.org_jobs.domain.tenancy import Within
-from automation_pipeline.org_jobs.store.hand_runs import dispatched_for, make_room, refuse_disabled, write_run
+from automation_pipeline.org_jobs.store.hand_runs import (
+    dispatched_for,
+    make_room,
+    refuse_disabled,
+    refuse_over,
+    write_run,
+)
 from automation_pipeline.org_jobs.store.new_jobs import NewJob
 from automation_pipeline.org_jobs.store.schedule_jobs import host_of, job_of
 from automation_pipeline.org_jobs.store.schedules import as_schedule, locked_with_place
@@ -31,7 +37,8 @@ def run_schedule_now(  # noqa: PLR0913  the collaborators by name, and who wants
 ) -> Dispatched:
     """Of a paused one too. The same key is answered with the same job; a payload takes the place of the schedule's.
 
-    ConflictError: the window is closed, another job is in the way, or the organisation or the server is out of use.
+    ConflictError: it is over or cannot be read, the window is closed, another job is in the way, or the organisation or
+    the server is out of use.
     """
     check_client_key(client_key)
     with database.transaction() as session:
@@ -40,6 +47,7 @@ def run_schedule_now(  # noqa: PLR0913  the collaborators by name, and who wants
         if known is not None:
             return known
         now = clock.now()
+        refuse_over(row)
         refuse_disabled(session, row, organisation)
         job = _job(session, row, payload, now, ignore_window=ignore_window)
         make_room(session, row, as_schedule(row), now)

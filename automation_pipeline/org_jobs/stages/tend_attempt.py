@@ -9,6 +9,8 @@ from automation_pipeline.org_jobs.domain.endings import AttemptEnd
 
 # Work that was told to stop may clean up for so long.
 STOPS_WITHIN_SECONDS = 10.0
+# After a heartbeat that failed.
+_SOON_SECONDS = 1.0
 
 _log = log(__name__)
 
@@ -19,10 +21,10 @@ async def tend_attempt(
     """How it ended. `keep` is a heartbeat: it answers with an end where the work is to stop, and its errors stop the
     work too; a database that is away is waited for while the lease lasts. What the work raises, this does too."""
     task, clock = asyncio.ensure_future(work), asyncio.get_running_loop().time
-    kept_at = clock()
+    kept_at, wait = clock(), lease_seconds / 4
     try:
         while True:
-            await asyncio.wait({task}, timeout=lease_seconds / 4)
+            await asyncio.wait({task}, timeout=wait)
             if task.done():
                 return task.result()
             asked_at = clock()
@@ -32,8 +34,9 @@ async def tend_attempt(
                 if clock() - kept_at > lease_seconds:
                     raise
                 _log.warning("A job's lease could not be extended, which is tried again: %s", error)
+                wait = min(lease_seconds / 4, _SOON_SECONDS)
                 continue
-            kept_at = asked_at
+            kept_at, wait = asked_at, lease_seconds / 4
             if stopped is not None:
                 await _stop(task)
                 return stopped

@@ -10,18 +10,19 @@ from automation_pipeline.core.meter import Meter
 from automation_pipeline.org_jobs.domain.endings import AttemptEnd, cancelled, failed, too_long
 from automation_pipeline.org_jobs.domain.failures import end_of
 from automation_pipeline.org_jobs.domain.job_types import job_type
-from automation_pipeline.org_jobs.domain.keys import attempt_key
+from automation_pipeline.org_jobs.domain.keys import run_key
 from automation_pipeline.org_jobs.domain.org_job import OrgJobRun
 from automation_pipeline.org_jobs.domain.retry_policy import UNSUPPORTED
 from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE
 from automation_pipeline.org_jobs.ports import AskedJob, BegunElsewhere, DoneHere, JobDoer
 from automation_pipeline.org_jobs.stages.count_ends import count_ends
+from automation_pipeline.org_jobs.stages.keep_trying import keep_trying
 from automation_pipeline.org_jobs.stages.tend_attempt import tend_attempt
 from automation_pipeline.org_jobs.store.claims import ClaimedRun, claim_run
 from automation_pipeline.org_jobs.store.endings import end_attempts
 from automation_pipeline.org_jobs.store.holds import LostLeaseError, begin_run, check_nobody_has, extend, held_run
 from automation_pipeline.org_jobs.store.job_views import get_run
-from automation_pipeline.org_jobs.store.queue import forget_request, worker_of
+from automation_pipeline.org_jobs.store.queue import forget_request
 from automation_pipeline.storage.database import Database
 
 # Of a type that this version does not know any more.
@@ -37,11 +38,12 @@ async def work_job(  # noqa: PLR0913  the collaborators by name
     clock: Clock,
     meter: Meter,
     owner: str,
+    dagster_run_id: str | None = None,
 ) -> OrgJobRun:
     """How the run stands then. What is not to be begun, now or ever, is left alone. RunBusyError: somebody else is at
     it. A bug of a doer ends the attempt, and is raised all the same."""
     worker = _Worker(run_id, lease_seconds, database, clock, meter, owner)
-    claimed = await asyncio.to_thread(worker.begin)
+    claimed = await asyncio.to_thread(worker.begin, dagster_run_id)
     if claimed is not None:
         await worker.work(claimed, doers.get(claimed.type))
     return await asyncio.to_thread(worker.standing)
@@ -54,7 +56,7 @@ class _Worker:
         self._run_id, self._lease_seconds, self._database = run_id, lease_seconds, database
         self._clock, self._meter, self._owner = clock, meter, owner
 
-    def begin(self) -> ClaimedRun | None:
+    def begin(self, dagster_run_id: str | None) -> ClaimedRun | None:
         """None: it is not to be begun. Where it only waits, another worker is asked for when its turn has come."""
         with self._database.transaction() as session:
             now = self._clock.now()
@@ -65,7 +67,7 @@ class _Worker:
                 return None
             deadline = now + timedelta(seconds=_limit_seconds(claimed.type))
             run = begin_run(session, claimed.hold, deadline, now, within=EVERYWHERE, actor=self._owner)
-            run.dagster_run_id = worker_of(session, run)
+            run.dagster_run_id = dagster_run_id
             return claimed
 
     async def work(self, claimed: ClaimedRun, doer: JobDoer | None) -> None:
@@ -77,10 +79,10 @@ class _Worker:
             end = end_of(error)
         except Exception as bug:  # whatever it is: the attempt ends, and it is raised on
             words = f"A fault of this system ended it ({type(bug).__name__}): its worker's log says more."
-            await asyncio.to_thread(self._write_end, claimed, failed(words))
+            await self._tell(claimed, failed(words))
             raise
         if end is not None:
-            await asyncio.to_thread(self._write_end, claimed, end)
+            await self._tell(claimed, end)
 
     def standing(self) -> OrgJobRun:
         with self._database.reading() as session:
@@ -114,6 +116,10 @@ class _Worker:
             is_late = run.deadline_at is not None and run.deadline_at <= self._clock.now()
             return too_long(_limit_seconds(claimed.type)) if is_late else None
 
+    async def _tell(self, claimed: ClaimedRun, end: AttemptEnd) -> None:
+        """What was done and not told would be done again, so that no passing fault of the database may prevent it."""
+        await keep_trying(lambda: self._write_end(claimed, end), seconds=self._lease_seconds)
+
     def _write_end(self, claimed: ClaimedRun, end: AttemptEnd) -> None:
         """Nothing, where the attempt was given up meanwhile."""
         now = self._clock.now()
@@ -134,7 +140,7 @@ def _asked(claimed: ClaimedRun) -> AskedJob:
         run_id=hold.run_id,
         attempt_no=hold.attempt_no,
         payload=claimed.payload,
-        key=attempt_key(hold.run_id, hold.attempt_no),
+        key=run_key(hold.run_id),
     )
 
 

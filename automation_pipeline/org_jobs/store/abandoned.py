@@ -11,8 +11,7 @@ from automation_pipeline.org_jobs.domain.job_type import Performer
 from automation_pipeline.org_jobs.domain.reaping import Standing, reaped
 from automation_pipeline.org_jobs.domain.states import RunState
 from automation_pipeline.org_jobs.store.endings import lock_schedules_of
-from automation_pipeline.org_jobs.store.new_jobs import WAITS_HOURS
-from automation_pipeline.org_jobs.store.readiness import is_free
+from automation_pipeline.org_jobs.store.readiness import is_free, is_of_open
 from automation_pipeline.org_jobs.tables import JobRow, JobRunRow
 from automation_pipeline.storage.bulk import among
 from automation_pipeline.storage.instants import database_now, database_time
@@ -40,7 +39,7 @@ def abandoned_runs(session: Session, patience: Patience, now: datetime, limit: i
     )
     rows = session.execute(query).tuples().all()
     present = database_time(session)
-    ends = {run.id: reaped(_standing(run, until, patience, present), now, WAITS_HOURS) for run, until in rows}
+    ends = {run.id: reaped(_standing(run, until, patience, present), now) for run, until in rows}
     return {run_id: end for run_id, end in ends.items() if end is not None}
 
 
@@ -67,7 +66,7 @@ def _silent_or_late(session: Session, now: datetime, limit: int) -> Sequence[int
 
 def _never_begun(session: Session, now: datetime, limit: int) -> Sequence[int]:
     is_overdue = exists().where(JobRow.id == Run.job_id, JobRow.expires_at <= now)
-    return _first(session, (Run.status == RunState.PENDING, Run.attempt_no == 1, is_free(), is_overdue), limit)
+    return _first(session, (Run.status == RunState.PENDING, is_free(), is_overdue, is_of_open(now)), limit)
 
 
 def _first(session: Session, conditions: Sequence[ColumnElement[bool]], limit: int) -> Sequence[int]:
@@ -79,7 +78,7 @@ def _standing(run: JobRunRow, expires_at: datetime | None, patience: Patience, p
     overdue = None if until is None or until > present else (present - until).total_seconds()
     return Standing(
         status=RunState(run.status),
-        attempt_no=run.attempt_no,
+        performer=Performer(run.performer),
         is_cancel_wanted=run.cancel_requested_at is not None,
         cancel_reason=run.cancel_reason,
         silent_seconds=None if overdue is None else overdue + patience[Performer(run.performer)],

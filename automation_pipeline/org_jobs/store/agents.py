@@ -1,9 +1,10 @@
 """Queries of agents: the host that each works for, when it was last heard of, and what it holds."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, or_, select, update
+from sqlalchemy import ColumnElement, and_, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.core.errors import NotFoundError
@@ -12,10 +13,10 @@ from automation_pipeline.org_jobs.domain.job_type import Performer
 from automation_pipeline.org_jobs.domain.job_types import JOB_TYPES
 from automation_pipeline.org_jobs.domain.states import RunState
 from automation_pipeline.org_jobs.domain.tenancy import Within
-from automation_pipeline.org_jobs.store.claims import ClaimedRun
+from automation_pipeline.org_jobs.store.claims import ClaimedRun, Hold
 from automation_pipeline.org_jobs.store.holds import no_such_run
 from automation_pipeline.org_jobs.store.readiness import is_at_work
-from automation_pipeline.org_jobs.tables import HostRow, JobRow, JobRunRow, ServerRow
+from automation_pipeline.org_jobs.tables import AttemptRow, HostRow, JobRow, JobRunRow, ServerRow
 from automation_pipeline.storage.instants import database_now
 
 SEEN_EVERY_SECONDS = 15.0
@@ -30,18 +31,40 @@ def host_of_agent(session: Session, host_id: int, within: Within) -> HostRow:
     return row
 
 
-def host_of_run(session: Session, run_id: int, within: Within) -> tuple[HostRow, str]:
-    """The host whose agent has it or had it, and the type of its job. What no agent does is not there."""
+@dataclass(frozen=True)
+class Reporter:
+    """The host whose agent has an attempt or had it, and the type of the job. `is_known`: not merely guessed from where
+    the run is now, because the attempt is nobody's."""
+
+    host: HostRow
+    type_name: str
+    is_known: bool
+
+
+def reporter_of(session: Session, hold: Hold, within: Within) -> Reporter:
+    """A run moves with its server, an attempt that has ended stays its host's. What no agent does is not there."""
+    its_host = func.coalesce(AttemptRow.host_id, JobRunRow.host_id)
+    is_held = and_(JobRunRow.attempt_no == hold.attempt_no, JobRunRow.lease_token == hold.token)
+    is_known = or_(AttemptRow.id.is_not(None), and_(is_held, JobRunRow.lease_until.is_not(None)))
     query = (
-        select(HostRow, JobRow.type)
-        .join(JobRunRow, (JobRunRow.host_id == HostRow.id) & (JobRunRow.org_id == HostRow.org_id))
+        select(HostRow, JobRow.type, is_known)
+        .select_from(JobRunRow)
         .join(JobRow, JobRow.id == JobRunRow.job_id)
-        .where(JobRunRow.id == run_id, JobRunRow.performer == Performer.AGENT, *_reached(within))
+        .outerjoin(AttemptRow, (AttemptRow.run_id == JobRunRow.id) & (AttemptRow.attempt_no == hold.attempt_no))
+        .join(HostRow, (HostRow.id == its_host) & (HostRow.org_id == JobRunRow.org_id))
+        .where(JobRunRow.id == hold.run_id, JobRunRow.performer == Performer.AGENT, *_reached(within))
     )
     found = session.execute(query).tuples().first()
     if found is None:
-        raise no_such_run(run_id)
-    return found
+        raise no_such_run(hold.run_id)
+    host, type_name, known = found
+    return Reporter(host, type_name, bool(known))
+
+
+def note_reported(session: Session, reporter: Reporter) -> None:
+    """No host is seen because another one speaks of a run that has moved there."""
+    if reporter.is_known:
+        note_seen(session, reporter.host)
 
 
 def note_seen(session: Session, host: HostRow, agent_version: str | None = None) -> None:

@@ -62,6 +62,7 @@ def _job(job: NewJob, batch: BatchRow, one: BackfillTime, place: int) -> NewJob:
         created_by=batch.created_by,
         priority=less_urgent(job.priority),
         waits=job.waits + ahead,
+        line=None if job.line is None else f"backfill-{batch.id}",
     )
 
 

@@ -12,7 +12,9 @@ from sqlalchemy.orm import Session
 
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.org_jobs.domain.job_type import Performer
+from automation_pipeline.org_jobs.store.openings import opens_at
 from automation_pipeline.org_jobs.store.readiness import has_open_place, is_at_work, is_open, is_waiting
+from automation_pipeline.org_jobs.store.workers import reserved_places, waits_before
 from automation_pipeline.org_jobs.tables import HostRow, JobRow, JobRunRow, OrganisationRow, ServerRow
 from automation_pipeline.storage.bulk import among
 from automation_pipeline.storage.instants import database_now
@@ -58,22 +60,25 @@ def claim_run(session: Session, run_id: int, owner: str, lease_seconds: float, n
     if _free_places(session, org_id, now) < 1:
         return None
     query = _claimable(org_id, Performer.SERVICE, now).where(JobRunRow.id == run_id, has_open_place(now))
-    return next(iter(_claim(session, query, None, owner, lease_seconds)), None)
+    return next(iter(_claim(session, query, None, owner, lease_seconds, now)), None)
 
 
 def claim_for_host(
     session: Session, host: HostRow, owner: str, most: int, lease_seconds: float, now: datetime
 ) -> list[ClaimedRun]:
-    """What the agent of the host may begin, most urgent first. What it was given before counts against its limits."""
-    places = min(most, _free_places(session, host.org_id, now))
-    if places < 1 or (host.maintenance_until is not None and host.maintenance_until > now):
+    """What the agent of the host may begin, most urgent first. What it was given before counts against its limits. A
+    place is left for a worker that was asked for, and for what this system is to do before."""
+    free = _free_places(session, host.org_id, now) - reserved_places(session, host.org_id, now)
+    if min(most, free) < 1 or (host.maintenance_until is not None and host.maintenance_until > now):
         return []
     of_host = _claimable(host.org_id, Performer.AGENT, now).where(
         ServerRow.host_id == host.id, ServerRow.org_id == host.org_id, ServerRow.is_enabled
     )
-    ids = _most_urgent(session, of_host, _host_places(session, host), places)
+    ids = _most_urgent(session, of_host, _host_places(session, host), min(most, free))
+    if len(ids) == free and waits_before(session, host.org_id, ids[-1], now):
+        ids = ids[:-1]
     query = of_host.where(among(session, JobRunRow.id, ids))
-    return _claim(session, query, host.id, owner, lease_seconds) if ids else []
+    return _claim(session, query, host.id, owner, lease_seconds, now) if ids else []
 
 
 def _free_places(session: Session, org_id: str, now: datetime) -> int:
@@ -129,12 +134,21 @@ def _claim(
     host_id: int | None,
     owner: str,
     lease_seconds: float,
+    now: datetime,
 ) -> list[ClaimedRun]:
     locked = query.with_for_update(of=JobRunRow).execution_options(populate_existing=True)
-    rows = session.execute(locked).tuples().all()
+    rows = [row for row in session.execute(locked).tuples() if _may_begin(row[0], row[1], now)]
     leases = _lease(session, [run.id for run, _, _ in rows], host_id, owner, lease_seconds)
     claimed = [_claimed(run, job, server, *leases[run.id]) for run, job, server in rows]
     return sorted(claimed, key=lambda one: (one.priority, one.hold.run_id))
+
+
+def _may_begin(run: JobRunRow, job: JobRow, now: datetime) -> bool:
+    """Outside of its window it waits for the next opening."""
+    at = opens_at(job.start_window, now)
+    if at > now:
+        run.next_attempt_at, run.requested_at = at, None
+    return at <= now
 
 
 def _lease(

@@ -10,7 +10,7 @@ from automation_pipeline.org_jobs.domain.by_hand import ends_others, refuse_over
 from automation_pipeline.org_jobs.domain.due import Fire
 from automation_pipeline.org_jobs.domain.events import fired
 from automation_pipeline.org_jobs.domain.org_schedule import Dispatched, OrgSchedule
-from automation_pipeline.org_jobs.domain.states import ACTIVE_RUN_STATES, FireTrigger, RunState
+from automation_pipeline.org_jobs.domain.states import ACTIVE_RUN_STATES, FireTrigger, RunState, ScheduleState
 from automation_pipeline.org_jobs.store.due_writes import DISPATCHED, give_way
 from automation_pipeline.org_jobs.store.fires import NewFire, write_fires
 from automation_pipeline.org_jobs.store.new_jobs import NewJob
@@ -29,6 +29,12 @@ def dispatched_for(session: Session, row: ScheduleRow, client_key: str | None) -
     return None if found is None else Dispatched(fire_id=found[0], job_id=found[1])
 
 
+def refuse_over(row: ScheduleRow) -> None:
+    """Active and paused ones are run by hand, and no others."""
+    if row.state not in {ScheduleState.ACTIVE, ScheduleState.PAUSED}:
+        raise ConflictError(f"Schedule {row.id} is {row.state}: correct when it is due, or make a job of its own.")
+
+
 def refuse_disabled(session: Session, row: ScheduleRow, organisation: OrganisationRow) -> None:
     if organisation.suspended_at is not None:
         raise ConflictError(f"Organisation '{row.org_id}' is suspended: resume it first.")
@@ -40,7 +46,8 @@ def refuse_disabled(session: Session, row: ScheduleRow, organisation: Organisati
 def make_room(session: Session, row: ScheduleRow, schedule: OrgSchedule, now: datetime) -> None:
     """ConflictError names the job in the way. By some policies the others give way."""
     its = JobRunRow.schedule_id == row.id, JobRunRow.org_id == row.org_id, JobRunRow.status.in_(ACTIVE_RUN_STATES)
-    query = select(JobRunRow.job_id, JobRunRow.status).where(*its).order_by(JobRunRow.id)
+    of_plan = select(JobRunRow.job_id, JobRunRow.status).join(JobRow, JobRow.id == JobRunRow.job_id)
+    query = of_plan.where(*its, JobRow.batch_id.is_(None)).order_by(JobRunRow.id)
     active = session.execute(query).tuples().all()
     at_work = [job_id for job_id, status in active if status == RunState.RUNNING]
     waiting = [job_id for job_id, status in active if status == RunState.PENDING]

@@ -12,7 +12,7 @@ from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import JsonModel
 from automation_pipeline.org_jobs.domain.keys import queue_name
 from automation_pipeline.org_jobs.domain.org_job import Attempt, JobFilter, JobMove, OrgJob, OrgJobRun, QueueStanding
-from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
+from automation_pipeline.org_jobs.domain.retry_policy import stored_policy
 from automation_pipeline.org_jobs.domain.states import ACTIVE_RUN_STATES, JOB_RUN, RunState
 from automation_pipeline.org_jobs.domain.tenancy import Within
 from automation_pipeline.org_jobs.tables import AttemptRow, JobRow, JobRunRow, OrganisationRow
@@ -95,8 +95,7 @@ def _with_runs(session: Session, jobs: Sequence[JobRow], within: Within) -> list
         for job_id, its in groupby(runs, key=lambda run: run.job_id)
     }
     return [
-        _value(OrgJob, job, runs=by_job.get(job.id, ()), retry_policy=RetryPolicy.model_validate(job.retry_policy))
-        for job in jobs
+        _value(OrgJob, job, runs=by_job.get(job.id, ()), retry_policy=stored_policy(job.retry_policy)) for job in jobs
     ]
 
 

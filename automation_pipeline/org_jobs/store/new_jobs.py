@@ -9,18 +9,17 @@ from sqlalchemy import Table, insert
 from sqlalchemy.orm import Session
 
 from automation_pipeline.core.json_model import as_document
+from automation_pipeline.org_jobs.domain.expiry import WAITS, expires_at
 from automation_pipeline.org_jobs.domain.job_type import JobType
 from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
 from automation_pipeline.org_jobs.domain.states import FIRST_RUN_STATE
 from automation_pipeline.org_jobs.tables import JobRow, JobRunRow
 
-WAITS_HOURS = 24
-
 
 @dataclass(frozen=True, kw_only=True)
 class NewJob:
     """`line`: jobs of one line are done one after another. `host_id`: that of its server, where it has one. Unless it
-    has begun after `waits`, it fails; it does not begin before `not_before`."""
+    has begun within `waits` of when it may, it fails; it does not begin before `not_before`."""
 
     org_id: str
     type: JobType
@@ -37,7 +36,7 @@ class NewJob:
     start_window: Mapping[str, object] | None = None
     line: str | None = None
     not_before: datetime | None = None
-    waits: timedelta = timedelta(hours=WAITS_HOURS)
+    waits: timedelta = WAITS
 
 
 def add_jobs(session: Session, jobs: Sequence[NewJob], now: datetime) -> list[int]:
@@ -86,7 +85,7 @@ def _job(job: NewJob, now: datetime) -> dict[str, object]:
         "retry_policy": as_document(job.retry),
         "start_window": job.start_window,
         "status": FIRST_RUN_STATE,
-        "expires_at": now + job.waits,
+        "expires_at": expires_at(job.not_before or now, has_window=job.start_window is not None, waits=job.waits),
         "created_by": job.created_by,
         "created_at": now,
     }

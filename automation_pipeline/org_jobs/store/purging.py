@@ -28,9 +28,13 @@ Purge = Callable[[Session, datetime, int], int]
 def purge_jobs(session: Session, before: datetime, limit: int) -> int:
     """Those that ended before, with their runs, the attempts of those and what is logged of them."""
     is_old = JobRow.finished_at < before, JobRow.status.in_(ENDED_RUN_STATES)
-    job_ids = _held(session, JobRow.id, is_old, limit)
-    run_ids = session.scalars(select(JobRunRow.id).where(among(session, JobRunRow.job_id, job_ids))).all()
-    _forget_moves(session, JOB_RUN.name, run_ids)
+    old = session.scalars(select(JobRow.id).where(*is_old).order_by(JobRow.id).limit(limit)).all()
+    # Runs are locked before their jobs, as whoever has a job done again does it: nobody waits crosswise.
+    runs = select(JobRunRow.id, JobRunRow.job_id).where(among(session, JobRunRow.job_id, old)).order_by(JobRunRow.id)
+    free = session.execute(runs.with_for_update(skip_locked=True)).tuples().all()
+    busy = {job_id for _, job_id in set(session.execute(runs).tuples()) - set(free)}
+    job_ids = _held(session, JobRow.id, (*is_old, among(session, JobRow.id, set(old) - busy)), limit)
+    _forget_moves(session, JOB_RUN.name, [id_ for id_, job_id in free if job_id in set(job_ids)])
     return _taken(session, delete(JobRow), JobRow.id, job_ids)
 
 

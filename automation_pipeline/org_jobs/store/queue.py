@@ -1,7 +1,7 @@
 """Runs that want a worker of this system: whose turn it is, and that Dagster is asked for one."""
 
 from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sqlalchemy import ColumnElement, and_, func, or_, select, update
 from sqlalchemy.orm import Session
@@ -10,27 +10,29 @@ from automation_pipeline.org_jobs.domain.job_type import Performer
 from automation_pipeline.org_jobs.domain.keys import JOB, request_key
 from automation_pipeline.org_jobs.domain.states import ACTIVE_RUN_STATES, RunState
 from automation_pipeline.org_jobs.store.readiness import has_open_place, is_at_work, is_free, is_open, is_waiting
+from automation_pipeline.org_jobs.store.workers import has_worker_coming, newest_request
 from automation_pipeline.org_jobs.tables import FireRow, JobRow, JobRunRow, OrganisationRow
 from automation_pipeline.storage.bulk import among
 from automation_pipeline.storage.run_requests import RunRequestRow, RunWish, file_requests
 
 Run = JobRunRow
 
-# A worker that was asked for comes within this time, if it ever does.
-STARTS_WITHIN = timedelta(minutes=5)
+_TOO_LATE = "It did not begin in time: another worker was asked for."
 
 
 def whose_turn(session: Session, limit: int, now: datetime) -> Sequence[int]:
     """So many that `limit` runs of this system are at work or asked for, at most, and of each organisation no more than
-    it may have. Who has least at work comes first; within an organisation, what is most urgent. One statement: what
-    another copy of this asks for meanwhile is either counted, or chosen here too and found out when it is locked."""
+    it may have. What is followed has no worker: it takes a place of its organisation, and none of `limit`. Who has
+    least at work comes first; within an organisation, what is most urgent. One statement: what another copy of this
+    asks for meanwhile is either counted, or chosen here too and found out when it is locked."""
+    has_worker = and_(Run.performer == Performer.SERVICE, Run.following.is_(None))
     busy = (
         select(
             Run.org_id,
             func.count(Run.id).label("count"),
-            func.count(Run.id).filter(Run.performer == Performer.SERVICE).label("of_ours"),
+            func.count(Run.id).filter(has_worker).label("of_ours"),
         )
-        .where(Run.status.in_(ACTIVE_RUN_STATES), or_(is_at_work(), _is_asked_for(now)))
+        .where(Run.status.in_(ACTIVE_RUN_STATES), or_(is_at_work(), has_worker_coming(now)))
         .group_by(Run.org_id)
         .subquery()
     )
@@ -52,7 +54,8 @@ def whose_turn(session: Session, limit: int, now: datetime) -> Sequence[int]:
 
 
 def ask_for_workers(session: Session, run_ids: Collection[int], now: datetime) -> list[int]:
-    """Those of them for which nobody else has asked meanwhile."""
+    """Those of them for which nobody else has asked meanwhile. The worker that each was to have before, and that has
+    not come, is not launched any more."""
     query = (
         select(Run, JobRow.server_instance_id, FireRow.trigger)
         .join(JobRow, JobRow.id == Run.job_id)
@@ -63,6 +66,7 @@ def ask_for_workers(session: Session, run_ids: Collection[int], now: datetime) -
         .execution_options(populate_existing=True)
     )
     rows = session.execute(query).tuples().all()
+    _refuse_waiting(session, [request_key(run.id, run.requests) for run, _, _ in rows])
     session.execute(
         update(Run)
         .where(among(session, Run.id, [run.id for run, _, _ in rows]))
@@ -83,19 +87,13 @@ def forget_request(session: Session, run_id: int) -> None:
     )
 
 
-def worker_of(session: Session, run: JobRunRow) -> str | None:
-    """The Dagster run that took the newest request for a worker."""
-    key = request_key(run.id, run.requests)
-    return session.scalar(select(RunRequestRow.dagster_run_id).where(RunRequestRow.request_key == key))
-
-
-def put_off(session: Session, run_id: int, until: datetime, reason: str) -> bool:
-    """False where nobody is to begin it, or somebody has, or it waits for longer already."""
+def put_off(session: Session, run_id: int, request: str, until: datetime, reason: str) -> bool:
+    """False where this worker is not the one that was asked for to begin it, or it waits for longer already."""
     waits_less = or_(Run.next_attempt_at.is_(None), Run.next_attempt_at < until)
     found = session.scalar(
         update(Run)
         .where(Run.id == run_id, Run.status == RunState.PENDING, Run.performer == Performer.SERVICE)
-        .where(is_free(), waits_less)
+        .where(is_free(), waits_less, Run.requested_at.is_not(None), newest_request() == request)
         .values(next_attempt_at=until, requested_at=None, error=reason)
         .returning(Run.id)
         .execution_options(synchronize_session=False)
@@ -104,12 +102,16 @@ def put_off(session: Session, run_id: int, until: datetime, reason: str) -> bool
 
 
 def _wants_worker(now: datetime) -> tuple[ColumnElement[bool], ...]:
-    not_lately = or_(Run.requested_at.is_(None), Run.requested_at <= now - STARTS_WITHIN)
-    return Run.performer == Performer.SERVICE, Run.status == RunState.PENDING, is_free(), not_lately
+    return Run.performer == Performer.SERVICE, Run.status == RunState.PENDING, is_free(), ~has_worker_coming(now)
 
 
-def _is_asked_for(now: datetime) -> ColumnElement[bool]:
-    return and_(Run.status == RunState.PENDING, Run.requested_at > now - STARTS_WITHIN)
+def _refuse_waiting(session: Session, keys: Collection[str]) -> None:
+    session.execute(
+        update(RunRequestRow)
+        .where(among(session, RunRequestRow.request_key, keys), RunRequestRow.state == "waiting")
+        .values(state="refused", reason=_TOO_LATE)
+        .execution_options(synchronize_session=False)
+    )
 
 
 def _wish(run: JobRunRow, server_id: int | None, trigger: str | None) -> RunWish:

@@ -25,15 +25,23 @@ def is_at_work() -> ColumnElement[bool]:
 
 def is_waiting(now: datetime) -> ColumnElement[bool]:
     """It has nobody, its time has come, and no run before it in its line is left."""
-    is_due = or_(Run.next_attempt_at.is_(None), Run.next_attempt_at <= now)
-    return and_(
-        Run.status == RunState.PENDING, Run.cancel_requested_at.is_(None), is_free(), is_due, ~_has_one_before_it()
-    )
+    return and_(is_due(now), ~_has_one_before_it())
+
+
+def is_due(now: datetime) -> ColumnElement[bool]:
+    """It has nobody, and its time has come."""
+    has_come = or_(Run.next_attempt_at.is_(None), Run.next_attempt_at <= now)
+    return and_(Run.status == RunState.PENDING, Run.cancel_requested_at.is_(None), is_free(), has_come)
 
 
 def is_open(now: datetime) -> ColumnElement[bool]:
     """Of organisations: neither suspended nor in maintenance."""
     return and_(OrganisationRow.suspended_at.is_(None), _is_over(OrganisationRow.maintenance_until, now))
+
+
+def is_of_open(now: datetime) -> ColumnElement[bool]:
+    """Of runs: their organisation is open."""
+    return exists().where(OrganisationRow.id == Run.org_id, is_open(now)).correlate(Run)
 
 
 def has_open_place(now: datetime) -> ColumnElement[bool]:

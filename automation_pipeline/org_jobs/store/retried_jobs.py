@@ -1,18 +1,19 @@
 """Jobs that are done again, and jobs that somebody asks for: what is looked up and written for them."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.org_jobs.domain.expiry import expires_at
 from automation_pipeline.org_jobs.domain.job_wishes import INVALID_JOB
 from automation_pipeline.org_jobs.domain.states import BatchState
 from automation_pipeline.org_jobs.domain.tenancy import Within
 from automation_pipeline.org_jobs.store.endings import lock_schedules_of
 from automation_pipeline.org_jobs.store.holds import locked_run
 from automation_pipeline.org_jobs.store.job_views import no_such_job
-from automation_pipeline.org_jobs.store.new_jobs import WAITS_HOURS, run_columns
+from automation_pipeline.org_jobs.store.new_jobs import run_columns
 from automation_pipeline.org_jobs.tables import BatchRow, JobRow, JobRunRow, ServerRow
 
 
@@ -30,10 +31,12 @@ def newest_run(session: Session, job_id: int, within: Within) -> JobRunRow:
 
 def add_run(session: Session, run: JobRunRow, actor: str, now: datetime) -> None:
     """After one that has ended, and is held. The batch of the job is at work again."""
-    job = session.scalars(select(JobRow).where(JobRow.id == run.job_id, JobRow.org_id == run.org_id)).one()
+    its = JobRow.id == run.job_id, JobRow.org_id == run.org_id
+    job = session.scalars(select(JobRow).where(*its)).one()
     again = JobRunRow(**run_columns(job, actor, now, like=run))
     session.add(again)
-    job.status, job.finished_at, job.expires_at = again.status, None, now + timedelta(hours=WAITS_HOURS)
+    job.status, job.finished_at = again.status, None
+    job.expires_at = expires_at(now, has_window=job.start_window is not None)
     session.flush()
     if job.batch_id is not None:
         session.execute(

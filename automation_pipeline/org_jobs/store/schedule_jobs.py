@@ -5,6 +5,7 @@ from datetime import datetime
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from automation_pipeline.core.json_model import parse
 from automation_pipeline.org_jobs.domain.job_types import job_type
 from automation_pipeline.org_jobs.domain.policies import OverlapPolicy
 from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
@@ -15,12 +16,12 @@ from automation_pipeline.org_jobs.tables import ScheduleRow, ServerRow
 
 
 def job_of(row: ScheduleRow, timing: Timing, scheduled_for: datetime, host_id: int | None) -> NewJob:
-    """InvalidInputError: there is no such type of job any more. `host_id`: see `host_of`."""
+    """InvalidInputError: there is no such type of job any more, or no such retry policy. `host_id`: see `host_of`."""
     return NewJob(
         org_id=row.org_id,
         type=job_type(row.job_type),
         payload=row.payload,
-        retry=RetryPolicy.model_validate(row.retry_policy or {}, by_alias=True),
+        retry=parse(RetryPolicy, row.retry_policy or {}, "Its retry policy cannot be used any more"),
         created_by=f"schedule:{row.id}",
         priority=row.priority,
         server_instance_id=row.server_instance_id,

@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.org_jobs.domain.events import schedule_event
+from automation_pipeline.org_jobs.domain.schedule_changes import next_after
 from automation_pipeline.org_jobs.domain.states import ScheduleState
-from automation_pipeline.org_jobs.domain.timing import next_planned
 from automation_pipeline.org_jobs.store.schedule_moves import move_schedule
 from automation_pipeline.org_jobs.store.schedules import SUSPENDED_WORDS
 from automation_pipeline.org_jobs.store.timings import timing_of
@@ -42,17 +42,20 @@ def _resumed(session: Session, row: ScheduleRow, actor: str, now: datetime) -> b
     if row.state != ScheduleState.PAUSED or not row.enabled:
         return False
     row.pause_reason = None
+    fault: str | None = None
     try:
-        planned, fault = next_planned(timing_of(row), now), "It is never due again."
+        planned = next_after(timing_of(row), now, row.last_scheduled_for)
     except InvalidInputError as error:
         planned, fault = None, str(error)
     if planned is not None:
         move_schedule(session, row, ScheduleState.ACTIVE, actor=actor, now=now, planned=planned)
-    elif row.end_at is not None and row.end_at < now:
+    elif row.end_at is not None and fault is None:
         why = "Its last time is over."
         move_schedule(session, row, ScheduleState.COMPLETED, actor=actor, now=now, reason=why)
     else:
-        move_schedule(session, row, ScheduleState.INVALID_CRON, actor=actor, now=now, reason=fault)
+        move_schedule(
+            session, row, ScheduleState.INVALID_CRON, actor=actor, now=now, reason=fault or "It is never due."
+        )
     return planned is not None
 
 

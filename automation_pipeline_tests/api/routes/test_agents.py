@@ -120,6 +120,22 @@ def test_faults_are_told_by_field(
     assert {fault["field"] for fault in refused.json()["details"]} == fields
 
 
+def test_a_result_that_is_nested_too_deeply_is_refused_and_nothing_of_it_is_kept(
+    machine: TestClient, agent: Agent
+) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(300):
+        deep = {"a": deep}
+    job_id = agent.wanted()
+    (job,) = machine.post(of_host(agent, "claim")).json()["data"]
+    refused = machine.post(of_run(job, "result"), json=mine(job, status="success", result=deep))
+    assert refused.status_code == 400
+    assert refused.json()["details"] == [{"field": "result", "message": "must not be nested more than 20 deep"}]
+    run = agent.bench.run_row(job_id)
+    assert (run.status, run.result) == ("pending", None)
+    assert machine.post(of_run(job, "result"), json=mine(job, status="success")).status_code == 200
+
+
 @pytest.mark.parametrize(("what", "said"), [("claim", {"most": 0}), ("heartbeat", {"agentVersion": 1})])
 def test_so_are_those_of_what_a_host_says(machine: TestClient, agent: Agent, what: str, said: dict[str, Any]) -> None:
     refused = machine.post(of_host(agent, what), json=said)

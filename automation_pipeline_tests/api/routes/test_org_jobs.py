@@ -1,5 +1,6 @@
 """Jobs of organisations over HTTP."""
 
+import json
 from typing import Any
 
 import pytest
@@ -74,6 +75,57 @@ def test_they_are_listed_newest_first_and_narrowed(operator: TestClient, orgs: B
         ({"limit": 1, "offset": 1}, [by_server]),
     ):
         assert [one["id"] for one in operator.get(PATH, params=query).json()["data"]] == ids
+
+
+@pytest.mark.parametrize("depth", [100, 300])
+def test_a_result_that_is_stored_too_deep_to_be_shown_takes_no_list_with_it(
+    operator: TestClient, orgs: Bench, depth: int
+) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(depth):
+        deep = {"a": deep}
+    job_id = orgs.job(run={"status": "success", "result": deep, "finished_at": orgs.now})
+    (listed,) = operator.get(PATH).json()["data"]
+    assert operator.get(f"{PATH}/{job_id}").json()["data"] == listed
+    note = {"note": "It is nested too deeply to be shown."}
+    assert listed["runs"][0]["result"] == (deep if depth == 100 else note)
+
+
+@pytest.mark.parametrize("what", [PATH, "/api/org-schedules", "run-now"])
+def test_a_payload_that_is_nested_too_deeply_is_refused(operator: TestClient, orgs: Bench, what: str) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(300):
+        deep = {"a": deep}
+    body: dict[str, Any] = {"payload": {"url": "https://example.com/", "body": deep}}
+    path = what
+    if what == PATH:
+        body |= {"type": "HTTPS_CALL"}
+    elif what == "run-now":
+        path = f"/api/org-schedules/{orgs.schedule(job_type='HTTPS_CALL', payload=CALL['payload'])}/run-now"
+    else:
+        body |= {"name": "Deep", "cronExpression": "0 2 * * *", "jobType": "HTTPS_CALL"}
+    refused = operator.post(path, json=body, params={} if what == "run-now" else OF_ACME)
+    assert (refused.status_code, refused.json()["code"]) == (400, "VALIDATION_ERROR")
+    assert refused.json()["details"][0]["field"].startswith("payload.body.a")
+    assert orgs.jobs() == []
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({**CALL, "payload": {"url": "https://example.com/", "body": {"a\ud800": 1}}}, "payload.body.a\\ud800"),
+        ({**CALL, "payload": {**CALL["payload"], "headers": {"a\ud800": "1"}}}, "payload.headers.a\\ud800"),
+        ({**CALL, "a\ud800": 1}, "a\\ud800"),
+    ],
+)
+def test_a_name_with_half_a_character_is_told_by_its_escape(
+    operator: TestClient, orgs: Bench, body: dict[str, Any], field: str
+) -> None:
+    sent = {"content": json.dumps(body), "headers": {"Content-Type": "application/json"}}
+    refused = operator.post(PATH, params=OF_ACME, **sent)
+    assert (refused.status_code, refused.json()["code"]) == (400, "VALIDATION_ERROR")
+    assert refused.json()["details"] == [{"field": field, "message": "must not hold half a character"}]
+    assert orgs.jobs() == []
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,31 @@ def test_what_makes_a_type_with_a_permission_run_takes_that_permission(
     assert orgs.jobs() == []
 
 
+@pytest.mark.parametrize("paused", [{}, {"state": "PAUSED", "enabled": False, "pause_reason": "Frozen"}])
+def test_a_pause_with_an_end_takes_what_a_resumption_takes(
+    login: Login, member: Member, orgs: Bench, paused: dict[str, Any]
+) -> None:
+    schedule_id = orgs.schedule(job_type="PRICING_RULE_APPLY", payload={"ruleId": "1"}, **paused)
+    before = orgs.schedule_row(schedule_id)
+    wish = {"until": "2026-05-06T00:00:00Z"}
+    for client in (member("acme"), login({"org-jobs.write": "ALL"})):
+        assert asked(client, schedule_id, "pause", wish).status_code == 403
+    after = orgs.schedule_row(schedule_id)
+    assert (after.state, after.pause_reason, after.paused_until) == (before.state, before.pause_reason, None)
+    assert orgs.audit(schedule_id) == []
+    rich = login({"org-jobs.write": "ALL", "pricing.runs.write": "ALL"})
+    assert asked(rich, schedule_id, "pause", wish).json()["data"]["pausedUntil"] == "2026-05-06T00:00:00.000Z"
+    without_end = asked(member("acme"), schedule_id, "pause", {"reason": "For good"}).json()["data"]
+    assert (without_end["pauseReason"], without_end["pausedUntil"]) == ("For good", None)
+
+
+def test_who_has_only_jobs_pauses_other_types_with_an_end(member: Member, orgs: Bench) -> None:
+    paused = asked(member("acme"), orgs.schedule(), "pause", {"until": "2026-05-06T00:00:00Z"})
+    assert (paused.status_code, paused.json()["data"]["pausedUntil"]) == (200, "2026-05-06T00:00:00.000Z")
+    hidden = asked(member("acme"), orgs.schedule("globex"), "pause", {"until": "2026-05-06T00:00:00Z"})
+    assert hidden.status_code == 404
+
+
 def test_a_key_holds_after_the_stored_answer_is_gone(operator: TestClient, orgs: Bench) -> None:
     schedule_id = orgs.schedule(overlap_policy="ALLOW_ALL")
     first = asked(operator, schedule_id, "run-now", headers=KEY)

@@ -20,6 +20,41 @@ def test_a_schedule_is_paused_and_resumed(counter: Counter) -> None:
     assert counter.json("schedules", "resume", schedule_id)["pausedUntil"] is None
 
 
+BEFORE_ALL, AFTER_ALL = "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"
+
+
+@pytest.mark.parametrize(
+    ("deed", "option", "fault"),
+    [
+        (("pause", "--until", AFTER_ALL), "--until", AFTER_ALL),
+        (("next", "--after", BEFORE_ALL), "--after", BEFORE_ALL),
+        (("next", "--after", AFTER_ALL), "--after", AFTER_ALL),
+        (("backfill", "--from", BEFORE_ALL, "--until", "2026-05-03T00:00:00Z"), "--from", BEFORE_ALL),
+        (("backfill", "--from", "2026-05-03T00:00:00Z", "--until", AFTER_ALL), "--until", AFTER_ALL),
+    ],
+)
+def test_an_instant_that_no_calendar_reaches_is_refused(
+    counter: Counter, deed: tuple[str, ...], option: str, fault: str
+) -> None:
+    said = counter.refused("schedules", deed[0], counter.schedule(), *deed[1:], code=2)
+    assert said == f"{option} lies outside the calendar: {fault}."
+
+
+@pytest.mark.parametrize("instant", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_the_ends_of_the_calendar_are_told_of_without_a_traceback(counter: Counter, instant: str) -> None:
+    schedule_id = counter.schedule(timezone="Pacific/Kiritimati")
+    for deed in (
+        ("next", schedule_id, "--after", instant),
+        ("pause", schedule_id, "--until", instant),
+        ("next", schedule_id),
+        ("show", schedule_id),
+        ("backfill", schedule_id, "--from", instant, "--until", instant, "--dry-run"),
+    ):
+        ended = counter.run("schedules", *deed)
+        assert ended.code in {0, 1, 2}
+        assert "Traceback" not in ended.err
+
+
 def test_the_next_time_is_left_out_and_kept_after_all(counter: Counter) -> None:
     schedule_id = counter.schedule()
     skipping = counter.json("schedules", "skip-next", schedule_id, "--reason", "Tournament")

@@ -92,8 +92,10 @@ def test_what_cannot_be_worked_on_is_refused_in_one_sentence(bench: Bench, run_i
     assert refusal(execute(org_job, {"job_run_id": run_id})).startswith(says)
 
 
-def a_dagster_run(job: str = "org_job", tags: dict[str, str] | None = None, **config: object) -> dg.DagsterRun:
-    return dg.DagsterRun(job, run_id="r-1", run_config={"ops": {OP: {"config": config}}}, tags=tags or {})
+def a_dagster_run(
+    job: str = "org_job", tags: dict[str, str] | None = None, run_id: str = "r-1", **config: object
+) -> dg.DagsterRun:
+    return dg.DagsterRun(job, run_id=run_id, run_config={"ops": {OP: {"config": config}}}, tags=tags or {})
 
 
 @pytest.mark.parametrize(
@@ -110,8 +112,10 @@ def test_dagster_knows_which_run_it_works_on(run: dg.DagsterRun, run_id: int | N
     assert job_run_id_of(run) == run_id
 
 
-def terminate(run: dg.DagsterRun) -> None:
+def terminate(run: dg.DagsterRun, before: dg.DagsterRun | None = None) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
+        if before is not None:
+            instance.add_run(before)
         instance.add_run(run)
         instance.report_run_canceled(run)
         ended = instance.get_run_by_id(run.run_id)
@@ -121,15 +125,53 @@ def terminate(run: dg.DagsterRun) -> None:
             terminated_runs(context)
 
 
-def test_who_terminates_it_in_dagster_cancels_the_job(bench: Bench) -> None:
+def worker_for(run_id: int, number: int) -> dg.DagsterRun:
+    """What the n-th request for a worker became."""
+    return a_dagster_run(tags={REQUEST_TAG: request_key(run_id, number)}, run_id=f"worker-{number}", job_run_id=run_id)
+
+
+@pytest.mark.parametrize(("at_work", "idle"), [(1, 2), (2, 1)])
+def test_who_terminates_the_worker_that_is_at_it_cancels_the_job(bench: Bench, at_work: int, idle: int) -> None:
     job_id = bench.running_job(of_type=SERVICE)
     run_id = bench.run_row(job_id).id
-    bench.set_run(run_id, requests=2)
-    terminate(a_dagster_run(tags={REQUEST_TAG: request_key(run_id, 1)}, job_run_id=run_id))
-    assert bench.run_row(job_id).status == "running"  # another worker was asked for since
-    terminate(a_dagster_run(tags={REQUEST_TAG: request_key(run_id, 2)}, job_run_id=run_id))
+    bench.set_run(run_id, requests=2, dagster_run_id=f"worker-{at_work}")
+    terminate(worker_for(run_id, idle))
+    assert bench.run_row(job_id).status == "running"
+    terminate(worker_for(run_id, at_work))
     run = bench.run_row(job_id)
     assert (run.status, run.cancelled_by, run.cancel_reason) == ("cancelled", "dagster", TERMINATED)
+
+
+def test_who_terminates_dagsters_retry_of_a_worker_that_died_cancels_the_job(bench: Bench) -> None:
+    job_id = bench.running_job(of_type=SERVICE)
+    run_id = bench.run_row(job_id).id
+    bench.set_run(run_id, requests=1, dagster_run_id="dead")
+    again = dg.DagsterRun(
+        "org_job",
+        run_id="again",
+        root_run_id="dead",
+        parent_run_id="dead",
+        run_config={"ops": {OP: {"config": {"job_run_id": run_id}}}},
+        tags={REQUEST_TAG: request_key(run_id, 1)},
+    )
+    terminate(again, before=dg.DagsterRun("org_job", run_id="dead"))
+    assert bench.run_row(job_id).status == "cancelled"
+
+
+def test_before_a_worker_has_begun_the_one_that_was_asked_for_last_counts(bench: Bench) -> None:
+    job_id = bench.job(of_type=SERVICE)
+    run_id = bench.run_row(job_id).id
+    bench.set_run(run_id, requests=2)
+    terminate(worker_for(run_id, 1))
+    assert bench.run_row(job_id).status == "pending"
+    terminate(worker_for(run_id, 2))
+    assert bench.run_row(job_id).status == "cancelled"
+
+
+def test_the_run_knows_its_worker(bench: Bench) -> None:
+    job_id = bench.job(of_type=SERVICE)
+    result = execute(org_job, {"job_run_id": bench.run_row(job_id).id})
+    assert bench.run_row(job_id).dagster_run_id == result.run_id
 
 
 def test_what_is_over_or_never_was_stays_as_it_is_when_it_is_terminated(bench: Bench) -> None:
@@ -143,15 +185,40 @@ def test_what_is_over_or_never_was_stays_as_it_is_when_it_is_terminated(bench: B
 def test_what_failed_for_good_before_it_began_rests(bench: Bench) -> None:
     job_id = bench.job(of_type=SERVICE)
     run_id = asked_for(bench, job_id)
+    died(run_id, number=0)
+    assert bench.run_row(job_id).next_attempt_at is None
+    died(run_id, number=1)
+    put_off = bench.run_row(job_id)
+    assert (put_off.status, put_off.error, put_off.requested_at) == ("pending", "DATABASE_URL is not set.", None)
+    assert put_off.next_attempt_at is not None
+    assert put_off.next_attempt_at > bench.now
+
+
+def test_a_bug_does_not_put_off_the_retry_that_the_policy_has_planned(
+    bench: Bench, doer: FakeDoer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fault(asked: object) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(doer, "work", fault)
+    job_id = bench.job(of_type=SERVICE, retry=RetryPolicy(max_retries=2, backoff_ms=2000))
+    run_id = asked_for(bench, job_id)
+    assert not launch(bench, org_job).success
+    planned = bench.run_row(job_id)
+    died(run_id, number=1)
+    died(run_id, number=None)
+    run = bench.run_row(job_id)
+    assert (run.attempt_no, run.next_attempt_at, run.error) == (2, planned.next_attempt_at, planned.error)
+
+
+def died(run_id: int, number: int | None) -> None:
+    """The Dagster run that the n-th request became has failed for good; None: it was launched by hand."""
+    of_request = {} if number is None else {REQUEST_TAG: request_key(run_id, number)}
     with dg.DagsterInstance.ephemeral() as instance:
-        run = instance.add_run(a_dagster_run(tags={"dagster/will_retry": "false"}, job_run_id=run_id))
+        run = instance.add_run(a_dagster_run(tags={"dagster/will_retry": "false", **of_request}, job_run_id=run_id))
         instance.report_run_failed(run, "DATABASE_URL is not set.")
         ended = instance.get_run_by_id(run.run_id)
         assert ended
         [event] = [one.dagster_event for one in instance.all_logs(run.run_id) if one.dagster_event]
         with dg.build_run_status_sensor_context("run_failures", event, instance, ended, resources=OURS) as context:
             run_failures(context.for_run_failure())
-    put_off = bench.run_row(job_id)
-    assert (put_off.status, put_off.error, put_off.requested_at) == ("pending", "DATABASE_URL is not set.", None)
-    assert put_off.next_attempt_at is not None
-    assert put_off.next_attempt_at > bench.now

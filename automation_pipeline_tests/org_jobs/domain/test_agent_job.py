@@ -17,6 +17,7 @@ from automation_pipeline.org_jobs.domain.agent_job import (
     is_agent,
     read_result,
 )
+from automation_pipeline.org_jobs.domain.payload_faults import DEEPEST
 
 OF = {"attemptNo": 1, "leaseToken": 7}
 
@@ -48,6 +49,8 @@ def sized(size: int) -> dict[str, str]:
         ({"result": {"a": ["\0"]}}, "result"),
         ({"result": {"\ud800": 1}}, "result"),
         ({"result": {"a": float("inf")}}, "result"),
+        ({"result": deep(DEEPEST + 1)}, "result"),
+        ({"result": {"a": [deep(DEEPEST)]}}, "result"),
         ({"result": deep(5000)}, "result"),
         ({"status": "failed", "errorCode": "disk_full"}, "errorCode"),
         ({"status": "failed", "errorCode": "E" * 41}, "errorCode"),
@@ -74,6 +77,7 @@ def test_a_result_that_says_something_else_is_refused_by_the_field(given: dict[s
         {"status": "success", "result": sized(MOST_RESULT_BYTES), "errorCode": None, "error": None},
         {"status": "failed", "errorCode": "E" * 40, "error": "x" * 2000, "result": {"a": None}},
         {"status": "failed", "errorCode": "ANY_CODE_AT_ALL"},
+        {"status": "success", "result": deep(DEEPEST)},
         {"status": "cancelled", "error": "It was told to."},
     ],
 )

@@ -54,6 +54,8 @@ def test_references_may_stand_in_the_address_the_headers_and_the_body() -> None:
         f"https://example.com/?%74oken={SECRET}",
         f"https://example.com/?sig={SECRET}",
         f"https://example.com/?key={SECRET}",
+        f"https://example.com/?subscriptionKey={SECRET}",
+        f"https://example.com/?userKey={SECRET}",
         f"https://example.com/#access_token={SECRET}",
         "ftp://example.com/",
         "example.com",
@@ -85,6 +87,9 @@ def test_whether_the_address_may_be_called_is_seen_when_it_is_called(url: str) -
         {"X-Functions-Key": SECRET},
         {"X-Custom": f"Bearer {SECRET}"},
         {"X-Custom": f"basic {SECRET}"},
+        {"X-Custom": f"ApiKey {SECRET}"},
+        {"webhookKey": SECRET},
+        {"xSig": SECRET},
     ],
 )
 def test_a_secret_in_a_header_is_refused_by_the_name_of_the_header(headers: dict[str, str]) -> None:

@@ -12,6 +12,8 @@ from automation_pipeline.org_jobs.domain.payload_faults import DEEPEST, PLAIN_SE
 
 SECRET = "hunter2hunter2"
 SENSITIVE = ["password", "Authorization", "Cookie", "X-Api-Key", "rconPassword", "client_secret", "token", "privateKey"]
+NAMES = [*SENSITIVE, "webhookKey", "sig", "subscriptionKey", "userKey", "session"]
+CREDENTIALS = ["Bearer hunter2hunter2", "Basic aHVudGVyMjpodW50ZXIy", "ApiKey hunter2hunter2", "Token hunter2hunter2"]
 LEAVES = st.none() | st.booleans() | st.integers(-9, 9) | st.text("abc", max_size=3)
 PLAIN = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("xyz"), inner, max_size=2)
@@ -21,6 +23,40 @@ SECRETS = st.recursive(
     lambda inner: st.lists(inner, min_size=1, max_size=2) | st.dictionaries(st.sampled_from("xyz"), inner, min_size=1),
     max_leaves=3,
 )
+
+
+@st.composite
+def hidden_secrets(draw: st.DrawFn) -> dict[str, Any]:
+    """A text by its name, by its look, or by the name beside it."""
+    name, text = draw(st.sampled_from(NAMES)), SECRET
+    fields = draw(st.sampled_from([("name", "value"), ("key", "value"), ("header", "val"), ("Name", "Value")]))
+    return draw(
+        st.sampled_from(
+            [{name: text}, {"x": draw(st.sampled_from(CREDENTIALS))}, dict(zip(fields, (name, text), strict=True))]
+        )
+    )
+
+
+@given(hidden_secrets(), st.lists(st.booleans(), max_size=4), PLAIN)
+def test_a_text_that_is_known_for_a_secret_passes_nowhere(value: Any, ways: list[bool], beside: Any) -> None:
+    for is_listed in ways:
+        value = [beside, value] if is_listed else {"beside": beside, "inside": value}
+    [(where, why)] = payload_faults({"body": value})
+    assert (where.startswith("body."), why) == (True, PLAIN_SECRET)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"key": "value"},
+        {"name": "Authorization", "value": {"secretRef": "TOKEN"}},
+        {"name": "Authorization", "value": ""},
+        {"fields": [{"name": "Username", "value": "bob"}, {"name": "Tokens left", "value": 12}]},
+        {"content": "Basic maintenance tonight", "issueKey": "GAME-7", "session": {"begins": "20:00"}},
+    ],
+)
+def test_what_only_resembles_one_passes(body: dict[str, Any]) -> None:
+    assert payload_faults({"body": body}) == []
 
 
 @st.composite

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from automation_pipeline.org_jobs.domain.job_type import Performer
 from automation_pipeline.org_jobs.domain.reaping import Standing, reaped
 from automation_pipeline.org_jobs.domain.states import RunState
 
@@ -28,11 +29,25 @@ WAITS = {"status": RunState.PENDING, "expires_at": NOW}
         (WAITS, ("failed", "EXPIRED")),
         (WAITS | {"expires_at": SOON}, None),
         (WAITS | {"expires_at": None}, None),
-        (WAITS | {"attempt_no": 2}, None),
         (WAITS | {"is_held": True}, None),
         ({"status": RunState.FAILED, "silent_seconds": 60.0, "deadline_at": NOW, "expires_at": NOW}, None),
     ],
 )
 def test_what_becomes_of_a_run(standing: dict[str, object], outcome: tuple[str, str | None] | None) -> None:
-    end = reaped(Standing(**standing), NOW, 24)
+    end = reaped(Standing(**{"performer": Performer.AGENT} | standing), NOW)
     assert (end and (end.status, end.error_code)) == outcome
+
+
+@pytest.mark.parametrize(
+    ("performer", "words"),
+    [
+        (Performer.AGENT, "Nobody began it by 2026-05-04T10:00:00.000Z: is an agent at work for its server?"),
+        (Performer.SERVICE, "Nobody began it by 2026-05-04T10:00:00.000Z: does Dagster start workers"),
+    ],
+)
+def test_what_was_never_begun_says_who_should_have(performer: Performer, words: str) -> None:
+    end = reaped(Standing(performer=performer, status=RunState.PENDING, expires_at=NOW), NOW)
+    assert end is not None
+    assert end.error is not None
+    assert end.error.startswith(words)
+    assert ("agent" in end.error) == (performer is Performer.AGENT)

@@ -31,6 +31,7 @@ def test_a_field_that_is_well_is_kept(kind: object, given: object, kept: object)
         (CronText, "0 0 * * 8"),
         (TimeZone, "Mars/Olympus"),
         (TimeZone, "Europe"),
+        (TimeZone, "localtime"),
         (TimeOfDay, "24:00"),
         (TimeOfDay, "2:00"),
         (TimeOfDay, "02:60"),

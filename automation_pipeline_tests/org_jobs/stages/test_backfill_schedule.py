@@ -56,7 +56,7 @@ def test_each_due_time_gets_its_job(org_bench: Bench) -> None:
         (made.id, 5, server, ACTOR)
     }
     runs = [org_bench.run_row(one.id) for one in jobs]
-    assert {(one.line, one.host_id, one.next_attempt_at) for one in runs} == {(schedule, host, None)}
+    assert {(one.line, one.host_id, one.next_attempt_at) for one in runs} == {(f"backfill-{made.id}", host, None)}
     row = org_bench.schedule_row(schedule)
     assert (row.run_count, row.last_run_job_id, row.next_scheduled_for) == (3, None, at(5))
     assert len(org_bench.events("schedule.fired")) == 3

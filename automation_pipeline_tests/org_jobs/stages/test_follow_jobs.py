@@ -86,6 +86,34 @@ def test_what_is_to_be_cancelled_is_stopped_elsewhere_first(org_bench: Bench, do
     assert org_bench.run_row(job_id).status == "cancelled"
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+def test_what_has_nothing_to_stop_is_cancelled_here_and_now(
+    org_bench: Bench, doer: Elsewhere, *, at_once: bool
+) -> None:
+    doer.stops_at_once = True
+    job_id = followed(org_bench, doer)
+    cancel(org_bench, job_id, at_once=at_once)
+    assert (follow(org_bench, doer), follow(org_bench, doer)) == (1, 0)
+    run = org_bench.run_row(job_id)
+    assert (run.status, run.error, run.following, len(doer.stopped)) == ("cancelled", "Not now.", None, 1)
+
+
+@pytest.mark.parametrize(("is_cancelled", "failures"), [(True, 0), (False, 1)])
+def test_what_fails_while_it_is_to_be_stopped_has_failed_but_is_no_failure_of_its_schedule(
+    org_bench: Bench, doer: Elsewhere, *, is_cancelled: bool, failures: int
+) -> None:
+    schedule = org_bench.schedule()
+    job_id = followed(org_bench, doer, schedule_id=schedule)
+    org_bench.set_schedule(schedule, last_run_job_id=job_id)
+    if is_cancelled:
+        cancel(org_bench, job_id)
+    doer.end_all(failed("It went wrong."))
+    follow(org_bench, doer)
+    run, row = org_bench.run_row(job_id), org_bench.schedule_row(schedule)
+    assert (run.status, run.error, row.last_job_status) == ("failed", "It went wrong.", "failed")
+    assert (row.failure_count, row.consecutive_failures) == (failures, failures)
+
+
 def test_what_takes_too_long_is_stopped_and_has_failed(org_bench: Bench, doer: Elsewhere) -> None:
     job_id = followed(org_bench, doer)
     [key] = doer.begun

@@ -66,13 +66,28 @@ def test_logs_alerts_backfills_and_deleted_schedules_go(org_bench: Bench) -> Non
         session.add(AlertRow(**said, raised_at=org_bench.now, next_retry_at=org_bench.now))
     org_bench.clock.pass_time(timedelta(days=91))
     took = purged(org_bench)
-    assert took == Purged(jobs=0, fires=1, backfills=1, schedules=1, log_entries=1, alerts=1)
+    assert took == Purged(jobs=0, fires=1, backfills=1, schedules=1, log_entries=0, alerts=1)
     assert (took.total, str(took)) == (
-        5,
-        "Took away 0 jobs, 1 fires, 1 backfills, 1 schedules, 1 log entries, 1 alerts.",
+        4,
+        "Took away 0 jobs, 1 fires, 1 backfills, 1 schedules, 0 log entries, 1 alerts.",
     )
     assert org_bench.rows(select(ScheduleRow.id)) == [kept]
     assert org_bench.rows(select(BatchRow.status)) == ["running"]
+
+
+def test_who_did_what_is_known_for_a_year_or_as_long_as_is_set(org_bench: Bench) -> None:
+    org_bench.organisation()
+    with org_bench.database.transaction() as session:
+        for number in range(2):
+            at = org_bench.now + timedelta(days=number)
+            note(session, org_id=ORG, entity="host", entity_id="1", actor=ACTOR, action="update", now=at)
+    org_bench.clock.pass_time(timedelta(days=365))
+    assert purged(org_bench) == NOTHING
+    org_bench.pass_minutes(1)
+    assert purged(org_bench).log_entries == 1
+    assert len(org_bench.audit()) == 1
+    took = purge_old_jobs(database=org_bench.database, clock=org_bench.clock, keep_days=3650, audit_keep_days=30)
+    assert (took.log_entries, org_bench.audit()) == (1, [])
 
 
 def test_a_call_takes_so_many_of_each(org_bench: Bench) -> None:

@@ -1,12 +1,14 @@
 """What nobody speaks for any more is given up: once, with its reason, and nothing else is."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from automation_pipeline.core.instants import iso
 from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
 from automation_pipeline.org_jobs.stages import reap_jobs as stage
 from automation_pipeline.org_jobs.stages.reap_jobs import ReapReport, reap_jobs
+from automation_pipeline.org_jobs.stages.release_jobs import release_jobs
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline_tests.fiches.store.mirror import statements
 from automation_pipeline_tests.org_jobs.bench import CHANGING, OTHER_ORG, SERVICE, Bench
@@ -17,6 +19,10 @@ DAY = timedelta(hours=24)
 
 def reap(bench: Bench) -> ReapReport:
     return reap_jobs(database=bench.database, clock=bench.clock, meter=bench.meter)
+
+
+def release(bench: Bench) -> list[int]:
+    return list(release_jobs(database=bench.database, clock=bench.clock, limit=5))
 
 
 def running(bench: Bench, **columns: object) -> int:
@@ -89,11 +95,63 @@ def test_what_nobody_begins_within_a_day_has_failed(org_bench: Bench) -> None:
     assert reap(org_bench) == ReapReport(expired=1)
     run = org_bench.run_row(job_id)
     assert (run.status, run.error_code, run.attempt_no) == ("failed", "EXPIRED", 1)
-    assert run.error == "Nobody began it within 24 hours: is an agent at work for its server?"
+    assert run.error == f"Nobody began it by {iso(org_bench.now)}: is an agent at work for its server?"
 
 
-def test_what_was_begun_before_or_is_taken_does_not_expire(org_bench: Bench) -> None:
-    org_bench.job(run={"attempt_no": 2})
+@pytest.mark.parametrize("attempt_no", [1, 2])
+def test_what_is_put_off_again_and_again_has_failed_after_a_day(org_bench: Bench, attempt_no: int) -> None:
+    again = org_bench.now + timedelta(days=2)
+    job_id = org_bench.job(of_type=SERVICE, run={"attempt_no": attempt_no, "next_attempt_at": again})
+    org_bench.clock.pass_time(DAY)
+    assert reap(org_bench) == ReapReport(expired=1)
+    assert org_bench.run_row(job_id).error_code == "EXPIRED"
+
+
+def test_a_retry_that_nobody_takes_fails_a_day_after_its_time_and_its_line_goes_on(org_bench: Bench) -> None:
+    job_id = org_bench.running_job(line="nightly", retry=RetryPolicy(max_retries=2, backoff_ms=3_600_000))
+    org_bench.clock.pass_time(timedelta(hours=20))
+    org_bench.expire_hold(org_bench.run_row(job_id).id)
+    assert reap(org_bench) == ReapReport(stale=1)
+    again = org_bench.run_row(job_id).next_attempt_at
+    assert (again, org_bench.job_row(job_id).expires_at) == (org_bench.now + timedelta(hours=1), again + DAY)
+    org_bench.clock.pass_time(DAY)
+    assert reap(org_bench) == ReapReport()
+    next_id = org_bench.job(line="nightly", of_type=SERVICE)
+    org_bench.clock.pass_time(timedelta(hours=1))
+    assert (release(org_bench), reap(org_bench)) == ([], ReapReport(expired=1))
+    run = org_bench.run_row(job_id)
+    assert (run.status, run.error_code, run.attempt_no) == ("failed", "EXPIRED", 2)
+    assert release(org_bench) == [org_bench.run_row(next_id).id]
+
+
+def test_under_a_window_there_is_time_for_its_next_opening(org_bench: Bench) -> None:
+    window = {"start": "10:00", "end": "11:00", "timezone": "UTC"}
+    job_id = org_bench.job(start_window=window)
+    org_bench.clock.pass_time(2 * DAY - timedelta(seconds=1))
+    assert reap(org_bench) == ReapReport()
+    org_bench.clock.pass_time(timedelta(seconds=1))
+    assert reap(org_bench) == ReapReport(expired=1)
+    assert org_bench.run_row(job_id).error_code == "EXPIRED"
+
+
+CLOSED = [{"suspended_at": database_now()}, {"maintenance_until": datetime(2099, 1, 1, tzinfo=UTC)}]
+
+
+@pytest.mark.parametrize("closed", CLOSED)
+def test_while_its_organisation_is_closed_no_time_runs_out(org_bench: Bench, closed: dict[str, object]) -> None:
+    job_id, other_id = org_bench.job(), org_bench.job(OTHER_ORG)
+    org_bench.organisation(**closed)
+    org_bench.clock.pass_time(3 * DAY)
+    assert reap(org_bench) == ReapReport(expired=1)
+    assert org_bench.run_row(other_id).error_code == "EXPIRED"
+    org_bench.organisation(suspended_at=None, maintenance_until=None)
+    org_bench.clock.pass_time(DAY - timedelta(seconds=1))
+    assert (reap(org_bench), org_bench.run_row(job_id).status) == (ReapReport(), "pending")
+    org_bench.clock.pass_time(timedelta(seconds=1))
+    assert reap(org_bench) == ReapReport(expired=1)
+
+
+def test_what_is_taken_does_not_expire(org_bench: Bench) -> None:
     org_bench.job(run={"lease_until": database_now(60.0)})
     org_bench.running_job()
     org_bench.clock.pass_time(DAY)

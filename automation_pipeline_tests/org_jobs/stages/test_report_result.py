@@ -10,6 +10,7 @@ from automation_pipeline.org_jobs.domain.endings import cancelled
 from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
 from automation_pipeline.org_jobs.domain.tenancy import Within
 from automation_pipeline.org_jobs.stages.report_result import report_result
+from automation_pipeline.org_jobs.stages.update_server import update_server
 from automation_pipeline.org_jobs.store.endings import end_attempts
 from automation_pipeline_tests.org_jobs.agent import Agent, an_agent, of
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, SERVICE, Bench
@@ -26,6 +27,10 @@ def agent(org_bench: Bench) -> Agent:
 def cancel_at_once(agent: Agent, run_id: int) -> None:
     with agent.bench.database.transaction() as session:
         end_attempts(session, {run_id: cancelled("No need any more.")}, ACTOR, agent.bench.now)
+
+
+def move(agent: Agent, host_id: int) -> None:
+    update_server(agent.server_id, {"hostId": str(host_id)}, within=Within(ORG), actor=ACTOR, **agent.on)
 
 
 class TestItsOwn:
@@ -150,6 +155,32 @@ class TestTooLate:
         assert kept is not None
         assert kept["status"] == "success"
         assert len(agent.bench.audit(str(lost.job_id))) == 1
+
+    def test_it_is_the_word_of_the_host_that_had_the_attempt_though_the_server_has_moved(self, agent: Agent) -> None:
+        bench, lost, elsewhere = agent.bench, agent.begun(), agent.bench.host()
+        agent.reap(lost)
+        move(agent, elsewhere)
+        for host_id in (agent.host_id, elsewhere):
+            bench.set_host(host_id, last_seen_at=None)
+        with pytest.raises(ConflictError, match="was given up"):
+            agent.result(lost, "success")
+        name = f"agent:{bench.host_row(agent.host_id).name}"
+        kept = bench.attempts(lost.run_id)[0].late_report
+        late = [one.actor for one in bench.audit(str(lost.job_id)) if one.action == "late_report"]
+        assert (late, kept and kept["actor"]) == ([name], name)
+        assert bench.host_row(agent.host_id).last_seen_at is not None
+        assert bench.host_row(elsewhere).last_seen_at is None
+
+    def test_nobody_is_seen_because_of_an_attempt_that_nobody_has(self, agent: Agent) -> None:
+        bench, job, elsewhere = agent.bench, agent.claimed(), agent.bench.host()
+        agent.reap(job)
+        move(agent, elsewhere)
+        bench.set_host(elsewhere, last_seen_at=None)
+        with pytest.raises(ConflictError):
+            agent.result(job, "success")
+        with pytest.raises(ConflictError):
+            agent.progress(job)
+        assert bench.host_row(elsewhere).last_seen_at is None
 
     @pytest.mark.parametrize("status", ["success", "cancelled"])
     def test_of_what_was_cancelled_at_once(self, agent: Agent, status: str) -> None:

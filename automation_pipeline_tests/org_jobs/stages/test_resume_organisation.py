@@ -45,7 +45,11 @@ def test_what_somebody_paused_meanwhile_stays_paused(org_bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     ("columns", "state"),
-    [({"end_at": datetime(2026, 5, 5, tzinfo=UTC)}, "COMPLETED"), ({"timezone": "Europe/Atlantis"}, "INVALID_CRON")],
+    [
+        ({"end_at": datetime(2026, 5, 5, tzinfo=UTC)}, "COMPLETED"),
+        ({"end_at": datetime(2026, 5, 6, 23, tzinfo=UTC)}, "COMPLETED"),
+        ({"timezone": "Europe/Atlantis"}, "INVALID_CRON"),
+    ],
 )
 def test_what_is_never_due_again_does_not_go_on(columns: dict[str, object], state: str, org_bench: Bench) -> None:
     broken, well = org_bench.schedule(), org_bench.schedule()

@@ -44,17 +44,23 @@ def test_the_same_key_is_the_same_job(org_bench: Bench) -> None:
 @pytest.mark.parametrize(
     "columns",
     [
-        {"state": "PAUSED", "enabled": False},
         {"state": "COMPLETED"},
         {"state": "INVALID_CRON", "timezone": "Gone/City"},
         {"state": "INVALID_CRON", "cron_expression": "gone"},
     ],
 )
-def test_whatever_its_state_it_can_be_run_and_stays_as_it_is(org_bench: Bench, columns: dict[str, Any]) -> None:
+def test_one_that_is_over_or_cannot_be_read_is_not_run(org_bench: Bench, columns: dict[str, Any]) -> None:
     schedule_id = org_bench.schedule(**columns)
+    with pytest.raises(ConflictError, match=columns["state"]):
+        run_now(org_bench, schedule_id)
+    assert org_bench.jobs(schedule_id) == []
+
+
+def test_a_paused_one_is_run_and_stays_paused(org_bench: Bench) -> None:
+    schedule_id = org_bench.schedule(state="PAUSED", enabled=False)
     run_now(org_bench, schedule_id)
     row = org_bench.schedule_row(schedule_id)
-    assert (row.state, row.next_run_at, row.run_count) == (columns["state"], None, 1)
+    assert (row.state, row.next_run_at, row.run_count) == ("PAUSED", None, 1)
 
 
 def test_a_payload_takes_the_place_of_the_schedules(org_bench: Bench) -> None:

@@ -33,7 +33,7 @@ class Beats:
 
     async def _tended(self, work: Callable[[], object]) -> AttemptEnd:
         over = asyncio.Event()
-        tending = asyncio.ensure_future(tend_attempt(self._work(over, work), keep=self.keep, lease_seconds=LEASE))
+        tending = asyncio.ensure_future(tend_attempt(self.work(over, work), keep=self.keep, lease_seconds=LEASE))
         while self.count < len(self._said) and not tending.done():
             wanted = self.count + 1
             await asyncio.to_thread(lambda: None)
@@ -43,7 +43,7 @@ class Beats:
         over.set()
         return await tending
 
-    async def _work(self, over: asyncio.Event, work: Callable[[], object]) -> AttemptEnd:
+    async def work(self, over: asyncio.Event, work: Callable[[], object]) -> AttemptEnd:
         try:
             await over.wait()
         except asyncio.CancelledError:
@@ -83,6 +83,21 @@ def test_a_heartbeat_that_is_refused_stops_it() -> None:
 def test_a_database_that_is_away_for_a_moment_stops_nothing() -> None:
     beats = Beats(TransientError("Away."), TransientError("Away."), None)
     assert beats.tend() == succeeded()
+
+
+def test_a_heartbeat_that_failed_is_made_up_for_long_before_the_next_one() -> None:
+    beats = Beats(TransientError("Away."), STOPPED)
+
+    async def tended() -> AttemptEnd:
+        working = beats.work(asyncio.Event(), lambda: None)
+        tending = asyncio.ensure_future(tend_attempt(working, keep=beats.keep, lease_seconds=LEASE))
+        for count, seconds in ((1, LEASE / 4 + 1), (2, LEASE / 40)):
+            await asyncio.to_thread(lambda: None)
+            waiting.leap(seconds)
+            await waiting.come_true(lambda count=count: beats.count >= count)
+        return await tending
+
+    assert waiting.run(tended(), threads=1) == STOPPED
 
 
 def test_one_that_is_away_for_longer_than_the_lease_does() -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -15,11 +16,14 @@ from automation_pipeline.org_jobs.domain.org_job import OrgJobRun
 from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
 from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE
 from automation_pipeline.org_jobs.ports import JobDoer
+from automation_pipeline.org_jobs.stages import keep_trying
+from automation_pipeline.org_jobs.stages import work_job as stage
 from automation_pipeline.org_jobs.stages.cancel_job import cancel_job
 from automation_pipeline.org_jobs.stages.reap_jobs import reap_jobs
 from automation_pipeline.org_jobs.stages.release_jobs import release_jobs
 from automation_pipeline.org_jobs.stages.work_job import work_job
 from automation_pipeline.org_jobs.store.holds import RunBusyError
+from automation_pipeline.storage.database import DatabaseBusyError, DatabaseUnreachableError
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.run_requests import mark_taken
 from automation_pipeline_tests import waiting
@@ -30,7 +34,13 @@ LEASE = 3600.0
 NEVER = RetryPolicy(max_retries=0)
 
 
-def work(bench: Bench, job_id: int, doer: JobDoer | None, lease_seconds: float = LEASE) -> OrgJobRun:
+def work(
+    bench: Bench,
+    job_id: int,
+    doer: JobDoer | None,
+    lease_seconds: float = LEASE,
+    dagster_run_id: str | None = None,
+) -> OrgJobRun:
     doers: Mapping[str, JobDoer] = {} if doer is None else {SERVICE.name: doer}
     return waiting.run(
         work_job(
@@ -41,6 +51,7 @@ def work(bench: Bench, job_id: int, doer: JobDoer | None, lease_seconds: float =
             clock=bench.clock,
             meter=bench.meter,
             owner="worker",
+            dagster_run_id=dagster_run_id,
         )
     )
 
@@ -60,7 +71,7 @@ def test_a_job_is_done_and_told(org_bench: Bench) -> None:
     )
     [asked] = doer.asked
     assert (asked.org_id, asked.job_id, asked.run_id, asked.attempt_no) == (ORG, job_id, run.id, 1)
-    assert (asked.payload, asked.key) == ({"url": "https://example.com"}, f"{run.id}:1")
+    assert asked.payload == {"url": "https://example.com"}
     assert [event.name for event in org_bench.events()] == ["job_run.started", "job_run.succeeded"]
     assert org_bench.moves("job run", run.id) == [("pending", "running"), ("running", "success")]
     [attempt] = run.attempts
@@ -96,6 +107,34 @@ def test_a_failure_is_tried_again_when_its_time_has_come(org_bench: Bench, end: 
     counted = org_bench.meter.drain()
     assert counted["job_run_retries_total", 'type="HTTPS_CALL"'] == 1
     assert counted["job_run_count_total", 'status="failed",type="HTTPS_CALL"'] == 1
+
+
+def test_all_attempts_of_a_run_have_one_key_and_no_other_run_has_it(org_bench: Bench) -> None:
+    job_id, other = ours(org_bench, retry=RetryPolicy(max_retries=1, backoff_ms=0)), ours(org_bench)
+    doer = Here(TransientError("Nobody answered."))
+    for one in (job_id, job_id, other):
+        work(org_bench, one, doer)
+    assert [(asked.attempt_no, asked.key) for asked in doer.asked] == [
+        (number, f"org-job-run-{org_bench.run_row(one).id}") for one, number in ((job_id, 1), (job_id, 2), (other, 1))
+    ]
+
+
+def test_what_was_done_is_told_though_the_database_gives_way_and_is_not_done_again(
+    org_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = [DatabaseBusyError("It gave way."), DatabaseUnreachableError("It is away.")]
+    really = stage.end_attempts
+
+    def end(*given: Any) -> object:
+        if faults:
+            raise faults.pop(0)
+        return really(*given)
+
+    monkeypatch.setattr(stage, "end_attempts", end)
+    monkeypatch.setattr(keep_trying, "FIRST_WAIT_SECONDS", 0.0)
+    job_id, doer = ours(org_bench), Here()
+    run = work(org_bench, job_id, doer)
+    assert (run.status, len(run.attempts), len(doer.asked), faults) == ("success", 1, 1, [])
 
 
 @pytest.mark.parametrize("fault", [InvalidInputError("No such address."), NotFoundError("No such rule.")])
@@ -140,11 +179,13 @@ def test_a_worker_that_comes_too_early_leaves_and_another_is_asked_for_in_time(o
 
 
 def test_the_run_knows_who_works_on_it_in_dagster(org_bench: Bench) -> None:
+    """Not the one that the newest request led to, which may have come too late."""
     job_id = ours(org_bench)
     release_jobs(database=org_bench.database, clock=org_bench.clock, limit=5)
     with org_bench.database.transaction() as session:
-        mark_taken(session, org_bench.requests()[0][0], "dagster-run-7")
-    assert work(org_bench, job_id, Here()).dagster_run_id == "dagster-run-7"
+        mark_taken(session, org_bench.requests()[0][0], "dagster-run-8")
+    assert work(org_bench, job_id, Here(), dagster_run_id="dagster-run-7").dagster_run_id == "dagster-run-7"
+    assert work(org_bench, job_id, Here(), dagster_run_id="dagster-run-8").dagster_run_id == "dagster-run-7"
 
 
 def in_the_middle(bench: Bench, job_id: int, what: Callable[[], object], doer: Here) -> OrgJobRun:

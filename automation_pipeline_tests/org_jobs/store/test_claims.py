@@ -7,6 +7,7 @@ import pytest
 
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.org_jobs.store.claims import ClaimedRun, claim_for_host, claim_run
+from automation_pipeline.org_jobs.store.workers import STARTS_WITHIN
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline_tests.org_jobs import processes as crew
 from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, READING, SERVICE, Bench
@@ -115,6 +116,52 @@ def test_an_organisation_has_so_many_at_work_whoever_does_them(org_bench: Bench)
     assert claim(org_bench, org_bench.job(OTHER_ORG, SERVICE)) is not None
     org_bench.expire_hold(org_bench.run_row(readers[0]).id)
     assert claim_on(org_bench, host_id) == readers[:1]
+
+
+def test_a_worker_that_was_asked_for_has_its_place(org_bench: Bench) -> None:
+    org_bench.organisation(max_running=2)
+    host_id, server_id = place(org_bench)
+    readers = [org_bench.job(of_type=READING, server_instance_id=server_id, priority=1) for _ in range(3)]
+    ours = org_bench.job(of_type=SERVICE, priority=9, run={"requested_at": org_bench.now, "requests": 1})
+    assert claim_on(org_bench, host_id) == readers[:1]
+    assert claim_on(org_bench, host_id) == []
+    assert claim(org_bench, ours) is not None
+
+
+def test_the_place_of_a_worker_that_does_not_come_is_given_away(org_bench: Bench) -> None:
+    org_bench.organisation(max_running=1)
+    host_id, server_id = place(org_bench)
+    org_bench.job(of_type=SERVICE, run={"requested_at": org_bench.now, "requests": 1}, priority=9)
+    reader = org_bench.job(of_type=READING, server_instance_id=server_id)
+    assert claim_on(org_bench, host_id) == []
+    org_bench.clock.pass_time(STARTS_WITHIN)
+    assert claim_on(org_bench, host_id) == [reader]
+
+
+@pytest.mark.parametrize(
+    ("priority", "org_id", "later", "given"),
+    [(4, ORG, False, 1), (5, ORG, False, 1), (6, ORG, False, 2), (4, OTHER_ORG, False, 2), (4, ORG, True, 2)],
+)
+def test_a_place_is_left_for_what_this_system_is_to_do_before(
+    org_bench: Bench, priority: int, org_id: str, later: bool, given: int
+) -> None:
+    org_bench.organisation(max_running=2)
+    host_id, server_id = place(org_bench)
+    run = {"next_attempt_at": org_bench.now + LATER} if later else {}
+    for _ in range(3):
+        org_bench.job(org_id, SERVICE, priority=priority, run=run)
+    readers = [org_bench.job(of_type=READING, server_instance_id=server_id, priority=5) for _ in range(3)]
+    assert claim_on(org_bench, host_id) == readers[:given]
+    assert claim_on(org_bench, host_id) == []
+
+
+def test_what_this_system_may_not_begin_keeps_nobody_waiting(org_bench: Bench) -> None:
+    org_bench.organisation(max_running=1)
+    host_id, server_id = place(org_bench)
+    off = org_bench.server(is_enabled=False)
+    org_bench.job(of_type=SERVICE, server_instance_id=off, priority=1)
+    reader = org_bench.job(of_type=READING, server_instance_id=server_id)
+    assert claim_on(org_bench, host_id) == [reader]
 
 
 def test_of_a_hosts_jobs_one_changes_something_and_eight_read(org_bench: Bench) -> None:
