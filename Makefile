@@ -42,7 +42,7 @@ check: setup
 	@ruff check --quiet .
 	@basedpyright --level error
 	@lint-imports --no-logo > .venv/imports.log || { cat .venv/imports.log >&2; exit 1; }
-	@pytest -q -n 2 -m "not services and not e2e"
+	@pytest -q -n 2 -m "not stored and not services and not e2e"
 	@python -W ignore -m dagster definitions validate -m automation_pipeline.definitions --log-level warning
 
 test: setup

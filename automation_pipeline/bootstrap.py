@@ -5,7 +5,7 @@ Nothing is opened before it is asked for, and adapters that are not configured a
 
 import os
 import socket
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from datetime import timedelta
 from functools import cache, cached_property
 from typing import TypeVar
@@ -27,6 +27,7 @@ from automation_pipeline.core.webhooks import WebhookSender
 from automation_pipeline.enrichment.domain.vocabulary import SourceApi
 from automation_pipeline.enrichment.ports import Registries, Source
 from automation_pipeline.fiches.ports import FicheSource
+from automation_pipeline.org_jobs.ports import JobDoer
 from automation_pipeline.pricing.ports import Storefront
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.leases import DatabaseLeases
@@ -119,6 +120,15 @@ class Services:
         from automation_pipeline.clients.registries_opening import open_source  # noqa: PLC0415  where asked for
 
         return open_source(api, self.settings, self.clock.now, self.meter, self._shared_limiter)
+
+    @cached_property
+    def job_doers(self) -> Mapping[str, JobDoer]:
+        """Who does organisations' jobs of this system's own types."""
+        from automation_pipeline.clients.opening import opens_https_caller  # noqa: PLC0415  only where it is asked for
+        from automation_pipeline.job_types.opening import open_job_doers  # noqa: PLC0415  the same
+
+        caller = opens_https_caller(self.settings, self.meter)
+        return open_job_doers(self.database, self.clock, shop=lambda: self.storefront.name, open_caller=caller)
 
     @cached_property
     def webhooks(self) -> WebhookSender:

@@ -27,6 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "/e2e/" in item.nodeid:
             item.add_marker("e2e")
             item.add_marker(pytest.mark.timeout(600))
+        if "database_kind" in getattr(item, "fixturenames", ()):
+            item.add_marker("stored")
         chosen = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         asked = set(getattr(item, "fixturenames", ())) & {"postgres_server", "redis_url"}
         if asked or chosen.get("database_kind") == "postgres":

@@ -22,17 +22,18 @@ def test_the_public_names_are_there(loaded: dg.Definitions) -> None:
     nightly = {"sales_list_revalidation", "sales_list_staleness"}
     of_pricing = {"rule_run", "rule_reconciliation"}
     of_fiches = {"audit_fiche", "audit_rerun", "automation_run", "sales_range_fetch", "transcribe_fiche"}
-    assert jobs == of_fiches | of_pricing | nightly | {"company_enrichment"}
+    assert jobs == of_fiches | of_pricing | nightly | {"org_job", "company_enrichment"}
     assets = {key.to_user_string() for key in loaded.resolve_all_asset_keys()}
     mirrored = {"sales_list", "fiche_details", "transcripts", "audit_outcomes", "daily_quality_report"}
-    assert assets == mirrored | {"pricing_runs", "companies"}
+    assert assets == mirrored | {"pricing_runs", "org_job_outcomes", "companies"}
     sensors = {sensor.name: sensor.default_status for sensor in loaded.sensors or []}
     running = dg.DefaultSensorStatus.RUNNING
     ends = ("run_failures", "terminated_runs")
     sweeps = ("sweep_transcription_runs", "sweep_audits", "sweep_range_fetches")
-    pricing = ("due_pricing_rules", "due_rule_checks", "sweep_rule_runs", "pricing_alerts", "sweep_enrichments")
-    names = ("due_schedules", "launch_requests", "relay_outbox", "reconcile_stale_runs", *ends, *sweeps, *pricing)
-    assert sensors == dict.fromkeys(names, running)
+    pricing = ("due_pricing_rules", "due_rule_checks", "sweep_rule_runs", "pricing_alerts")
+    org_jobs = ("due_org_schedules", "org_job_queue", "org_job_alerts")
+    names = ("due_schedules", "launch_requests", "relay_outbox", "reconcile_stale_runs", "sweep_enrichments")
+    assert sensors == dict.fromkeys((*names, *ends, *sweeps, *pricing, *org_jobs), running)
 
 
 def test_the_nights_run_by_themselves_on_the_clock_of_paris(loaded: dg.Definitions) -> None:
@@ -49,7 +50,7 @@ def test_the_nights_run_by_themselves_on_the_clock_of_paris(loaded: dg.Definitio
     }
 
 
-@pytest.mark.parametrize("job", ["automation_run", "rule_run", "rule_reconciliation", "company_enrichment"])
+@pytest.mark.parametrize("job", ["automation_run", "rule_run", "rule_reconciliation", "org_job", "company_enrichment"])
 def test_a_retried_run_runs_every_step(loaded: dg.Definitions, job: str) -> None:
     tags = loaded.resolve_job_def(job).tags
     assert tags["dagster/retry_strategy"] == "ALL_STEPS"

@@ -16,6 +16,15 @@ from collections import Counter
 from pathlib import Path
 
 import httpx
+from sqlalchemy import select
+
+from automation_pipeline import migrations
+from automation_pipeline.bootstrap import services
+from automation_pipeline.enrichment.stages.request_enrichment import request_enrichment
+from automation_pipeline.enrichment.stages.work_enrichment import work_enrichment
+from automation_pipeline.enrichment.store.requests import Asking
+from automation_pipeline.enrichment.tables import JobRow
+from automation_pipeline.storage.outbox import OutboxRow
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "demo"))
@@ -74,10 +83,6 @@ def measure(options: argparse.Namespace, address: str) -> int:
 
 
 def asked_for(address: str, count: int) -> list[int]:
-    from automation_pipeline import migrations
-    from automation_pipeline.bootstrap import services
-    from automation_pipeline.enrichment.stages.request_enrichment import request_enrichment
-    from automation_pipeline.enrichment.store.requests import Asking
 
     our = services()
     migrations.upgrade(our.database)
@@ -92,8 +97,6 @@ def asked_for(address: str, count: int) -> list[int]:
 
 
 async def work(jobs: list[int]) -> None:
-    from automation_pipeline.bootstrap import services
-    from automation_pipeline.enrichment.stages.work_enrichment import work_enrichment
 
     our, places = services(), asyncio.Semaphore(AT_ONCE)
 
@@ -107,11 +110,6 @@ async def work(jobs: list[int]) -> None:
 
 
 def outcomes() -> tuple[Counter[str], dict[str, int]]:
-    from sqlalchemy import select
-
-    from automation_pipeline.bootstrap import services
-    from automation_pipeline.enrichment.tables import JobRow
-    from automation_pipeline.storage.outbox import OutboxRow
 
     with services().database.reading() as session:
         statuses = Counter(str(status) for status in session.scalars(select(JobRow.status)))

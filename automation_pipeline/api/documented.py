@@ -1,5 +1,6 @@
 """How endpoints are described for those who read or generate from the OpenAPI document."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ SCHEMES = {
 }
 # For `openapi_extra` of endpoints that read an empty parameter as one that is not given.
 EMPTY_IS_NOT_GIVEN = {"x-empty-parameters": "not given"}
+_PACKAGE = "automation_pipeline__"
 _NOT_OURS, _NOT_OUR_WORDS = {"HTTPValidationError", "ValidationError"}, "Validation Error"
 
 Node = dict[str, Any]
@@ -56,7 +58,25 @@ def document(app: FastAPI) -> Node:
         for content in operation.get("requestBody", {}).get("content", {}).values():
             schemas.update(content["schema"].pop("$defs", {}))
     components["securitySchemes"] = SCHEMES
-    return made
+    return _named_apart(made)
+
+
+def _named_apart(made: Node) -> Node:
+    """Parts that have one name in several rooms are called after them: `PricingRunState`, `OrgJobsRunState`."""
+    names = {name: _with_its_room(name) for name in made["components"]["schemas"] if name.startswith(_PACKAGE)}
+    text = json.dumps(made)
+    for name, apart in names.items():
+        text = text.replace(f'"{name}"', f'"{apart}"').replace(f'/{name}"', f'/{apart}"')
+    document: Node = json.loads(text)
+    for apart in names.values():
+        document["components"]["schemas"][apart]["title"] = apart
+    return document
+
+
+def _with_its_room(name: str) -> str:
+    """Of a part that is named by its whole module."""
+    room, *_, own = name.removeprefix(_PACKAGE).split("__")
+    return "".join(word.capitalize() for word in room.split("_")) + own
 
 
 def _operations(made: Mapping[str, object]) -> Iterator[tuple[str, str, Node]]:

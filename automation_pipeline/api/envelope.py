@@ -1,10 +1,12 @@
 """What every answer looks like: `success` beside `data`, or `success: false` beside one sentence and a code."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
+
+from automation_pipeline.core.json_model import JsonModel, as_document
 
 Data = TypeVar("Data")
 
@@ -53,6 +55,15 @@ class Done(BaseModel):
 
 def answer(data: object, *, status: int = 200, headers: Mapping[str, str] | None = None, **beside: object) -> Response:
     return JSONResponse({"success": True, "data": data, **beside}, status, headers=dict(headers or {}))
+
+
+def following(entries: Sequence[JsonModel], limit: int) -> Response:
+    """A page of a list that is gone through by the id of the last entry."""
+    return answer([as_document(entry) for entry in entries], count=len(entries), limit=limit)
+
+
+def listed(entries: Sequence[JsonModel], limit: int, offset: int) -> Response:
+    return answer([as_document(entry) for entry in entries], count=len(entries), limit=limit, offset=offset)
 
 
 def said(status: int = 200, **fields: object) -> Response:

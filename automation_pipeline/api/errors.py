@@ -23,7 +23,7 @@ from automation_pipeline.core.errors import (
     PermanentError,
     TransientError,
 )
-from automation_pipeline.core.json_model import plain_faults
+from automation_pipeline.core.json_model import answerable, plain_faults
 from automation_pipeline.core.logs import log
 from automation_pipeline.core.state_machine import IllegalMoveError
 from automation_pipeline.enrichment.domain.identifiers import IdentifierError
@@ -72,10 +72,13 @@ _OF_HTTP: Mapping[int, str] = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 def refusal(status: int, code: str, sentence: str, fields: Sequence[tuple[str, str]] = ()) -> Response:
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
     if request_by_contract() is not None:
-        return JSONResponse(contract_error(status, code, sentence, fields), status, headers=headers)
-    document: dict[str, object] = {"success": False, "error": sentence, "code": code}
+        told = [(answerable(field), answerable(message)) for field, message in fields]
+        return JSONResponse(contract_error(status, code, answerable(sentence), told), status, headers=headers)
+    document: dict[str, object] = {"success": False, "error": answerable(sentence), "code": code}
     if fields:
-        document["details"] = [{"field": field, "message": message} for field, message in fields]
+        document["details"] = [
+            {"field": answerable(field), "message": answerable(message)} for field, message in fields
+        ]
     if correlation_id():
         document["requestId"] = correlation_id()
     return JSONResponse(document, status, headers=headers)

@@ -13,7 +13,8 @@ from starlette.responses import Response
 from automation_pipeline.api.authentication import authenticate
 from automation_pipeline.api.errors import AuthorizationError
 from automation_pipeline.api.methods import is_shadowed
-from automation_pipeline.api.rules import Rule, rule_of
+from automation_pipeline.api.org_scopes import within_of
+from automation_pipeline.api.rules import Rule, Scoped, rule_of
 from automation_pipeline.api.scopes import check_in_reach
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Caller, Reach
@@ -48,6 +49,8 @@ def _admit(request: Request, rule: Rule) -> None:
         return
     reach = permitted(caller, rule)
     request.state.reach = reach
+    if rule.scoped is Scoped.BY_ORGANISATION:
+        request.state.within = within_of(caller, reach)
     if rule.entity is not None and not reach.is_whole:
         check_in_reach(rule.entity, request.path_params[rule.entity], reach, services.database)
 
@@ -55,7 +58,8 @@ def _admit(request: Request, rule: Rule) -> None:
 def permitted(caller: Caller, rule: Rule) -> Reach:
     """AuthorizationError without the permission that the rule asks for."""
     assert rule.permission is not None  # noqa: S101  asked of rules that have one
-    reach = caller.reach(rule.permission, rule.action)
+    permission = rule.permission if caller.org_id is None else rule.own or rule.permission
+    reach = caller.reach(permission, rule.action)
     if reach is None:
         raise AuthorizationError("Missing permission")
     return reach

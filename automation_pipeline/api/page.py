@@ -19,13 +19,15 @@ Everything that the HTTP API answers, in the order of its subjects; [api.md](api
 
 *Permission*: what the caller needs; *any*: valid credentials; *none*: not even those. *Scope*: how a scope narrower
 than `ALL` is kept ([security.md](security.md)): what the *path* names must be in reach, else it is a 404; what the
-*body* names must be; of a *list* only what is in reach is shown. *Key*: takes an `Idempotency-Key`.
+*body* names must be; of a *list* only what is in reach is shown; of *organisations* a token of one sees that one
+only, and all others need `ALL`. *Key*: takes an `Idempotency-Key`.
 """
 TABLE = "\n## {subject}\n| Method | Path | Permission | Scope | Key | What it does |\n|---|---|---|---|---|---|\n"
 SCOPES: Mapping[Scoped, str] = {
     Scoped.BY_PATH: "path",
     Scoped.BY_QUERY: "list",
     Scoped.BY_BODY: "body",
+    Scoped.BY_ORGANISATION: "organisation",
     Scoped.NOTHING: "",
 }
 
@@ -61,7 +63,10 @@ def _row(method: str, route: APIRoute) -> str:
 def _permission(rule: Rule) -> str:
     if rule.public:
         return "none"
-    return "any" if rule.permission is None else f"`{rule.permission}.{rule.action}`"
+    if rule.permission is None:
+        return "any"
+    own = f" (of one's own `{rule.own}.{rule.action}`)" if rule.own else ""
+    return f"`{rule.permission}.{rule.action}`{own}"
 
 
 def _key(route: APIRoute) -> str:

@@ -1,46 +1,14 @@
 """Who may call what, as one table: no route works without a row here. `scoped` says how the caller's scope is kept."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 from types import MappingProxyType
 
+from automation_pipeline.api.org_rules import ORG_RULES
+from automation_pipeline.api.rule import Entity, Rule, Scoped
 from automation_pipeline.core.access import Action, Permission
 
 READ, WRITE = Action.READ, Action.WRITE
 P = Permission
-
-
-class Entity(StrEnum):
-    """What a path names; out of the caller's reach it is a 404, before the endpoint runs."""
-
-    FICHE = "fiche_id"
-    AUDIT = "audit_id"
-    SCHEDULE = "schedule_id"
-    RUN = "run_id"
-    JOB = "job_id"
-
-
-class Scoped(StrEnum):
-    """How scope is kept. BY_PATH: the entity in the path is checked. BY_QUERY: only what is in reach is shown. BY_BODY:
-    what the body or the query names must be in reach. NOTHING: what is shown belongs to no fiche."""
-
-    BY_PATH = "path"
-    BY_QUERY = "query"
-    BY_BODY = "body"
-    NOTHING = "nothing"
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Without a permission any caller with valid credentials will do; a public route asks for none."""
-
-    permission: Permission | None
-    action: Action = READ
-    scoped: Scoped = Scoped.NOTHING
-    entity: Entity | None = None
-    public: bool = False
-
 
 PUBLIC = Rule(None, public=True)
 ANYBODY = Rule(None)
@@ -191,6 +159,8 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         ("POST", "/v1/requests/{request_id}:refresh-company"): Rule(P.ENRICHMENT, WRITE),
         ("GET", "/v1/companies/{siren}"): Rule(P.ENRICHMENT),
         ("GET", "/v1/sources"): Rule(P.ENRICHMENT),
+        # Organisations, their schedules and their jobs
+        **ORG_RULES,
         # Machine tokens
         ("GET", "/api/admin/tokens"): Rule(P.ADMIN_PERMISSIONS),
         ("POST", "/api/admin/tokens"): Rule(P.ADMIN_PERMISSIONS, WRITE),

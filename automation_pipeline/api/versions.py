@@ -22,26 +22,36 @@ def expected_version(
     if_match: str | None, body: Mapping[str, object]
 ) -> tuple[IsExpected | None, Mapping[str, object]]:
     """Whether a thing that was changed then is the one that the caller has seen, and the body without that."""
-    tagged, shown, patch = _seen(if_match, body)
-    if tagged is not None:
-        return (lambda updated_at: etag_of(updated_at) == etag_of(tagged)), patch
+    tag, shown, patch = _seen(if_match, body)
+    if tag is not None:
+        return (lambda updated_at: etag_of(updated_at) == f'"{tag}"'), patch
     return (None if shown is None else lambda updated_at: iso(updated_at) == shown), patch
 
 
 def expected_instant(if_match: str | None, body: Mapping[str, object]) -> tuple[datetime | None, Mapping[str, object]]:
     """When the thing that the caller has seen was last changed, and the body without that."""
-    tagged, shown, patch = _seen(if_match, body)
-    return tagged or (None if shown is None else _instant(shown)), patch
+    tag, shown, patch = _seen(if_match, body)
+    if tag is not None:
+        return _EPOCH + timedelta(microseconds=tag), patch
+    return (None if shown is None else _instant(shown)), patch
 
 
-def _seen(if_match: str | None, body: Mapping[str, object]) -> tuple[datetime | None, str | None, Mapping[str, object]]:
-    """The instant of the ETag, or what was shown; the tag is the more exact of the two."""
+def expected_number(
+    if_match: str | None, body: Mapping[str, object]
+) -> tuple[int | datetime | None, Mapping[str, object]]:
+    """As above, of things whose ETag is the number of their version."""
+    tag, shown, patch = _seen(if_match, body)
+    return tag if tag is not None or shown is None else _instant(shown), patch
+
+
+def _seen(if_match: str | None, body: Mapping[str, object]) -> tuple[int | None, str | None, Mapping[str, object]]:
+    """The number in the ETag, or what was shown; the tag is the more exact of the two."""
     patch = {name: value for name, value in body.items() if name != _SHOWN}
     if if_match is not None and if_match.strip() != "*":
         tag = _ETAG.fullmatch(if_match.strip())
         if tag is None:
             raise _fault("If-Match", "must be an ETag as it was given")
-        return _EPOCH + timedelta(microseconds=int(tag[1])), None, patch
+        return int(tag[1]), None, patch
     shown = body.get(_SHOWN)
     if shown is not None and not isinstance(shown, str):
         raise _fault(_SHOWN, "must be the instant as it was shown")

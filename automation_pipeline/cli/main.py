@@ -27,6 +27,7 @@ from automation_pipeline.cli import (
     transcribe,
 )
 from automation_pipeline.cli.desk.chosen import choose
+from automation_pipeline.cli.org_jobs.app import app as org_jobs
 from automation_pipeline.cli.output import one_line
 from automation_pipeline.cli.pricing.app import app as pricing
 from automation_pipeline.core.errors import AutomationError, InvalidInputError, sentence_of
@@ -51,6 +52,7 @@ app.add_typer(fiches.app, name="fiches")
 app.add_typer(audit_configs.app, name="audit-configs")
 app.add_typer(audits.app, name="audits")
 app.add_typer(pricing, name="pricing")
+app.add_typer(org_jobs, name="org-jobs")
 app.add_typer(tokens.app, name="tokens")
 app.command(name="transcribe")(transcribe.transcribe)
 app.command(name="audit")(audit.audit)

@@ -7,6 +7,7 @@ import typer
 
 from automation_pipeline.access.domain.api_token import ApiToken, token_document
 from automation_pipeline.access.domain.token_wish import LONGEST_LIFE_DAYS
+from automation_pipeline.access.stages.create_token import IssuedToken
 from automation_pipeline.cli.desk.chosen import desk
 from automation_pipeline.cli.output import AsJson, print_facts, print_json, print_table, screen
 from automation_pipeline.core.access import Scope
@@ -25,7 +26,8 @@ Permissions = Annotated[
         help="What the token may do; repeat it, or separate by commas. `automation` and `automation.read` let it "
         "look, `automation.write` act too; `*` is everything, `*.read` to look at everything. There are fiches, "
         "audits, audit-configs, automation, recordings, transcriptions, products, chat, realtime, pricing, "
-        "pricing.runs, pricing.policies, admin.users, admin.roles and admin.permissions.",
+        "pricing.runs, pricing.policies, org-jobs, org-jobs.agents, organisations, admin.users, admin.roles and "
+        "admin.permissions.",
     ),
 ]
 ScopeName = Annotated[
@@ -43,6 +45,13 @@ def create(
     *,
     permission: Permissions,
     scope: ScopeName,
+    org: Annotated[
+        str | None,
+        typer.Option(
+            help="The organisation that it belongs to: of that it reaches all (--scope ALL), and nothing beyond. It "
+            "may have org-jobs and org-jobs.agents.",
+        ),
+    ] = None,
     name: Annotated[str, typer.Option("--name", "-n", help="What people will know it by.")] = "unnamed",
     groupe: Annotated[
         list[str] | None, typer.Option("--groupe", "-g", help="A group of the scope GROUP; repeat it for several.")
@@ -59,6 +68,10 @@ def create(
     everything and see what became of it:
 
     automation tokens create --name nightly --permission automation.write --permission audits --scope ALL
+
+    And one for the agents of an organisation:
+
+    automation tokens create --org acme --name agents --permission org-jobs.agents.write --scope ALL
     """
     our = desk()
     given = {
@@ -67,6 +80,7 @@ def create(
         "scope": scope,
         "groupes": groupe or [],
         "crmUserId": crm_user_id,
+        "orgId": org,
         "expiresInDays": expires_in_days,
     }
     issued = our.tokens.create(given)
@@ -74,17 +88,7 @@ def create(
     if as_json:
         print_json({"id": document["id"], "token": issued.secret, **document})
         return
-    _say(issued.secret)
-    print_facts(
-        {
-            "id": issued.token.id,
-            "name": issued.token.name,
-            "may": ", ".join(issued.token.permissions),
-            "reaches": _reach(issued.token),
-            "expires": document["expiresAt"] or "never",
-        }
-    )
-    _say("Keep the token: it is not shown again.")
+    _show(issued, document["expiresAt"])
 
 
 @app.command("list")
@@ -114,6 +118,20 @@ def revoke(token_id: TokenId, *, as_json: AsJson = False) -> None:
         _say(f"Token {token.id} is revoked: {token.name}.")
 
 
+def _show(issued: IssuedToken, expires: object) -> None:
+    _say(issued.secret)
+    print_facts(
+        {
+            "id": issued.token.id,
+            "name": issued.token.name,
+            "may": ", ".join(issued.token.permissions),
+            "reaches": _reach(issued.token),
+            "expires": expires or "never",
+        }
+    )
+    _say("Keep the token: it is not shown again.")
+
+
 def _row(token: ApiToken, now: datetime) -> tuple[object, ...]:
     document = token_document(token, now)
     may = ", ".join(token.permissions)
@@ -122,6 +140,8 @@ def _row(token: ApiToken, now: datetime) -> tuple[object, ...]:
 
 
 def _reach(token: ApiToken) -> str:
+    if token.org_id is not None:
+        return f"all of {token.org_id}"
     whose = {Scope.ALL: "every fiche", Scope.GROUP: f"groups {', '.join(token.groupes)}"}
     return whose.get(token.scope) or f"CRM user {token.crm_user_id}"
 

@@ -99,6 +99,8 @@ class AutomationApi:
         return self._http.send(request)
 
     def _understood(self, answer: httpx.Response) -> Document:
+        if answer.status_code == httpx.codes.NO_CONTENT.value:
+            return {}
         try:
             document: object = answer.json()
         except ValueError:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import aclosing
 from datetime import datetime
+from functools import cache
 from urllib.parse import urlsplit
 
 from automation_pipeline.audits.ports import LanguageModel
@@ -10,6 +11,7 @@ from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.fiches.ports import FicheSource
+from automation_pipeline.org_jobs.ports import HttpsCaller
 from automation_pipeline.pricing.domain.knobs import Knobs
 from automation_pipeline.pricing.ports import Storefront
 from automation_pipeline.transcription.ports import SpeechToText
@@ -86,6 +88,21 @@ def open_storefront(settings: Settings, now: Callable[[], datetime], meter: Mete
         return aclosing(opened)
 
     return Storefront(host_of(address), shop, shop_knobs(settings), meter)
+
+
+def opens_https_caller(settings: Settings, meter: Meter) -> Callable[[], HttpsCaller]:
+    """Opens it when it is called first, the same one from then on."""
+
+    @cache
+    def opened() -> HttpsCaller:
+        from automation_pipeline.clients.https_call import (  # noqa: PLC0415  httpx only where it is used
+            HttpsCallClient,
+            HttpsGuard,
+        )
+
+        return HttpsCallClient(HttpsGuard(exceptions=settings.org_jobs_https_allowed_origins), meter=meter)
+
+    return opened
 
 
 def shop_knobs(settings: Settings) -> Knobs:

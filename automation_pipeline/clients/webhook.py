@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from datetime import datetime
 
 import httpx
@@ -48,8 +49,10 @@ class WebhookClient:
     async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """No error is chained: httpx's own carry the address, whose path may be a secret."""
         try:
-            async with asyncio.timeout(self._timeout_seconds), self._http() as http:
-                return await self._follow(http, http.build_request("POST", url, content=body, headers=headers))
+            async with self._http() as http:
+                deadline = asyncio.get_running_loop().time() + self._timeout_seconds
+                request = http.build_request("POST", url, content=body, headers=headers)
+                return await self._follow(http, request, deadline)
         except (httpx.InvalidURL, UnicodeError):
             raise AddressRefusedError("Invalid webhookUrl format") from None
         except (TimeoutError, httpx.TimeoutException):
@@ -69,32 +72,33 @@ class WebhookClient:
             trust_env=False,
         )
 
-    async def _follow(self, http: httpx.AsyncClient, request: httpx.Request) -> Answer:
+    async def _follow(self, http: httpx.AsyncClient, request: httpx.Request, deadline: float) -> Answer:
         for redirects in range(MOST_REDIRECTS + 1):
-            answer = await http.send(request, stream=True)
+            async with asyncio.timeout_at(deadline):
+                answer = await http.send(request, stream=True)
             try:
                 onward = answer.next_request if answer.status_code in _KEEPS_THE_POST else None
                 unveiled = onward is not None and request.url.scheme == "https" != onward.url.scheme
                 if onward is None or unveiled or redirects == MOST_REDIRECTS:
-                    return await self._read(answer)
+                    return await self._read(answer, deadline)
                 request = onward
             finally:
                 await answer.aclose()
         raise AssertionError("the last round returns")
 
-    async def _read(self, answer: httpx.Response) -> Answer:
+    async def _read(self, answer: httpx.Response, deadline: float) -> Answer:
         wait = retry_after_seconds(answer.headers.get("Retry-After"), self._now())
-        return Answer(answer.status_code, await _beginning(answer), wait)
+        return Answer(answer.status_code, await _beginning(answer, deadline), wait)
 
 
-async def _beginning(answer: httpx.Response) -> str:
-    """What a database can keep of it: text without NUL."""
+async def _beginning(answer: httpx.Response, deadline: float) -> str:
+    """What a database can keep of it: text without NUL. Whoever has answered its status has the message, and would take
+    it twice: a body that breaks off, or does not end in time, takes nothing of that back."""
     said = b""
-    try:
-        async for piece in answer.aiter_raw():
-            said += piece
-            if len(said) >= 4 * MOST_CHARACTERS:  # the longest character has four bytes
-                break
-    except httpx.HTTPError:  # the status is here, and it is what counts
-        pass
+    with suppress(TimeoutError, httpx.HTTPError):
+        async with asyncio.timeout_at(deadline):
+            async for piece in answer.aiter_raw():
+                said += piece
+                if len(said) >= 4 * MOST_CHARACTERS:  # the longest character has four bytes
+                    break
     return said.decode("utf-8", errors="replace").replace("\0", "")[:MOST_CHARACTERS]

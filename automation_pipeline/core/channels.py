@@ -46,20 +46,23 @@ class ChannelRefusal(StrEnum):
     NOT_ALLOWED = "not allowed"
 
 
-# What prices do is told to those who may read them, and to no channel that others join.
-_OF_PRICING = (
+# What prices do, and what organisations' schedules and jobs do, is told to those who may read them, and to no channel
+# that others join.
+_FOR_SOME = (
     "automation.circuit.",
     "automation.dlq.",
     "automation.reconciliation.",
     "automation.target.",
+    "job_run.",
     "policy.",
     "rule.",
+    "schedule.",
 )
 
 
 def is_internal(event_name: str) -> bool:
-    """`automation/completed` and its like are for our own processes, not for browsers; so is all of pricing."""
-    return "/" in event_name or event_name.startswith(_OF_PRICING)
+    """Not for browsers: `automation/completed` and its like, of our own processes, and what only some may read."""
+    return "/" in event_name or event_name.startswith(_FOR_SOME)
 
 
 def channels_of(event_name: str, payload: Mapping[str, object]) -> tuple[Channel, ...]:

@@ -40,6 +40,22 @@ def text_fault(text: str) -> str | None:
     return "must not hold half a character" if _HALF.search(text) else None
 
 
+def is_deeper(document: object, most: int) -> bool:
+    """Whether anything in it stands more than so many steps inside."""
+    level = [document]
+    for _ in range(most + 1):
+        level = [inner for one in level for inner in _inside(one)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(given: object) -> Iterable[object]:
+    if isinstance(given, Mapping):
+        return cast("Mapping[str, object]", given).values()
+    return cast("Sequence[object]", given) if isinstance(given, list | tuple) else ()
+
+
 def _texts(given: object) -> Iterator[str]:
     """Those in lists of lists too, however deep; what an object holds is for its own model to look at."""
     left = [given]
@@ -70,10 +86,22 @@ Model = TypeVar("Model", bound=JsonModel)
 
 def parse(model: type[Model], given: Mapping[str, object], complaint: str) -> Model:
     """The value, or InvalidInputError that names every field at fault. A field has one name outside, its alias."""
+    unnameable = {name: fault for name in given if (fault := text_fault(name))}
+    faults = tuple((answerable(name), fault) for name, fault in unnameable.items())
     try:
-        return model.model_validate(given, by_alias=True, by_name=False)
+        value = model.model_validate(
+            {name: given[name] for name in given if name not in unnameable}, by_alias=True, by_name=False
+        )
     except ValidationError as error:
-        raise InvalidInputError(complaint, field_errors(error)) from None
+        raise InvalidInputError(complaint, faults + field_errors(error)) from None
+    if faults:
+        raise InvalidInputError(complaint, faults)
+    return value
+
+
+def answerable(text: str) -> str:
+    """As it can be sent and printed: halves of characters as their escapes."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 _PLAINLY = {

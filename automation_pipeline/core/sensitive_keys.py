@@ -44,24 +44,30 @@ _ABOUT_A_TOKEN = frozenset({"expires", "ttl", "type"})
 
 def is_sensitive(key: str) -> bool:
     """Its value is a secret or personal, unless it is a mere number under the name of a counter."""
-    words = _words(key)
+    words = words_of(key)
     named = set(words)
     joined = "".join(words)
     if named & _SECRET:
-        return not (named & _ABOUT_A_TOKEN)
+        return is_secret(key)
     return bool(
-        any(kind in joined for kind in _SECRET_KEYS)
-        or named & _PERSONAL
-        or joined in _PERSONAL_ALONE
-        or (named & _NAME and named & _SOMEBODY)
+        is_secret(key) or named & _PERSONAL or joined in _PERSONAL_ALONE or (named & _NAME and named & _SOMEBODY)
     )
 
 
+def is_secret(key: str) -> bool:
+    """Its value gives access to something, as `is_sensitive`; what is personal is left out."""
+    words = words_of(key)
+    if not _SECRET.isdisjoint(words):
+        return _ABOUT_A_TOKEN.isdisjoint(words)
+    joined = "".join(words)
+    return any(kind in joined for kind in _SECRET_KEYS)
+
+
 def is_counter(key: str) -> bool:
-    return not _COUNTER.isdisjoint(_words(key))
+    return not _COUNTER.isdisjoint(words_of(key))
 
 
 @lru_cache(maxsize=4096)
-def _words(key: str) -> tuple[str, ...]:
+def words_of(key: str) -> tuple[str, ...]:
     """`prospectNom`, `prospect_nom` and `Prospect-Nom` are two words each."""
     return tuple(word.lower() for word in _WORD.findall(key[:200]))

@@ -66,8 +66,13 @@ def hide(text: str) -> str:
     return _hide_shapes(text)
 
 
+def holds_token(text: str) -> bool:
+    """One that is known by its shape."""
+    return any(beginning in text for beginning in _BEGINNINGS) and _TOKEN.search(text) is not None
+
+
 def _hide_shapes(text: str) -> str:
-    if any(beginning in text for beginning in _BEGINNINGS):
+    if holds_token(text):
         text = _TOKEN.sub(MASK, text)
     if "@" in text:
         text = _EMAIL.sub(MASK, text)

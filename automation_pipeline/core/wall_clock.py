@@ -1,19 +1,31 @@
 """Between the wall clock of a zone and instants: what gaps (spring) and overlaps (autumn) make of a wall time."""
 
 from bisect import bisect_left
+from collections.abc import Set
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from functools import cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from automation_pipeline.core.errors import InvalidInputError
 
 FIRST_PASS, SECOND_PASS = 0, 1
+# Files of the zone database that are the zone of this machine, or of no place at all.
+_NO_PLACES = frozenset({"Factory", "localtime", "posixrules"})
 
 
 def zone(name: str) -> ZoneInfo:
     try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: "Europe" is a folder of the zone database
-        raise InvalidInputError(f"{name!r} is not a known time zone.") from None
+        if name in _names():
+            return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # it has gone from the zone database since
+        pass
+    raise InvalidInputError(f"{name!r} is not a known time zone.")
+
+
+@cache
+def _names() -> Set[str]:
+    """Of a walk through the zone database, which is for once."""
+    return available_timezones() - _NO_PLACES
 
 
 def wall_time(instant: datetime, zone: ZoneInfo) -> datetime:

@@ -2,13 +2,13 @@
 
 import warnings
 from collections.abc import Mapping
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 
 import dagster as dg
 from dagster import PreviewWarning
 
 from automation_pipeline.core.settings import load_settings
-from automation_pipeline.core.wall_clock import wall_time, zone
+from automation_pipeline.core.wall_clock import FIRST_PASS, instant_of, wall_time, zone
 from automation_pipeline.fiches.domain.coverage import Coverage
 from automation_pipeline.fiches.domain.days import Finding, SalesDay
 
@@ -22,6 +22,13 @@ DAYS = dg.DailyPartitionsDefinition(
 
 def day_of(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> date:
     return date.fromisoformat(context.partition_key)
+
+
+def span_of(day: date) -> tuple[datetime, datetime]:
+    """From its beginning to that of the next, in the partitions' zone."""
+    local = zone(SETTINGS.automation_timezone)
+    first, last = (datetime.combine(day + timedelta(days=later), datetime.min.time()) for later in (0, 1))
+    return instant_of(first, local, FIRST_PASS), instant_of(last, local, FIRST_PASS)
 
 
 def yesterday(context: dg.ScheduleEvaluationContext) -> str:

@@ -14,6 +14,7 @@ DOORS = {
     "rule_run": "work_rule_run",
     "rule_reconciliation": "reconcile",
     "company_enrichment": "work_company_enrichment",
+    "org_job": "work_org_job",
 }
 
 

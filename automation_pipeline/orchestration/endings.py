@@ -26,8 +26,8 @@ AT_MOST = 500
 
 
 def end_work_of(run: DagsterRun, reason: str, services: Services) -> bool:
-    """The automation run is left to `finalise_run` and the watchdog; a run of a pricing rule to its sweep, which
-    asks for another worker. False when the run was not launched for a request."""
+    """The automation run is left to `finalise_run` and the watchdog; a run of a pricing rule and an organisation's job
+    to who asks for another worker. False when the run was not launched for a request."""
     requested = refuse_request(run, reason, services)
     fail_audit_of(run, reason, services)
     fail_range_of(run, reason, services)

@@ -29,6 +29,17 @@ def verdicts() -> Generator[None]:
         raise dg.Failure(sentence_of(error), allow_retries=False) from None
 
 
+@contextmanager
+def others_at_it(context: dg.OpExecutionContext, busy: type[TransientError]) -> Generator[None]:
+    """A worker that was killed is waited for until its hold ends; beside one that is well there is nothing to do."""
+    try:
+        yield
+    except busy as error:
+        if context.retry_number < STEP_RETRIES:
+            raise
+        context.log.info(f"{error} There is nothing left for a second worker.")
+
+
 def words_of(error: BaseException | None) -> str:
     """What a step's exception says, for a person."""
     if isinstance(error, dg.Failure) and error.description:

@@ -11,7 +11,6 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.core.state_machine import IllegalMoveError
 from automation_pipeline.orchestration.config_ids import check_ids, id_in
-from automation_pipeline.orchestration.failures import STEP_RETRIES
 from automation_pipeline.orchestration.heartbeat import worker_name
 from automation_pipeline.pricing.domain.keys import request_key
 from automation_pipeline.pricing.domain.rule_run import RuleRun, RuleTrigger
@@ -21,7 +20,6 @@ from automation_pipeline.pricing.stages.preview_rule import preview_rule
 from automation_pipeline.pricing.stages.put_off_run import put_off_run
 from automation_pipeline.pricing.stages.request_rule_run import request_rule_run
 from automation_pipeline.pricing.stages.work_run import work_run
-from automation_pipeline.pricing.store.holds import RunBusyError
 from automation_pipeline.pricing.store.new_runs import JOB
 from automation_pipeline.storage.run_requests import mark_taken
 
@@ -46,17 +44,6 @@ def counting_moves(services: Services) -> Generator[None]:
         services.meter.count("rules_illegal_moves_total", machine=error.machine)
         services.metering.flush()
         raise
-
-
-@contextmanager
-def others_at_it(context: dg.OpExecutionContext) -> Generator[None]:
-    """A worker that was killed is waited for until its hold ends; beside one that is well there is nothing to do."""
-    try:
-        yield
-    except RunBusyError as busy:
-        if context.retry_number < STEP_RETRIES:
-            raise
-        context.log.info(f"{busy} There is nothing left for a second worker.")
 
 
 @dataclass(frozen=True)

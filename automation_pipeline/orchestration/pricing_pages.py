@@ -1,13 +1,11 @@
 """What people read in Dagster about runs of pricing rules, about checks of their prices, and about a day of them."""
 
-from collections.abc import Iterable, Sequence
-from datetime import date, datetime, timedelta
-from zoneinfo import ZoneInfo
+from collections.abc import Sequence
 
 import dagster as dg
 
 from automation_pipeline.core.instants import iso
-from automation_pipeline.core.wall_clock import FIRST_PASS, instant_of
+from automation_pipeline.orchestration.markdown import table
 from automation_pipeline.pricing.domain.day import DayRuns
 from automation_pipeline.pricing.domain.money import PriceDocument, format_amount
 from automation_pipeline.pricing.domain.reconciliation import ReconciliationReport
@@ -24,7 +22,7 @@ def run_page(run: RuleRun, targets: Sequence[RuleTarget]) -> Page:
     texts = {
         "error": run.error_message,
         "resume_at": None if run.resume_at is None else iso(run.resume_at),
-        "targets": _table(("variant", "before", "after", "status", "error"), map(_target_cells, targets)),
+        "targets": table(("variant", "before", "after", "status", "error"), map(_target_cells, targets)),
     }
     return {
         "run": dg.MetadataValue.text(str(run.id)),
@@ -44,13 +42,13 @@ def reports_page(reports: Sequence[ReconciliationReport]) -> Page:
         for report in reports
         for one in report.details
     ]
-    table = _table(("run", "sku", "expected", "actual", "severity"), found[:MOST_TARGETS])
+    found_table = table(("run", "sku", "expected", "actual", "severity"), found[:MOST_TARGETS])
     return {
         "runs": dg.MetadataValue.int(len(reports)),
         "checked": dg.MetadataValue.int(sum(report.total_checked for report in reports)),
         "mismatches": dg.MetadataValue.int(sum(report.mismatches for report in reports)),
         "unverified": dg.MetadataValue.int(sum(len(report.unverified) for report in reports)),
-        **({"details": dg.MetadataValue.md(table)} if table else {}),
+        **({"details": dg.MetadataValue.md(found_table)} if found_table else {}),
     }
 
 
@@ -68,21 +66,15 @@ def day_page(day: DayRuns) -> Page:
         )
         for one in day.runs[:MOST_RUNS]
     ]
-    table = _table(("run", "rule", "project", "trigger", "status", "applied", "failed", "seconds"), rows)
+    runs_table = table(("run", "rule", "project", "trigger", "status", "applied", "failed", "seconds"), rows)
     return {
         "runs": dg.MetadataValue.int(len(day.runs)),
         "applied": dg.MetadataValue.int(day.applied),
         "failed": dg.MetadataValue.int(day.failed),
         "dead_letters": dg.MetadataValue.int(day.dead_letters),
         **_rate(None if day.success_rate is None else float(day.success_rate)),
-        **({"table": dg.MetadataValue.md(table)} if table else {}),
+        **({"table": dg.MetadataValue.md(runs_table)} if runs_table else {}),
     }
-
-
-def span_of(day: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
-    """From its beginning to that of the next."""
-    first, last = (datetime.combine(day + timedelta(days=later), datetime.min.time()) for later in (0, 1))
-    return instant_of(first, zone, FIRST_PASS), instant_of(last, zone, FIRST_PASS)
 
 
 def _rate(rate: float | None) -> Page:
@@ -100,14 +92,3 @@ def _price(price: PriceDocument) -> str:
 
 def _seconds(milliseconds: int | None) -> str:
     return "" if milliseconds is None else f"{milliseconds / 1000:.1f}"
-
-
-def _table(heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
-    """Nothing, when there are no rows."""
-    lines = [f"| {' | '.join(map(_cell, row))} |" for row in rows]
-    return "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *lines]) if lines else ""
-
-
-def _cell(value: object) -> str:
-    """Whatever stands in it, it stays there."""
-    return " ".join(str(value).replace("|", "\\|").split())

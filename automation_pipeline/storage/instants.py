@@ -34,6 +34,13 @@ class database_epoch(GenericFunction[float]):  # noqa: N801  an SQL function's n
     inherit_cache = True
 
 
+class epoch(GenericFunction[float]):  # noqa: N801  an SQL function's name
+    """An instant in seconds since 1970, to reckon with."""
+
+    type = Float(53)
+    inherit_cache = True
+
+
 @compiles(database_now, "postgresql")
 def _now_on_postgres(element: database_now, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
     return f"(clock_timestamp() + make_interval(secs => {compiler.process(element.clauses, **kw)}))"
@@ -55,3 +62,13 @@ def _epoch_on_postgres(_element: database_epoch, _compiler: SQLCompiler, **_kw: 
 def _epoch_on_sqlite(_element: database_epoch, _compiler: SQLCompiler, **_kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
     # SQLite's clock has milliseconds; a day as a float is some 20 microseconds beside them, before or after.
     return "round((julianday('now') - 2440587.5) * 86400.0, 3)"
+
+
+@compiles(epoch, "postgresql")
+def _of_on_postgres(element: epoch, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
+    return f"extract(epoch from {compiler.process(element.clauses, **kw)})::double precision"
+
+
+@compiles(epoch, "sqlite")
+def _of_on_sqlite(element: epoch, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
+    return f"((julianday({compiler.process(element.clauses, **kw)}) - 2440587.5) * 86400.0)"

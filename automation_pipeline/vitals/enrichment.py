@@ -15,8 +15,7 @@ from automation_pipeline.enrichment.domain.measures import (
 from automation_pipeline.enrichment.store.gauges import enrichments_by_status, stale_backlog
 from automation_pipeline.enrichment.store.views import source_views
 from automation_pipeline.storage.database import Session
-from automation_pipeline.vitals.gauge import Gauge, Histogram, Sample, single
-from automation_pipeline.vitals.spreads import measures_of, spread_histograms
+from automation_pipeline.vitals.gauge import Gauge, Sample, single
 
 # Counted as the work goes on; see `storage.measures`.
 WORDS = {
@@ -26,12 +25,10 @@ WORDS = {
     ASKED: "Wishes for a company, by what became of them",
     LOST_LEASES: "Workers of enrichments that were lost, and asked for again",
 }
-_SPREAD_WORDS = {
+SPREADS = {
     DURATION_MS: "How long enrichments took, from their first worker to their end",
     LATENCY_MS: "How long sources took to answer, with their retries",
 }
-# Measures that are told as histograms.
-SPREAD_MEASURES = measures_of(_SPREAD_WORDS)
 
 
 def enrichment_gauges(session: Session, now: datetime) -> Iterator[Gauge]:
@@ -44,7 +41,3 @@ def enrichment_gauges(session: Session, now: datetime) -> Iterator[Gauge]:
     yield Gauge("enrichment_source_resting", "1 for a source that is left alone for a while", resting)
     calls = [Sample({"source": one.source_api}, one.calls_today) for one in sources]
     yield Gauge("enrichment_source_calls_today", "Calls of a source since midnight UTC", calls)
-
-
-def enrichment_histograms(session: Session) -> tuple[Histogram, ...]:
-    return spread_histograms(session, _SPREAD_WORDS)

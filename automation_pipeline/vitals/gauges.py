@@ -14,8 +14,12 @@ from automation_pipeline.storage.outbox_gauges import outbox_standing
 from automation_pipeline.storage.pulses import DAEMON, seconds_since_beat
 from automation_pipeline.storage.run_requests import waiting_requests
 from automation_pipeline.transcription.store.gauges import waiting_tasks
-from automation_pipeline.vitals import enrichment, pricing
+from automation_pipeline.vitals import enrichment, org_jobs, pricing
+from automation_pipeline.vitals.enrichment import enrichment_gauges
 from automation_pipeline.vitals.gauge import Gauge, Histogram, Sample, single
+from automation_pipeline.vitals.org_jobs import org_job_gauges
+from automation_pipeline.vitals.pricing import pricing_gauges
+from automation_pipeline.vitals.spreads import histograms_of, measures_of
 
 Name = TypeVar("Name", bound=str)
 
@@ -29,9 +33,11 @@ _WORDS = {
     "phase_seconds_total": "How long runs were in each phase",
     "phases_total": "Phases that runs have been through",
     **pricing.WORDS,
+    **org_jobs.WORDS,
     **enrichment.WORDS,
 }
-_SPREADS = pricing.SPREAD_MEASURES | enrichment.SPREAD_MEASURES
+_SPREADS = {**pricing.SPREADS, **org_jobs.SPREADS, **enrichment.SPREADS}
+_SPREAD_MEASURES = measures_of(_SPREADS)
 
 
 def gauges(services: Services) -> tuple[Gauge, ...]:
@@ -39,13 +45,13 @@ def gauges(services: Services) -> tuple[Gauge, ...]:
     with services.database.reading() as session:
         ours = (*_runs(session), *_queues(session), *_outbox(session), *_daemon(session), *_counters(session))
         now = services.clock.now()
-        told = (*pricing.pricing_gauges(session, now), *enrichment.enrichment_gauges(session, now))
+        told = (*pricing_gauges(session, now), *org_job_gauges(session, now), *enrichment_gauges(session, now))
         return (*ours, *(gauge for gauge in told if gauge.samples))
 
 
 def histograms(services: Services) -> tuple[Histogram, ...]:
     with services.database.reading() as session:
-        return (*pricing.pricing_histograms(session), *enrichment.enrichment_histograms(session))
+        return histograms_of(_SPREADS, all_measures(session))
 
 
 def _runs(session: Session) -> Iterator[Gauge]:
@@ -80,7 +86,7 @@ def _daemon(session: Session) -> Iterator[Gauge]:
 
 def _counters(session: Session) -> Iterator[Gauge]:
     """What all processes have added to, except what is told as histograms."""
-    told = (one for one in all_measures(session) if one.name not in _SPREADS)
+    told = (one for one in all_measures(session) if one.name not in _SPREAD_MEASURES)
     measures = sorted(told, key=lambda one: (one.name, one.labels))
     for name, of_it in groupby(measures, key=lambda one: one.name):
         samples = [Sample(labels_of(one.labels), one.value) for one in of_it]

@@ -16,8 +16,7 @@ from automation_pipeline.pricing.store.gauges import (
 )
 from automation_pipeline.pricing.store.health import health_of_projects
 from automation_pipeline.storage.database import Session
-from automation_pipeline.vitals.gauge import Gauge, Histogram, Sample, single
-from automation_pipeline.vitals.spreads import measures_of, spread_histograms
+from automation_pipeline.vitals.gauge import Gauge, Sample, single
 
 # Counted by the worker as it works; see `storage.measures`.
 WORDS = {
@@ -27,12 +26,11 @@ WORDS = {
     "rules_target_retries_total": "Targets that were tried again, by the worker itself or by hand",
     "rules_illegal_moves_total": "Changes of state that were asked for and are not allowed",
 }
-_SPREAD_WORDS = {
+# The same, of lengths of time.
+SPREADS = {
     APPLY_MS: "How long runs took to be applied, until their first end",
     QUEUE_MS: "How long runs that have ended had waited in the queue",
 }
-# Measures that are told as histograms.
-SPREAD_MEASURES = measures_of(_SPREAD_WORDS)
 
 
 def pricing_gauges(session: Session, now: datetime) -> Iterator[Gauge]:
@@ -53,11 +51,6 @@ def pricing_gauges(session: Session, now: datetime) -> Iterator[Gauge]:
     ]
     yield Gauge("rules_circuit_state", "1 for the state that a shop's circuit is in", states)
     yield single("rules_queue_age_seconds", "Since the oldest queued run was queued", queue_age_seconds(session, now))
-
-
-def pricing_histograms(session: Session) -> tuple[Histogram, ...]:
-    """Of what the worker has counted, so that nothing is taken away from them when a run is tried again."""
-    return spread_histograms(session, _SPREAD_WORDS)
 
 
 def _success(name: str, healths: dict[str, Health]) -> Gauge:

@@ -1,24 +1,22 @@
-"""Histograms of what has been counted as `core.spread` counts it."""
+"""Lengths of time that processes have counted, as histograms. They stay as they are when something is tried again."""
 
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
 
 from automation_pipeline.core.spread import BOUNDS_MS, BUCKETS, buckets_measure, sum_measure
-from automation_pipeline.storage.database import Session
-from automation_pipeline.storage.measures import all_measures
+from automation_pipeline.storage.measures import Measure
 from automation_pipeline.vitals.gauge import Histogram
 
 
 def measures_of(spreads: Iterable[str]) -> frozenset[str]:
-    """The measures that are told as histograms."""
+    """The names of the counts that a spread is made of."""
     return frozenset(measure(name) for name in spreads for measure in (buckets_measure, sum_measure))
 
 
-def spread_histograms(session: Session, words: Mapping[str, str]) -> tuple[Histogram, ...]:
-    """One for each name, with what it says of it."""
-    wanted = measures_of(words)
-    counted = {(one.name, one.labels): one.value for one in all_measures(session) if one.name in wanted}
-    return tuple(_histogram(name, said, counted) for name, said in words.items())
+def histograms_of(spreads: Mapping[str, str], measures: Iterable[Measure]) -> tuple[Histogram, ...]:
+    """Of each spread, which comes with its meaning in words."""
+    counted = {(one.name, one.labels): one.value for one in measures}
+    return tuple(_histogram(name, words, counted) for name, words in spreads.items())
 
 
 def _histogram(name: str, words: str, counted: Mapping[tuple[str, str], float]) -> Histogram:

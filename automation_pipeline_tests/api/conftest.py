@@ -12,13 +12,17 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from starlette.types import ASGIApp
 
+from automation_pipeline.access.stages.create_token import create_token
 from automation_pipeline.api.app import create_app
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.access import Caller, whole_grants
 from automation_pipeline.core.settings import Settings
+from automation_pipeline.org_jobs.store.organisations import has_organisation
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.api.promised import promise_check
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
+from automation_pipeline_tests.org_jobs.bench import Bench as OrgBench
 from automation_pipeline_tests.pricing.bench import Bench
 
 MACHINE = "a-machine-token-for-tests"
@@ -26,6 +30,7 @@ SECRET = "a-secret-that-is-long-enough-for-hs256"
 
 Client = TestClient
 Login = Callable[..., TestClient]
+Member = Callable[..., TestClient]
 
 
 def user_token(
@@ -108,3 +113,40 @@ def pricing(api: FastAPI, bench: Bench) -> Generator[TestClient]:
 def login(api: ASGIApp) -> Login:
     """A client of a user: `login({"fiches.read": "GROUP"}, groupes=["NORD"])`."""
     return lambda grants, **about: client_of(api, user_token(grants, **about))
+
+
+@pytest.fixture
+def orgs(services: Services, clock: StandingClock) -> OrgBench:
+    """What organisations have, put there directly."""
+    return OrgBench(services.database, clock)
+
+
+@pytest.fixture
+def operator(api: FastAPI, orgs: OrgBench) -> Generator[TestClient]:
+    """A machine of no organisation. Whatever it is answered is held against the document."""
+    orgs.organisation("acme")
+    with client_of(api, MACHINE) as made:
+        made.event_hooks = {"response": [promise_check(api)]}
+        yield made
+
+
+@pytest.fixture
+def member(api: FastAPI, services: Services, orgs: OrgBench) -> Member:
+    """A client with a token of an organisation: `member("acme", "org-jobs.write")`."""
+
+    def made(org_id: str, *permissions: str) -> TestClient:
+        orgs.organisation(org_id)
+        wish = {"name": f"of {org_id}", "orgId": org_id, "permissions": permissions or ("org-jobs.write",)}
+        giver = Caller("machine:tests", whole_grants())
+        issued = create_token(
+            {**wish, "scope": "ALL"},
+            database=services.database,
+            clock=services.clock,
+            giver=giver,
+            knows_organisation=has_organisation,
+        )
+        client = client_of(api, issued.secret)
+        client.event_hooks = {"response": [promise_check(api)]}
+        return client
+
+    return made

@@ -49,6 +49,14 @@ def test_no_part_is_named_after_its_module() -> None:
     assert [name for name in PARTS if "automation_pipeline" in name or name.endswith(("-Input", "-Output"))] == []
 
 
+def test_parts_of_one_name_are_called_after_their_rooms() -> None:
+    """Organisations' jobs and prices both have runs."""
+    for room, status in (("OrgJobs", "success"), ("Pricing", "PREVIEW")):
+        part = PARTS[f"{room}RunState"]
+        assert (part["title"], status in part["enum"]) == (f"{room}RunState", True)
+    assert PARTS["OrgJob"]["properties"]["status"]["$ref"] == "#/components/schemas/OrgJobsRunState"
+
+
 def test_a_title_of_a_body_means_one_thing() -> None:
     bodies_of = defaultdict(list)
     for content in BODIES.values():

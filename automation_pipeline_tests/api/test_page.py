@@ -38,6 +38,8 @@ def test_every_row_says_what_the_endpoint_does() -> None:
         "| POST | `/api/pricing/rules` | `pricing.write` | | yes | ",
         "| POST | `/api/pricing/rules/{rule_id}/preview` | `pricing.read` | | | ",
         "| POST | `/api/pricing/runs/{rule_run_id}/apply` | `pricing.runs.write` | | yes | ",
+        "| GET | `/api/organisations` | `organisations.read` (of one's own `org-jobs.read`) | organisation | | ",
+        "| POST | `/api/org-schedules/{org_schedule_id}/run-now` | `org-jobs.write` | organisation | yes | ",
         "| POST | `/api/admin/tokens` | `admin.permissions.write` | | | ",
     ],
 )

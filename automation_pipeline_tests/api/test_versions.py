@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.api.versions import etag_of, expected_instant, expected_version
+from automation_pipeline.api.versions import etag_of, expected_instant, expected_number, expected_version
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.instants import iso
 
@@ -33,9 +33,22 @@ def test_without_either_any_version_will_do(if_match: str | None) -> None:
     assert expected_version(if_match, {"name": "x"}) == (None, {"name": "x"})
 
 
+@pytest.mark.parametrize(
+    ("if_match", "shown", "expected"),
+    [
+        ('"7"', None, 7),
+        ('W/"0"', iso(CHANGED), 0),
+        (None, iso(CHANGED), CHANGED.replace(microsecond=123000)),
+        ("*", None, None),
+    ],
+)
+def test_a_version_may_be_a_number(if_match: str | None, shown: str | None, expected: object) -> None:
+    assert expected_number(if_match, {"updatedAt": shown, "name": "x"}) == (expected, {"name": "x"})
+
+
 @pytest.mark.parametrize("if_match", ["", "1", '"x"', '"1", "2"', '"-1"', '"123456789012345678"'])
 def test_what_is_no_etag_of_ours_is_refused(if_match: str) -> None:
-    for read in (expected_instant, expected_version):
+    for read in (expected_instant, expected_number, expected_version):
         with pytest.raises(InvalidInputError) as refused:
             read(if_match, {})
         assert refused.value.fields[0][0] == "If-Match"

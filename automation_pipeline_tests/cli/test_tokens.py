@@ -8,6 +8,8 @@ import pytest
 from automation_pipeline.access.stages.recognise_token import recognise_token
 from automation_pipeline.core.access import Action, Caller, Permission, Scope
 from automation_pipeline.core.clock import SystemClock
+from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE
+from automation_pipeline.org_jobs.stages.create_organisation import create_organisation
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 
 CREATE = ("tokens", "create", "--name", "nightly", "--permission", "automation.write", "--scope", "ALL")
@@ -133,3 +135,19 @@ def test_the_help_tells_how_a_token_is_used(terminal: Terminal) -> None:
     said = " ".join(terminal.run("tokens", "create", "--help").out.split())
     for words in ("Authorization: Bearer TOKEN", "X-API-Key: TOKEN", "automation.write", "GROUP", "only its hash"):
         assert words in said
+
+
+def test_a_token_belongs_to_the_organisation_that_is_named(terminal: Terminal) -> None:
+    about = ("-p", "org-jobs.agents.write", "-s", "ALL", "--org", "acme")
+    assert "orgId: there is no organisation 'acme'" in refused(terminal, 2, "create", *about)
+    create_organisation(
+        {"id": "acme", "name": "Acme"}, within=EVERYWHERE, database=terminal.database, clock=SystemClock(), actor="cli"
+    )
+    told = made(terminal, *about)
+    assert (told["orgId"], told["permissions"]) == ("acme", ["org-jobs.agents.write"])
+    caller = caller_of(terminal, told["token"])
+    assert caller is not None
+    assert (caller.org_id, list(caller.grants)) == ("acme", [Permission.ORG_JOBS_AGENTS])
+    said = terminal.run("tokens", "create", *about).out.splitlines()
+    assert [line.split()[1:] for line in said if line.startswith("reaches")] == [["all", "of", "acme"]]
+    assert "permissions: of a token of an organisation" in refused(terminal, 2, "create", *about, "-p", "fiches")

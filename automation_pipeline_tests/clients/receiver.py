@@ -50,6 +50,19 @@ def hangs_up(exchange: BaseHTTPRequestHandler) -> None:
     exchange.close_connection = True
 
 
+def never_ends(status: int, text: str) -> Page:
+    """It says so much, and waits until it is hung up on."""
+
+    def page(exchange: BaseHTTPRequestHandler) -> None:
+        exchange.send_response(status)
+        exchange.end_headers()
+        exchange.wfile.write(text.encode())
+        exchange.rfile.read()
+        exchange.close_connection = True
+
+    return page
+
+
 class _Server(ThreadingHTTPServer):
     request_queue_size = 128  # the usual five would turn a crowd away
 

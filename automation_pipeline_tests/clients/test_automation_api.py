@@ -107,6 +107,10 @@ def test_a_post_whose_answer_was_lost_is_sent_once_more_under_the_same_key(lost:
     assert first.content == second.content == b'{"a":1}'
 
 
+def test_what_is_answered_without_a_word_is_done() -> None:
+    assert Line(httpx.Response(204)).api.delete("/api/things/1") == {}
+
+
 def test_two_wishes_have_two_keys() -> None:
     line = Line(httpx.Response(200, json=DONE))
     api = line.api

@@ -14,7 +14,8 @@ from automation_pipeline.clients.webhook import ReceiverSilentError, WebhookClie
 from automation_pipeline.core.delivery import Answer
 from automation_pipeline.core.errors import AutomationError, PermanentError
 from automation_pipeline_tests.certificates import Certificate, certificate_for
-from automation_pipeline_tests.clients.receiver import Receiver, hangs_up, receiver, says
+from automation_pipeline_tests.clients.breaking_off import over_after
+from automation_pipeline_tests.clients.receiver import Receiver, hangs_up, never_ends, receiver, says
 from automation_pipeline_tests.outside import NO_CERTIFICATES
 from automation_pipeline_tests.waiting import pause
 
@@ -126,22 +127,20 @@ def test_silence_is_for_now_and_its_text_holds_no_secret_of_the_address(hook: Re
     def never(_exchange: BaseHTTPRequestHandler) -> None:
         pause(30.0)
 
-    def trickles(exchange: BaseHTTPRequestHandler) -> None:
-        exchange.send_response(200)
-        exchange.end_headers()
-        for _ in range(1000):
-            exchange.wfile.write(b".")
-            pause(0.02)
-
     hook.answer(never)
-    assert str(refusal(hook.url, seconds=0.2)) == f"{hook.url} did not answer within 0.2 s"
-    hook.answer(trickles)
     assert str(refusal(hook.url, seconds=0.2)) == f"{hook.url} did not answer within 0.2 s"
     hook.answer(hangs_up)
     error = refusal(hook.url)
     assert isinstance(error, ReceiverSilentError)
     assert str(error).startswith(f"{hook.url} could not be reached (")
     assert "could not be reached (ConnectError)" in str(refusal("http://127.0.0.1:9"))
+
+
+def test_a_body_that_does_not_end_in_time_takes_nothing_back(hook: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    hook.answer(never_ends(202, "accepted"))
+    client = WebhookClient(now=lambda: NOW, allowed_origins=[hook.url], timeout_seconds=3600.0, verify=NO_CERTIFICATES)
+    sending = client.send(f"{hook.url}/hook", BODY, {})
+    assert over_after("accepted", sending, 3600.0, monkeypatch) == Answer(202, "accepted")
 
 
 def test_the_certificate_is_asked_for_the_name_and_not_for_the_pinned_address(tmp_path: Path) -> None:

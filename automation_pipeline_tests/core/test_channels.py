@@ -52,6 +52,10 @@ def names(name: str, payload: dict[str, Any], *, private: bool = True) -> list[s
         ("rule.run.rolled_back", {"fiche_id": "1"}, []),
         ("policy.removed", {}, []),
         ("ruled", {}, ["global"]),
+        ("schedule.fired", {"scheduleId": "a", "orgId": "acme", "jobId": "7"}, []),
+        ("schedule.auto_paused", {"scheduleId": "a", "orgId": "acme"}, []),
+        ("job_run.failed", {"jobRunId": "7", "orgId": "acme", "error": "Disk full"}, []),
+        ("scheduled", {}, ["global"]),
     ],
 )
 def test_an_event_is_shown_where_its_payload_says(name: str, payload: dict[str, Any], shown: list[str]) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import Field, HttpUrl, StrictBool
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.json_model import JsonModel, parse, text_fault
+from automation_pipeline.core.json_model import JsonModel, answerable, is_deeper, parse, text_fault
 
 NUL, HALF = "must not hold the character NUL", "must not hold half a character"
 
@@ -53,6 +53,33 @@ def test_what_no_database_can_keep_is_refused_wherever_it_stands(text: str, faul
     assert faults(table=[["a"], ["b", text]]) == (("table", fault),)
     assert faults(anything=[[[text]]]) == (("anything", fault),)
     assert faults(inner={"name": text}) == (("inner.name", fault),)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown", "fault"), [("a\ud800", "a\\ud800", HALF), ("\udfff", "\\udfff", HALF), ("a\0", "a\0", NUL)]
+)
+def test_a_field_whose_name_cannot_be_kept_is_named_as_it_can_be_told_beside_all_others(
+    name: str, shown: str, fault: str
+) -> None:
+    assert faults(**{name: 1}) == ((shown, fault),)
+    assert faults(**{name: 1, "count": 6}) == ((shown, fault), ("count", "must be at most 5"))
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_any_text_can_be_answered_and_whole_characters_are_answered_as_they_are(text: str) -> None:
+    assert answerable(text).encode().decode() == answerable(text)
+    if text_fault(text) is None:
+        assert answerable(text) == text
+
+
+@given(st.recursive(st.none(), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner)))
+def test_the_depth_of_a_document_is_that_of_its_deepest_part(document: object) -> None:
+    def depth(one: object) -> int:
+        inside = one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+        return max((depth(inner) + 1 for inner in inside), default=0)
+
+    for most in range(8):
+        assert is_deeper(document, most) == (depth(document) > most)
 
 
 @pytest.mark.parametrize("text", ["", "é", "\U0001f441", "\ue000", "\ud7ff", "\uffff"])

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from automation_pipeline.org_jobs.tables import BatchRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.pulses import DAEMON, beat_pulse
+from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.e2e.system import BIN, REPOSITORY, System
 from automation_pipeline_tests.e2e.web import TOKEN, api_server
+from automation_pipeline_tests.org_jobs.bench import Bench
 from automation_pipeline_tests.outside import LLM_KEY, SHOP_TOKEN, simulator
 
 # A stream of a fiche's events has no end; both kinds of streams are tested by hearing them.
@@ -61,6 +64,21 @@ def as_if_a_daemon_ticked(database: Database) -> Iterator[None]:
         thread.join()
 
 
+def what_the_examples_name(database: Database) -> None:
+    """An organisation, and one of everything that it can have."""
+    orgs = Bench(database, StandingClock(datetime.now(UTC)))
+    server_id = orgs.server(id=12, host_id=orgs.host(id=12))
+    schedule_id = orgs.schedule(id="6f1c2f7e-4a38-4c0b-9d53-0a4f6d3f8b21", server_instance_id=server_id)
+    of_period = {"from_at": orgs.now, "until_at": orgs.now, "created_at": orgs.now, "behaviour": "none", "total": 1}
+    batch = BatchRow(id=12, org_id="acme", schedule_id=schedule_id, type="backfill", created_by="user:1", **of_period)
+    batch.status = "running"
+    with database.transaction() as session:
+        session.add(batch)
+    fire_id = orgs.fire(schedule_id)
+    for of_job in [{}] * 11 + [{"schedule_id": schedule_id, "fire_id": fire_id, "batch_id": 12}]:
+        orgs.job(server_instance_id=server_id, **of_job)
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 def test_every_answer_is_one_that_the_document_promises(system: System, database: Database) -> None:
@@ -68,6 +86,7 @@ def test_every_answer_is_one_that_the_document_promises(system: System, database
     yesterday = datetime.now(UTC).date() - timedelta(days=1)
     system.automation("fiches", "sync", "--date", yesterday.isoformat(), "--details")
     system.create_schedule(["1900417"])
+    what_the_examples_name(database)
     with as_if_a_daemon_ticked(database), api_server(system) as url:
         command = [
             str(BIN / "schemathesis"), "run", f"{url}/openapi.json",

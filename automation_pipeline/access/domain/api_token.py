@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from automation_pipeline.access.domain.permissions import grants_of
+from automation_pipeline.access.domain.permissions import OF_ORGANISATIONS, grants_of
 from automation_pipeline.core.access import Caller, Scope
 from automation_pipeline.core.instants import iso
 
@@ -20,7 +20,8 @@ class TokenState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ApiToken:
-    """`prefix` is the token's beginning. What it may do is said in plain words."""
+    """`prefix` is the token's beginning. What it may do is said in plain words. One of an organisation reaches all of
+    that, and nothing else."""
 
     id: int
     name: str
@@ -34,6 +35,7 @@ class ApiToken:
     expires_at: datetime | None
     last_used_at: datetime | None
     revoked_at: datetime | None
+    org_id: str | None = None
 
     def state(self, now: datetime) -> TokenState:
         if self.revoked_at is not None:
@@ -45,12 +47,15 @@ class ApiToken:
         return self.last_used_at is None or now - self.last_used_at >= USES_ARE_NOTED_EVERY
 
     def caller(self) -> Caller:
+        """Whatever is stored, one of an organisation may do nothing beyond it."""
+        granted = grants_of(self.permissions, self.scope).items()
         return Caller(
             id=f"{_CALLER}{self.id}",
-            grants=grants_of(self.permissions, self.scope),
+            grants={name: grant for name, grant in granted if self.org_id is None or name in OF_ORGANISATIONS},
             name=self.name,
             groupes=frozenset(self.groupes),
             crm_user_id=self.crm_user_id,
+            org_id=self.org_id,
         )
 
 
@@ -70,6 +75,7 @@ def token_document(token: ApiToken, now: datetime) -> dict[str, object]:
         "scope": token.scope.name,
         "groupes": list(token.groupes),
         "crmUserId": token.crm_user_id,
+        "orgId": token.org_id,
         "createdAt": iso(token.created_at),
         "expiresAt": _written(token.expires_at),
         "lastUsedAt": _written(token.last_used_at),

@@ -14,6 +14,8 @@ def excess(wish: Token, giver: Caller) -> tuple[Fault, ...]:
     own = [(f"{permission}.{action}", giver.reach(permission, action)) for permission, action in _wanted(wish)]
     missing = [word for word, reach in own if reach is None]
     further = [word for word, reach in own if reach is not None and not _is_within(wish, reach)]
+    if giver.org_id is not None and wish.org_id != giver.org_id:
+        return (("orgId", f"must be '{giver.org_id}', the organisation that you belong to"),)
     faults = (
         ("permissions", "you may not do yourself", missing),
         ("scope", "you do not reach that far with", further),

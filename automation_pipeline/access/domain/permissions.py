@@ -4,6 +4,9 @@ from collections.abc import Iterable, Mapping
 
 from automation_pipeline.core.access import Action, Grant, Permission, Scope, united
 
+# What those who belong to an organisation may be allowed; all else knows nothing of organisations.
+OF_ORGANISATIONS = frozenset({Permission.ORG_JOBS, Permission.ORG_JOBS_AGENTS})
+
 _ANY = "*"
 _BASES = (_ANY, *Permission)
 _ACTIONS: Mapping[str, Action] = {
@@ -44,6 +47,11 @@ def grants_of(words: Iterable[str], scope: Scope) -> Mapping[Permission, Grant]:
         for base, action in filter(None, map(_meaning, words))
         for permission in (Permission if base == _ANY else (Permission(base),))
     )
+
+
+def beyond_organisations(words: Iterable[str]) -> tuple[str, ...]:
+    """Those of plain words that say more than whoever belongs to an organisation may be allowed."""
+    return tuple(word for word in words if not grants_of([word], Scope.ALL).keys() <= OF_ORGANISATIONS)
 
 
 def _meaning(word: str) -> tuple[str, Action] | None:

@@ -5,7 +5,12 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StrictInt, ValidationInfo, field_validator
 
-from automation_pipeline.access.domain.permissions import plain_words, word_fault
+from automation_pipeline.access.domain.permissions import (
+    OF_ORGANISATIONS,
+    beyond_organisations,
+    plain_words,
+    word_fault,
+)
 from automation_pipeline.core.access import Scope
 from automation_pipeline.core.json_model import JsonModel, parse
 
@@ -53,9 +58,15 @@ _Groupe = Annotated[str, _text(200)]
 
 
 class TokenWish(JsonModel):
-    """`groupes` belong to the scope GROUP, `crm_user_id` to SELF: elsewhere they would seem to say something."""
+    """`groupes` belong to the scope GROUP, `crm_user_id` to SELF: elsewhere they would seem to say something. A token
+    of an organisation reaches all of that, and may do what is its own only."""
 
     name: Annotated[str, _text(200)] = Field(description="What people will know the token by.")
+    org_id: Annotated[str, _text(100)] | None = Field(
+        default=None,
+        description="The organisation that it belongs to: of that it reaches all (the scope is ALL), and nothing "
+        "beyond. It may have `org-jobs` and `org-jobs.agents`.",
+    )
     permissions: Annotated[
         tuple[Annotated[str, AfterValidator(_permission)], ...],
         Field(max_length=100),
@@ -74,6 +85,22 @@ class TokenWish(JsonModel):
     expires_in_days: Annotated[StrictInt, Field(ge=1, le=LONGEST_LIFE_DAYS)] | None = Field(
         default=None, description="Without it the token is good until it is revoked."
     )
+
+    @field_validator("permissions")
+    @classmethod
+    def _are_those_of_organisations(cls, words: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        beyond = () if info.data.get("org_id") is None else beyond_organisations(words)
+        if beyond:
+            allowed = " and ".join(sorted(OF_ORGANISATIONS))
+            raise ValueError(f"of a token of an organisation are {allowed}, not {', '.join(beyond)}")
+        return words
+
+    @field_validator("scope")
+    @classmethod
+    def _is_all_of_the_organisation(cls, scope: Scope, info: ValidationInfo) -> Scope:
+        if info.data.get("org_id") is not None and scope is not Scope.ALL:
+            raise ValueError("must be ALL for a token of an organisation: it reaches all of that, and nothing beyond")
+        return scope
 
     @field_validator("groupes")
     @classmethod

@@ -25,6 +25,7 @@ def add_token(
         scope=wish.scope.name,
         groupes=list(wish.groupes),
         crm_user_id=wish.crm_user_id,
+        org_id=wish.org_id,
         created_at=now,
         expires_at=min((end for end in (wanted, not_after) if end is not None), default=None),
     )
@@ -95,4 +96,5 @@ def _token(row: ApiTokenRow) -> ApiToken:
         expires_at=row.expires_at,
         last_used_at=row.last_used_at,
         revoked_at=row.revoked_at,
+        org_id=row.org_id,
     )

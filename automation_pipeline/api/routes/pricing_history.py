@@ -7,9 +7,8 @@ from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
 from automation_pipeline.api.context import Limit, Offset, TheServices
-from automation_pipeline.api.envelope import Following, Listing
+from automation_pipeline.api.envelope import Following, Listing, following, listed
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.pricing_answers import following, listed
 from automation_pipeline.api.pricing_queries import AfterId, Project, RunId
 from automation_pipeline.pricing.domain.price_change import PriceChange, PriceChangeFilter
 from automation_pipeline.pricing.domain.raised_alert import PricingAlert

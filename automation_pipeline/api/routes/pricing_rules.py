@@ -7,12 +7,12 @@ from starlette.responses import Response
 
 from automation_pipeline.api.context import IdInPath, Limit, Offset, OptionalBody, TheBody, TheCaller, TheServices
 from automation_pipeline.api.documented import takes
-from automation_pipeline.api.envelope import Answer, Done, Listing, answer, refusals, said
+from automation_pipeline.api.envelope import Answer, Done, Listing, answer, listed, refusals, said
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.in_time import done_in_time
 from automation_pipeline.api.once import DoneOnce
 from automation_pipeline.api.outside import asking_outside
-from automation_pipeline.api.pricing_answers import listed, shown_run
+from automation_pipeline.api.pricing_answers import shown_run
 from automation_pipeline.api.pricing_queries import ItsProject, Project
 from automation_pipeline.api.pricing_scopes import check_times, may_change_prices
 from automation_pipeline.api.schemas.pricing_rules import CHANGE, FORCED, SALE, Force

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
 from automation_pipeline.api.context import IdInPath, Limit, Offset, TheServices
-from automation_pipeline.api.envelope import Answer, Following, Listing, answer, refusals
+from automation_pipeline.api.envelope import Answer, Following, Listing, answer, following, listed, refusals
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.pricing_answers import following, listed, shown_run
+from automation_pipeline.api.pricing_answers import shown_run
 from automation_pipeline.api.pricing_queries import AfterId, Project, RuleId
 from automation_pipeline.api.schemas.pricing_runs import RunAnswer
 from automation_pipeline.core.json_model import as_document

@@ -15,7 +15,8 @@ from automation_pipeline.api.context import IdInPath, Limit, Offset, TheBody, Th
 from automation_pipeline.api.documented import takes
 from automation_pipeline.api.envelope import Answer, Listing, answer, refusals
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.schemas.tokens import NIGHTLY, TokenIssued, TokenShown
+from automation_pipeline.api.schemas.tokens import AGENT, NIGHTLY, TokenIssued, TokenShown
+from automation_pipeline.org_jobs.store.organisations import has_organisation
 
 router = APIRouter(route_class=GuardedRoute, tags=["tokens"])
 PATH = "/api/admin/tokens"
@@ -38,14 +39,25 @@ def list_(
     return answer([token_document(one, now) for one in tokens], count=len(tokens), limit=limit, offset=offset)
 
 
-@router.post(PATH, status_code=201, response_model=Answer[TokenIssued], openapi_extra=takes(TokenWish, nightly=NIGHTLY))
+@router.post(
+    PATH,
+    status_code=201,
+    response_model=Answer[TokenIssued],
+    openapi_extra=takes(TokenWish, nightly=NIGHTLY, agent=AGENT),
+)
 def create(body: TheBody, caller: TheCaller, services: TheServices) -> Response:
     """Make a token that may do no more, and for no longer, than its maker. It is shown this once, and only its hash is
     stored.
 
     There is no `Idempotency-Key` here: the answer would have to be kept.
     """
-    issued = create_token(body, database=services.database, clock=services.clock, giver=caller)
+    issued = create_token(
+        body,
+        database=services.database,
+        clock=services.clock,
+        giver=caller,
+        knows_organisation=has_organisation,
+    )
     document = {**token_document(issued.token, services.clock.now()), "token": issued.secret}
     return answer(document, status=201, headers={"Cache-Control": "no-store"})
 

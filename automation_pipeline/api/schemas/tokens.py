@@ -18,6 +18,14 @@ NIGHTLY: Mapping[str, object] = {
 }
 
 
+AGENT: Mapping[str, object] = {
+    "name": "agent of acme",
+    "orgId": "acme",
+    "permissions": ["org-jobs.agents.write"],
+    "scope": "ALL",
+}
+
+
 class TokenShown(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
 
@@ -29,6 +37,7 @@ class TokenShown(BaseModel):
     scope: Literal["ALL", "GROUP", "SELF"]
     groupes: list[str]
     crm_user_id: str | None
+    org_id: str | None = Field(description="The organisation that it belongs to, and reaches nothing beyond.")
     created_at: Instant
     expires_at: Instant | None
     last_used_at: Instant | None

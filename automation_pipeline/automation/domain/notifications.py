@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from automation_pipeline.automation.domain.run import Run, RunStatus
 from automation_pipeline.automation.domain.schedule import Schedule
-from automation_pipeline.core.webhooks import mac_of_moment
+from automation_pipeline.core.webhooks import signed_headers
 
 # A message names the first of the failures and counts all: the run has the others.
 MOST_FAILURES = 100
@@ -129,18 +129,7 @@ def duration_seconds(run: Run) -> int:
 
 def headers_of(notification: Notification, body: bytes, secret: str | None, unix_seconds: int) -> dict[str, str]:
     ended = "failed" if "error" in notification.payload else "completed"
-    headers = {
-        "Content-Type": "application/json",
-        "X-Automation-Event": f"automation.run.{ended}",
-        "X-Automation-Delivery": notification.key,
-    }
-    if secret:
-        headers["X-Automation-Signature"] = signature(secret, body, unix_seconds)
-    return headers
-
-
-def signature(secret: str, body: bytes, unix_seconds: int) -> str:
-    return f"t={unix_seconds},v1={mac_of_moment(secret, body, str(unix_seconds))}"
+    return signed_headers(f"automation.run.{ended}", notification.key, body, secret, unix_seconds)
 
 
 def _one_line(text: str) -> str:

@@ -1,7 +1,7 @@
 """What people ask about runs, at work and ended: how far each phase is, why fiches did not succeed, what was said."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,6 +12,7 @@ from automation_pipeline.automation.domain.run import FicheStage, OutcomeStatus,
 from automation_pipeline.automation.store.runs import as_run
 from automation_pipeline.automation.tables import FicheResultRow, LogRow, NotificationRow, RunRow
 from automation_pipeline.core.notes import LogLevel
+from automation_pipeline.storage.bulk import among
 
 LOG_LEVELS = tuple(LogLevel)
 CANCELLED_WORDS = "Cancelled by an operator"
@@ -86,6 +87,12 @@ def runs_like(
     if statuses:
         query = query.where(RunRow.status.in_(statuses))
     return [as_run(row) for row in session.scalars(query)]
+
+
+def runs_by_id(session: Session, run_ids: Collection[int]) -> dict[int, Run]:
+    """Those of them that exist."""
+    rows = session.scalars(select(RunRow).where(among(session, RunRow.id, run_ids)))
+    return {row.id: as_run(row) for row in rows}
 
 
 def logs_after(

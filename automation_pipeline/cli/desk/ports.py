@@ -25,6 +25,7 @@ from automation_pipeline.automation.store.occurrences import Occurrence
 from automation_pipeline.automation.store.progress import LogLevel, Progress
 from automation_pipeline.automation.store.run_story import RunStory
 from automation_pipeline.cli.desk.enrichment_ports import CompanyDesk
+from automation_pipeline.cli.desk.org_jobs_ports import OrgJobsDesk
 from automation_pipeline.cli.desk.pricing_ports import PricingDesk
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.transcription.domain.requests import Requested
@@ -140,4 +141,6 @@ class Desk(Protocol):
     def pricing(self) -> PricingDesk: ...
     @property
     def companies(self) -> CompanyDesk: ...
+    @property
+    def org_jobs(self) -> OrgJobsDesk: ...
     def examine(self) -> Sequence[Finding]: ...

@@ -4,11 +4,11 @@ from typing import Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from automation_pipeline.core.settings.pricing import PricingSettings
+from automation_pipeline.core.settings.org_jobs import OrgJobSettings
 from automation_pipeline.core.settings.types import HttpAddress, Token
 
 
-class EnrichmentSettings(PricingSettings):
+class EnrichmentSettings(OrgJobSettings):
     recherche_entreprises_base_url: HttpAddress | None = Field(
         default=None,
         description="Address of the Recherche d'entreprises: `https://recherche-entreprises.api.gouv.fr`; enrichment "

@@ -9,11 +9,13 @@ from automation_pipeline.defs.audits.rerun import audit_rerun
 from automation_pipeline.defs.automation.job import automation_run
 from automation_pipeline.defs.enrichment.job import company_enrichment
 from automation_pipeline.defs.fiches.range import sales_range_fetch
+from automation_pipeline.defs.org_jobs.job import org_job
 from automation_pipeline.defs.pricing.job import rule_run
 from automation_pipeline.defs.pricing.reconciliation import rule_reconciliation
 from automation_pipeline.defs.transcription.job import transcribe_fiche
 from automation_pipeline.orchestration.aftermath import failure_reason, will_retry
 from automation_pipeline.orchestration.endings import end_work_of
+from automation_pipeline.orchestration.org_jobs import put_off_job_of
 from automation_pipeline.orchestration.pricing import put_off_run_of
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.orchestration.watchdog import RUN_ID_TAG, look_after_all
@@ -29,6 +31,7 @@ from automation_pipeline.orchestration.watchdog import RUN_ID_TAG, look_after_al
         rule_run,
         rule_reconciliation,
         company_enrichment,
+        org_job,
     ],
     minimum_interval_seconds=5,
     default_status=dg.DefaultSensorStatus.RUNNING,
@@ -41,6 +44,7 @@ def run_failures(context: dg.RunFailureSensorContext, services: ServicesResource
     reason = failure_reason(context.get_step_failure_events(), context.failure_event.message or "Dagster run failed")
     end_work_of(run, reason, our)
     put_off_run_of(run, reason, our)
+    put_off_job_of(run, reason, our)
     tag = run.tags.get(RUN_ID_TAG)
     with our.database.reading() as session:
         ticket = unended_run_of_dagster(session, run.run_id, int(tag) if tag else None)

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from automation_pipeline.core.wall_clock import zone
-from automation_pipeline.orchestration.days import DAYS, SETTINGS, check_result, check_specs, day_of
+from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of, span_of
 from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
-from automation_pipeline.orchestration.pricing_pages import day_page, span_of
+from automation_pipeline.orchestration.pricing_pages import day_page
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.pricing.domain.day import DAY_CHECKS, judge_runs
 from automation_pipeline.pricing.store.days import runs_that_ended
@@ -16,7 +15,7 @@ from automation_pipeline.pricing.store.days import runs_that_ended
 @dg.asset(partitions_def=DAYS, group_name="pricing", retry_policy=CRASH_RETRIES)
 def pricing_runs(context: dg.AssetExecutionContext, services: ServicesResource) -> dg.MaterializeResult:
     """Runs that ended on the day: how many prices were applied and how many were not."""
-    span = span_of(day_of(context), zone(SETTINGS.automation_timezone))
+    span = span_of(day_of(context))
     with verdicts(), services.get().database.reading() as session:
         return dg.MaterializeResult(metadata=day_page(runs_that_ended(session, *span)))
 
@@ -26,7 +25,7 @@ def pricing_runs_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> Iterator[dg.AssetCheckResult]:
     """Nearly every price applied, few failures left to themselves, the shop's prices as applied, invariants kept."""
-    span = span_of(day_of(context), zone(SETTINGS.automation_timezone))
+    span = span_of(day_of(context))
     with services.get().database.reading() as session:
         day = runs_that_ended(session, *span)
     for finding in judge_runs(day):

@@ -4,11 +4,12 @@ import dagster as dg
 from pydantic import Field
 
 from automation_pipeline.orchestration.config import StrictConfig
-from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
-from automation_pipeline.orchestration.pricing import Launch, counting_moves, others_at_it, work_on
+from automation_pipeline.orchestration.failures import CRASH_RETRIES, others_at_it, verdicts
+from automation_pipeline.orchestration.pricing import Launch, counting_moves, work_on
 from automation_pipeline.orchestration.pricing_pages import MOST_TARGETS, run_page
 from automation_pipeline.orchestration.requests import take_request
 from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.pricing.store.holds import RunBusyError
 from automation_pipeline.pricing.store.run_views import targets_of
 
 
@@ -37,7 +38,7 @@ class RuleRunConfig(StrictConfig):
 def work_rule_run(context: dg.OpExecutionContext, config: RuleRunConfig, services: ServicesResource) -> None:
     """Go on with the run until nothing is left, or nothing yet. A run that FAILED is an outcome, not an error."""
     our = services.get()
-    with verdicts(), counting_moves(our), others_at_it(context):
+    with verdicts(), counting_moves(our), others_at_it(context, RunBusyError):
         take_request(context, our)
         run = our.run(work_on(Launch(**config.model_dump()), context, our))
         with our.database.reading() as session:

@@ -7,10 +7,12 @@ from automation_pipeline.defs.audits.rerun import audit_rerun
 from automation_pipeline.defs.automation.job import automation_run
 from automation_pipeline.defs.enrichment.job import company_enrichment
 from automation_pipeline.defs.fiches.range import sales_range_fetch
+from automation_pipeline.defs.org_jobs.job import org_job
 from automation_pipeline.defs.pricing.job import rule_run
 from automation_pipeline.defs.pricing.reconciliation import rule_reconciliation
 from automation_pipeline.defs.transcription.job import transcribe_fiche
 from automation_pipeline.orchestration.endings import TERMINATED, end_work_of
+from automation_pipeline.orchestration.org_jobs import cancel_job_of
 from automation_pipeline.orchestration.pricing import cancel_run_of
 from automation_pipeline.orchestration.resource import ServicesResource
 
@@ -26,14 +28,16 @@ from automation_pipeline.orchestration.resource import ServicesResource
         rule_run,
         rule_reconciliation,
         company_enrichment,
+        org_job,
     ],
     minimum_interval_seconds=5,
     default_status=dg.DefaultSensorStatus.RUNNING,
 )
 def terminated_runs(context: dg.RunStatusSensorContext, services: ServicesResource) -> dg.SkipReason | None:
-    """Refuse its request, fail its audit, end its job over days, cancel its run of a pricing rule. An automation run is
-    closed by the watchdog."""
+    """Refuse its request, fail its audit, end its job over days, cancel its run of a pricing rule or its organisation's
+    job. An automation run is closed by the watchdog."""
     run = context.dagster_run
     requested = end_work_of(run, TERMINATED, services.get())
     cancel_run_of(run, services.get())
+    cancel_job_of(run, services.get())
     return None if requested else dg.SkipReason(f"No request waits for {run.run_id}.")

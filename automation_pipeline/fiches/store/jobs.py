@@ -12,8 +12,8 @@ from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.fiches.domain.day_range import Days
 from automation_pipeline.fiches.domain.fetch_job import FETCH_JOB, FetchJob, JobStatus, Webhook
 from automation_pipeline.fiches.tables import FetchJobRow
-from automation_pipeline.storage.bulk import is_postgres
 from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline.storage.turns import take_turn
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,7 @@ def is_job_visible(session: Session, reach: Reach, job_id: str) -> bool:
 
 def one_asker_at_a_time(session: Session, lately: Lately) -> None:
     """To the end of the transaction: two who ask for the same range at once find each other's job."""
-    if is_postgres(session):  # SQLite has one writer anyhow
-        name = f"progressive-fetch:{lately.caller}:{lately.start}:{lately.end}"
-        session.execute(select(func.pg_advisory_xact_lock(func.hashtext(name))))
+    take_turn(session, f"progressive-fetch:{lately.caller}:{lately.start}:{lately.end}")
 
 
 def find_lately(session: Session, lately: Lately, webhook: Webhook | None) -> FetchJob | None:

@@ -8,7 +8,14 @@ from itertools import chain, takewhile
 from automation_pipeline.core.execution_window import WindowPolicy
 from automation_pipeline.org_jobs.domain.policies import MOST_CAUGHT_UP, MisfirePolicy, OverlapPolicy
 from automation_pipeline.org_jobs.domain.states import FireTrigger, SkipReason
-from automation_pipeline.org_jobs.domain.timing import Planned, Timing, next_planned, planned_after
+from automation_pipeline.org_jobs.domain.timing import (
+    Planned,
+    Timing,
+    next_opening,
+    next_planned,
+    planned_after,
+    window_length,
+)
 
 # What is begun within this was not missed.
 IN_TIME = timedelta(minutes=1)
@@ -74,16 +81,16 @@ def decide(schedule: DueSchedule, now: datetime) -> Decision:
     skipped = tuple(Fire(one.scheduled_for, one.effective_for, trigger, SkipReason.MISFIRE) for one in left_out)
     if chosen is None:
         return Decision(fires=skipped, next=_next_after(schedule.timing, missed[-1]), is_cut=is_cut)
-    if _waits_for_window(schedule.timing, now):
+    if _waits_for_window(schedule.timing, chosen, now):
         return _postponed(schedule.timing, chosen, now, Decision(fires=skipped, next=None, is_cut=is_cut))
     is_caught_up = now - chosen.effective_for > IN_TIME
-    reason = _reason(schedule, now, is_caught_up=is_caught_up)
+    reason = _reason(schedule, chosen, now, is_caught_up=is_caught_up)
     trigger = FireTrigger.CATCHUP if is_late or is_caught_up else FireTrigger.CRON
     return Decision(
         fires=(*skipped, Fire(chosen.scheduled_for, chosen.effective_for, trigger, reason)),
         next=_next_after(schedule.timing, chosen),
         clears_skip=reason is SkipReason.OPERATOR,
-        ends_others=reason is None and _ends_others(schedule),
+        ends_others=reason is None and _ends_others(schedule, is_caught_up=is_caught_up),
         is_cut=is_cut,
     )
 
@@ -116,30 +123,37 @@ def _chosen(
     return missed[:-1], missed[-1]
 
 
-def _waits_for_window(timing: Timing, now: datetime) -> bool:
+def _waits_for_window(timing: Timing, chosen: Planned, now: datetime) -> bool:
     """It is late, and its window is over: under CLAMP it waits for the next one."""
-    return timing.window_policy is WindowPolicy.CLAMP and not timing.is_open(now)
+    return timing.window_policy is WindowPolicy.CLAMP and not _may_begin(timing, chosen, now)
+
+
+def _may_begin(timing: Timing, chosen: Planned, now: datetime) -> bool:
+    """A window that the clock skips has begun after the gap: then it is as long as ever."""
+    if timing.window is None or timing.is_open(now):
+        return True
+    has_moved = not timing.is_open(chosen.effective_for)
+    return has_moved and now - chosen.effective_for < window_length(timing.window)
 
 
 def _postponed(timing: Timing, chosen: Planned, now: datetime, so_far: Decision) -> Decision:
     """What is due at the next start of the window anyway stands for it too."""
-    assert timing.window is not None  # noqa: S101  it is over
-    opens_at, following = timing.window.clamp(now, timing.zone), _next_after(timing, chosen)
-    if following is None or following.effective_for > timing.spread(following.scheduled_for, opens_at):
+    opens_at, following = next_opening(timing, now), _next_after(timing, chosen)
+    if opens_at is not None and (following is None or following.scheduled_for > opens_at):
         again = Planned(chosen.scheduled_for, timing.spread(chosen.scheduled_for, opens_at))
         return replace(so_far, next=again)
     missed = Fire(chosen.scheduled_for, chosen.effective_for, FireTrigger.CATCHUP, SkipReason.OUTSIDE_WINDOW)
     return replace(so_far, fires=(*so_far.fires, missed), next=following)
 
 
-def _reason(schedule: DueSchedule, now: datetime, *, is_caught_up: bool) -> SkipReason | None:
+def _reason(schedule: DueSchedule, chosen: Planned, now: datetime, *, is_caught_up: bool) -> SkipReason | None:
     """Why the one that is chosen is not run; the first that holds."""
     around = schedule.around
     reasons = (
         (schedule.skips_next, SkipReason.OPERATOR),
         (around.is_disabled, SkipReason.DISABLED),
         (around.is_in_maintenance, SkipReason.MAINTENANCE),
-        (not schedule.timing.is_open(now), SkipReason.OUTSIDE_WINDOW),
+        (not _may_begin(schedule.timing, chosen, now), SkipReason.OUTSIDE_WINDOW),
         (around.is_host_offline, SkipReason.HOST_OFFLINE),
         (_overlaps(schedule, is_caught_up=is_caught_up), SkipReason.OVERLAP),
     )
@@ -156,7 +170,10 @@ def _overlaps(schedule: DueSchedule, *, is_caught_up: bool) -> bool:
     return policy is OverlapPolicy.BUFFER_ONE and around.waiting > 0 and around.at_work + around.waiting > 1
 
 
-def _ends_others(schedule: DueSchedule) -> bool:
+def _ends_others(schedule: DueSchedule, *, is_caught_up: bool) -> bool:
+    """What FIRE_ALL catches up does not push away what it has just made."""
+    if is_caught_up and schedule.misfire_policy is MisfirePolicy.FIRE_ALL:
+        return False
     gives_way = schedule.overlap_policy in {OverlapPolicy.CANCEL_OTHER, OverlapPolicy.TERMINATE_OTHER}
     return gives_way and schedule.around.at_work + schedule.around.waiting > 0
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from random import Random
 
+from automation_pipeline.core.instants import iso
+from automation_pipeline.org_jobs.domain.job_type import Performer
 from automation_pipeline.org_jobs.domain.retry_policy import (
     EXPIRED,
     FAILED,
@@ -16,6 +18,11 @@ from automation_pipeline.org_jobs.domain.retry_policy import (
     retry_at,
 )
 from automation_pipeline.org_jobs.domain.states import JOB_RUN, RunState
+
+_WHO_BEGINS = {
+    Performer.AGENT: "is an agent at work for its server?",
+    Performer.SERVICE: "does Dagster start workers, and what do the logs of its job's say? Ask `automation doctor`.",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +55,7 @@ def run_end(  # noqa: PLR0913  what the decision needs, by name
     now: datetime,
     random: Random,
 ) -> RunEnd:
-    """IllegalMoveError for an end that its state does not allow. Somebody who wanted it cancelled wants no other try."""
+    """IllegalMoveError for an end that its state does not allow. Whoever wanted it cancelled wants no other try."""
     JOB_RUN.move(frm, end.status)
     if end.status is not RunState.FAILED or is_cancel_wanted or not is_retryable(end.error_code):
         return RunEnd(end.status)
@@ -66,8 +73,8 @@ def too_long(seconds: float) -> AttemptEnd:
     return AttemptEnd(status=RunState.FAILED, error_code=TIME_LIMIT, error=words)
 
 
-def expired(hours: int) -> AttemptEnd:
-    words = f"Nobody began it within {hours} hours: is an agent at work for its server?"
+def expired(until: datetime, performer: Performer) -> AttemptEnd:
+    words = f"Nobody began it by {iso(until)}: {_WHO_BEGINS[performer]}"
     return AttemptEnd(status=RunState.FAILED, error_code=EXPIRED, error=words)
 
 

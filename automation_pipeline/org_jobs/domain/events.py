@@ -43,7 +43,9 @@ def skipped(org_id: str, schedule_id: str, fire: Fire, fire_id: int, now: dateti
     return _of_fire(org_id, schedule_id, fire_id, "skipped", now, payload)
 
 
-def failed(org_id: str, schedule_id: str, fire: Fire, fire_id: int, now: datetime, error: str, in_a_row: int) -> Event:
+def failed(  # noqa: PLR0913  what is told of it
+    org_id: str, schedule_id: str, fire: Fire, fire_id: int, now: datetime, *, error: str, in_a_row: int
+) -> Event:
     payload = {
         "scheduleId": schedule_id,
         "orgId": org_id,

@@ -17,7 +17,8 @@ class Performer(StrEnum):
 @dataclass(frozen=True, kw_only=True)
 class JobType:
     """`permission`: what whoever asks for such a job must be allowed to write, besides jobs. Of the changing jobs of a
-    host one is at work at a time, of those that only read eight."""
+    host one is at work at a time, of those that only read eight. An alias is another name that it may be asked for by;
+    it is stored under its own."""
 
     name: str
     performer: Performer
@@ -26,3 +27,4 @@ class JobType:
     payload: type[JsonModel]
     summary: str
     permission: Permission | None = None
+    aliases: tuple[str, ...] = ()

@@ -1,17 +1,181 @@
-"""All types of jobs by their names. The payloads of each are in the modules beside it."""
+"""All types of jobs by their names. What their payloads hold is in the modules beside it."""
 
+import json
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import cast
 
+from automation_pipeline.core.access import Permission
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.org_jobs.domain.job_type import JobType
+from automation_pipeline.core.json_model import JsonModel, as_document, parse
+from automation_pipeline.org_jobs.domain import payloads_of_games as games
+from automation_pipeline.org_jobs.domain import payloads_of_servers as servers
+from automation_pipeline.org_jobs.domain.https_payload import HttpsCallPayload
+from automation_pipeline.org_jobs.domain.job_type import JobType, Performer
+from automation_pipeline.org_jobs.domain.payload_faults import payload_faults
+from automation_pipeline.org_jobs.domain.payload_kinds import NoPayload
+from automation_pipeline.org_jobs.domain.payloads_of_ours import AutomationRunPayload, PricingRulePayload
 
-JOB_TYPES: Mapping[str, JobType] = MappingProxyType({})
+AUTOMATION_RUN, PRICING_RULE_APPLY, HTTPS_CALL = "AUTOMATION_RUN", "PRICING_RULE_APPLY", "HTTPS_CALL"
+LARGEST_PAYLOAD = 256 * 1024
+SHORT, USUAL, LONG = 180, 900, 86_400
+
+
+def _reads(name: str, summary: str, payload: type[JsonModel] = NoPayload) -> JobType:
+    performer = Performer.AGENT
+    return JobType(
+        name=name, performer=performer, is_mutation=False, limit_seconds=SHORT, payload=payload, summary=summary
+    )
+
+
+def _changes(
+    name: str, summary: str, payload: type[JsonModel] = NoPayload, *, limit: int = USUAL, alias: str | None = None
+) -> JobType:
+    return JobType(
+        name=name,
+        performer=Performer.AGENT,
+        is_mutation=True,
+        limit_seconds=limit,
+        payload=payload,
+        summary=summary,
+        aliases=() if alias is None else (alias,),
+    )
+
+
+def _ours(
+    name: str, summary: str, payload: type[JsonModel], *, limit: int, permission: Permission | None = None
+) -> JobType:
+    return JobType(
+        name=name,
+        performer=Performer.SERVICE,
+        is_mutation=True,
+        limit_seconds=limit,
+        payload=payload,
+        summary=summary,
+        permission=permission,
+    )
+
+
+_ALL = (
+    _changes("SERVER_START", "Start the server.", alias="start"),
+    _changes("SERVER_STOP", "Stop the server after a warning to its players.", servers.ServerStop, alias="stop"),
+    _changes("SERVER_KILL", "End the server's process at once."),
+    _changes("SERVER_RESTART", "Stop the server and start it again.", servers.ServerStop, limit=LONG, alias="restart"),
+    _changes("SERVER_SAFE_RESTART", "Restart when few are on, after a backup.", servers.ServerSafeRestart, limit=LONG),
+    _changes("SERVER_WIPE_SAVE", "Remove the save, so that the world begins anew.", servers.ServerWipeSave),
+    _changes("RCON", "Send a command over the remote console.", servers.RconCommand, alias="rcon"),
+    _changes("SEND_COMMAND", "Type a command into the server's own console.", servers.ConsoleCommand),
+    _reads("SAVE_LIST", "List the saves and backups.", servers.SaveList),
+    _changes("SAVE_BACKUP", "Back the save up.", servers.SaveBackup),
+    _changes("SAVE_RESTORE", "Put a backup back.", servers.SaveRestore),
+    _changes("SAVE_DELETE", "Remove a backup.", servers.SaveDelete),
+    _changes("SAVE_RETENTION", "Remove old backups.", servers.SaveRetention),
+    _reads("REGION_HEALER_SCAN", "Look for damaged regions of the map.", servers.RegionHealerScan),
+    _changes("REGION_HEALER_HEAL", "Replace damaged regions from a backup.", servers.RegionHealerHeal),
+    _reads("PLAYER_LIST", "List the players who are on."),
+    _changes("PLAYER_KICK", "Put a player out.", games.PlayerKick),
+    _changes("PLAYER_BAN", "Put a player out, and keep it out.", games.PlayerBan),
+    _changes("PLAYER_UNBAN", "Let a banned player in again.", games.OnePlayer),
+    _changes("PLAYER_WHITELIST", "Add a player to the list of those who may come in.", games.OnePlayer),
+    _changes("PLAYER_UNWHITELIST", "Take a player off the list of those who may come in.", games.OnePlayer),
+    _changes("PLAYER_MESSAGE", "Say something to a player, or to all.", games.PlayerMessage),
+    _reads("MOD_LIST", "List the mods that are installed."),
+    _reads("MOD_SEARCH", "Look for mods in the catalogue.", games.ModSearch),
+    _changes("MOD_INSTALL", "Install a mod.", games.ModVersion),
+    _changes("MOD_UNINSTALL", "Remove a mod.", games.OneMod),
+    _changes("MOD_ENABLE", "Switch a mod on.", games.OneMod),
+    _changes("MOD_DISABLE", "Switch a mod off.", games.OneMod),
+    _changes("MOD_UPDATE", "Bring a mod up to date.", games.ModVersion, limit=LONG),
+    _changes("MOD_UPDATE_ALL", "Bring all mods up to date.", games.ModUpdateAll, limit=LONG),
+    _reads("PROFILE_LIST", "List the profiles: sets of mods and settings."),
+    _changes("PROFILE_APPLY", "Put a profile into use.", games.ProfileApply),
+    _changes("PROFILE_DELETE", "Remove a profile.", games.OneProfile),
+    _ours(
+        AUTOMATION_RUN,
+        "Run an automation schedule, and wait for its end.",
+        AutomationRunPayload,
+        limit=LONG,
+        permission=Permission.AUTOMATION,
+    ),
+    _ours(
+        PRICING_RULE_APPLY,
+        "Plan a pricing rule and apply it, and wait for its end.",
+        PricingRulePayload,
+        limit=LONG,
+        permission=Permission.PRICING_RUNS,
+    ),
+    _ours(HTTPS_CALL, "Call a public address over HTTPS.", HttpsCallPayload, limit=SHORT),
+)
+
+JOB_TYPES: Mapping[str, JobType] = MappingProxyType({one.name: one for one in _ALL})
+_BY_ALIAS = {alias: one for one in _ALL for alias in one.aliases}
+
+
+class JobTypeCard(JsonModel):
+    """A type as people read it. `payload_schema` is a JSON schema."""
+
+    name: str
+    performer: Performer
+    is_mutation: bool
+    limit_seconds: int
+    summary: str
+    payload_schema: Mapping[str, object]
+    permission: Permission | None
+    aliases: tuple[str, ...]
 
 
 def job_type(name: str) -> JobType:
-    """InvalidInputError for a name that is of none."""
-    known = JOB_TYPES.get(name)
+    """By its name or an alias. InvalidInputError for a name that is of none."""
+    known = JOB_TYPES.get(name) or _BY_ALIAS.get(name)
     if known is None:
-        raise InvalidInputError("Unknown job type", (("jobType", f"is not a type of job: {name!r}"),))
+        raise InvalidInputError("Unknown job type", (("jobType", f"is not a type of job: {name[:100]!r}"),))
     return known
+
+
+def checked_payload(type_: JobType, given: object) -> dict[str, object]:
+    """The payload as it is stored, with what is left out filled in; nothing given is an empty one. InvalidInputError
+    says for each field as `payload.x` what is wrong with it, and never what it holds."""
+    if given is None:
+        given = {}
+    if not isinstance(given, Mapping):
+        raise _refused([("", "must be an object")])
+    payload = cast("Mapping[str, object]", given)
+    faults = payload_faults(payload) or _size_faults(payload)
+    if faults:
+        raise _refused(faults)
+    try:
+        return as_document(parse(type_.payload, payload, _COMPLAINT))
+    except InvalidInputError as error:
+        raise _refused(error.fields) from None
+
+
+def job_types() -> tuple[JobTypeCard, ...]:
+    """All, in the order in which they are shown."""
+    return tuple(_card(one) for one in _ALL)
+
+
+_COMPLAINT = "The payload is refused"
+
+
+def _size_faults(payload: Mapping[str, object]) -> list[tuple[str, str]]:
+    size = len(json.dumps(payload, ensure_ascii=False, default=str).encode())
+    return [("", f"must not be larger than {LARGEST_PAYLOAD // 1024} kB")] if size > LARGEST_PAYLOAD else []
+
+
+def _refused(faults: "list[tuple[str, str]] | tuple[tuple[str, str], ...]") -> InvalidInputError:
+    return InvalidInputError(
+        _COMPLAINT, tuple((f"payload.{where}" if where else "payload", why) for where, why in faults)
+    )
+
+
+def _card(one: JobType) -> JobTypeCard:
+    return JobTypeCard(
+        name=one.name,
+        performer=one.performer,
+        is_mutation=one.is_mutation,
+        limit_seconds=one.limit_seconds,
+        summary=one.summary,
+        payload_schema=one.payload.model_json_schema(by_alias=True),
+        permission=one.permission,
+        aliases=one.aliases,
+    )

@@ -10,6 +10,11 @@ def fire_key(schedule_id: str, scheduled_for: datetime) -> str:
     return f"schedule:{schedule_id}:{round(scheduled_for.timestamp() * 1000)}"
 
 
+def run_key(run_id: int) -> str:
+    """The same for all attempts: whoever is asked by a second one knows that it is the same wish."""
+    return f"org-job-run-{run_id}"
+
+
 def attempt_key(run_id: int, attempt_no: int) -> str:
     return f"{run_id}:{attempt_no}"
 

@@ -1,5 +1,6 @@
 """How often and how long after a failure a job is tried again, and whether another try can help at all."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -8,8 +9,9 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field, StrictBool, StrictInt
 
+from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.execution_window import ExecutionWindow
-from automation_pipeline.core.json_model import JsonModel
+from automation_pipeline.core.json_model import JsonModel, parse
 from automation_pipeline.core.retry import Backoff
 
 LONGEST_SECONDS = 3600.0
@@ -46,6 +48,14 @@ class RetryPolicy(JsonModel):
             jitter=JITTER if self.jitter else 0,
         )
         return backoff.delay(failures, random)
+
+
+def stored_policy(document: Mapping[str, object]) -> RetryPolicy:
+    """One that is beyond the bounds of today tries nothing again, and keeps nothing else from being done."""
+    try:
+        return parse(RetryPolicy, document, "Invalid retry policy")
+    except InvalidInputError:
+        return RetryPolicy(max_retries=0)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from hashlib import sha256
 from zoneinfo import ZoneInfo
@@ -14,6 +14,8 @@ from automation_pipeline.core.wall_clock import wall_time, zone
 
 # A day a time is excluded, at most: beyond that nothing is due any more.
 _MOST_PASSED_OVER = 2000
+# The calendar ends some years later: until there it can be reckoned with every cron, zone and window.
+_END = datetime(9990, 1, 1, tzinfo=UTC)
 _DAY_MINUTES = 24 * 60
 
 
@@ -42,11 +44,17 @@ class Timing:
     def is_open(self, instant: datetime) -> bool:
         return self.window is None or self.window.is_open(instant, self.zone)
 
-    def spread(self, scheduled_for: datetime, effective_for: datetime) -> datetime:
-        """Put off by its share of the jitter, unless the window is over by then."""
+    def is_excluded(self, instant: datetime) -> bool:
+        return wall_time(instant, self.zone).date() in self.excluded_on
+
+    def spread(self, scheduled_for: datetime, effective_for: datetime, before: datetime | None = None) -> datetime:
+        """Put off by its share of the jitter, but not to the next one, nor out of its window or its days."""
+        seconds = self.jitter_seconds + 1
+        if before is not None:
+            seconds = max(min(seconds, int((before - effective_for).total_seconds())), 1)
         digest = sha256(f"{self.seed}:{scheduled_for.timestamp():.0f}".encode()).digest()
-        later = effective_for + timedelta(seconds=int.from_bytes(digest[:8]) % (self.jitter_seconds + 1))
-        return later if self.is_open(later) else effective_for
+        later = effective_for + timedelta(seconds=int.from_bytes(digest[:8]) % seconds)
+        return later if self.is_open(later) and not self.is_excluded(later) else effective_for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,19 +102,48 @@ def next_planned(timing: Timing, after: datetime) -> Planned | None:
 
 def planned_after(timing: Timing, after: datetime) -> Iterator[Planned]:
     """All that are due after it, in order."""
-    if timing.start_at is not None:
-        after = max(after, timing.start_at - timedelta(microseconds=1))
+    if timing.start_at is not None and timing.start_at > after:
+        after = timing.start_at - timedelta(microseconds=1)
     passed_over = 0
-    while passed_over < _MOST_PASSED_OVER:
+    while passed_over < _MOST_PASSED_OVER and after < _END:
         fire = next_fire(timing.cron, timing.zone, after, timing.window, timing.window_policy)
         if fire is None or (timing.end_at is not None and fire.scheduled_for > timing.end_at):
             return
         after = max(fire.scheduled_for, fire.effective_for)
-        if wall_time(fire.effective_for, timing.zone).date() in timing.excluded_on:
+        if timing.is_excluded(fire.effective_for):
             passed_over += 1
             continue
         passed_over = 0
-        yield Planned(fire.scheduled_for, timing.spread(fire.scheduled_for, fire.effective_for))
+        yield Planned(fire.scheduled_for, timing.spread(fire.scheduled_for, fire.effective_for, _next(timing, after)))
+
+
+def _next(timing: Timing, after: datetime) -> datetime | None:
+    """What jitter must stay before; not looked for where there is none."""
+    if not timing.jitter_seconds or after >= _END:
+        return None
+    following = next_fire(timing.cron, timing.zone, after, timing.window, timing.window_policy)
+    return None if following is None else following.effective_for
+
+
+def next_opening(timing: Timing, instant: datetime) -> datetime | None:
+    """The instant itself where its window is open, or the next start of it, on a day that is not left out. None: its
+    last time is over by then."""
+    window = timing.window
+    opens_at = instant if window is None else window.clamp(instant, timing.zone)
+    for _ in range(_MOST_PASSED_OVER):
+        if timing.end_at is not None and opens_at > timing.end_at:
+            return None
+        if not timing.is_excluded(opens_at):
+            return opens_at
+        if window is None:
+            return None
+        opens_at = window.clamp(opens_at + window_length(window), timing.zone)
+    return None
+
+
+def window_length(window: ExecutionWindow) -> timedelta:
+    """Its last minute is inside."""
+    return timedelta(minutes=_minutes(window) + 1)
 
 
 def is_never_due(timing: Timing) -> bool:

@@ -1,7 +1,7 @@
 """Decide upon every schedule that is due, once: dispatch its job, or write down why not. It always goes on."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from automation_pipeline.core.clock import Clock
@@ -9,17 +9,14 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.spread import observe
 from automation_pipeline.org_jobs.domain.due import Decision, Fire, decide
-from automation_pipeline.org_jobs.domain.job_types import job_type
 from automation_pipeline.org_jobs.domain.measures import FIRES, LATENCY_MS
-from automation_pipeline.org_jobs.domain.policies import OverlapPolicy
-from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
 from automation_pipeline.org_jobs.domain.states import FireOutcome
 from automation_pipeline.org_jobs.store.due import Candidate, hold_due
 from automation_pipeline.org_jobs.store.due_writes import give_way, note_decided, note_unreadable
 from automation_pipeline.org_jobs.store.fires import NewFire, WrittenFire, write_fires
 from automation_pipeline.org_jobs.store.new_jobs import NewJob
 from automation_pipeline.org_jobs.store.outcomes import SCHEDULER
-from automation_pipeline.org_jobs.store.start_windows import kept
+from automation_pipeline.org_jobs.store.schedule_jobs import job_of
 from automation_pipeline.storage.database import Database, Session
 
 AT_ONCE = 250
@@ -51,9 +48,9 @@ def fire_due_schedules(*, database: Database, clock: Clock, meter: Meter) -> Fir
         with database.transaction() as session:
             now = clock.now()
             held = hold_due(session, now, AT_ONCE)
-            written = _fire(session, held, now)
-        _count(report, held, written, meter, now)
-        if len(held) < AT_ONCE:
+            written = _fire(session, held.candidates, now)
+        _count(report, held.candidates, written, meter, now)
+        if held.is_all or not held.candidates:  # what is left is somebody else's
             break
     return report
 
@@ -61,9 +58,11 @@ def fire_due_schedules(*, database: Database, clock: Clock, meter: Meter) -> Fir
 def _fire(session: Session, held: Sequence[Candidate], now: datetime) -> list[WrittenFire]:
     note_unreadable(session, [one for one in held if one.fault is not None], now)
     decided = [(one, decide(one.schedule, now)) for one in held if one.schedule is not None]
-    give_way(session, [one.row for one, decision in decided if decision.ends_others], now)
     fires = [_new_fire(one, fire, decision) for one, decision in decided for fire in decision.fires]
     written = write_fires(session, fires, now)
+    jobs = {one.new.schedule_id: one.job_id for one in written if one.job_id is not None}
+    taking_over = [one.row for one, decision in decided if decision.ends_others and one.row.id in jobs]
+    give_way(session, taking_over, now, sparing=jobs.values())
     note_decided(session, decided, _by_schedule(written), now)
     return written
 
@@ -91,20 +90,9 @@ def _new_fire(candidate: Candidate, fire: Fire, decision: Decision) -> NewFire:
 def _job(candidate: Candidate, fire: Fire) -> NewJob:
     row = candidate.row
     assert candidate.timing is not None  # noqa: S101  it was read: it is decided upon
-    return NewJob(
-        org_id=row.org_id,
-        type=job_type(row.job_type),
-        payload=row.payload,
-        retry=RetryPolicy.model_validate(row.retry_policy or {}, by_alias=True),
-        created_by=f"schedule:{row.id}",
-        priority=row.priority,
-        server_instance_id=row.server_instance_id,
-        host_id=candidate.host_id,
-        schedule_id=row.id,
-        scheduled_for=fire.scheduled_for,
-        start_window=kept(candidate.timing),
-        line=row.id if OverlapPolicy(row.overlap_policy).is_serial else None,
-    )
+    job = job_of(row, candidate.timing, fire.scheduled_for, candidate.host_id)
+    # A window that the clock has skipped begins outside of itself: it cannot say when the job may begin.
+    return job if candidate.timing.is_open(fire.effective_for) else replace(job, start_window=None)
 
 
 def _count(

@@ -13,7 +13,7 @@ from automation_pipeline.org_jobs.domain.policies import MisfirePolicy, OverlapP
 from automation_pipeline.org_jobs.domain.states import ACTIVE_RUN_STATES, RunState, ScheduleState
 from automation_pipeline.org_jobs.domain.timing import Planned, Timing
 from automation_pipeline.org_jobs.store.timings import timing_of
-from automation_pipeline.org_jobs.tables import HostRow, JobRunRow, OrganisationRow, ScheduleRow, ServerRow
+from automation_pipeline.org_jobs.tables import HostRow, JobRow, JobRunRow, OrganisationRow, ScheduleRow, ServerRow
 from automation_pipeline.storage.bulk import among
 
 # An agent that is silent for longer is taken for away.
@@ -34,7 +34,15 @@ class Candidate:
     fault: str | None = None
 
 
-def hold_due(session: Session, now: datetime, limit: int) -> list[Candidate]:
+@dataclass(frozen=True)
+class Held:
+    """`is_all`: nothing else is due, but for what others hold."""
+
+    candidates: Sequence[Candidate]
+    is_all: bool
+
+
+def hold_due(session: Session, now: datetime, limit: int) -> Held:
     """A fair share for each organisation: the oldest of each, then the next oldest of each. One that another dispatcher
     holds is left to it."""
     rank = func.row_number().over(partition_by=ScheduleRow.org_id, order_by=(ScheduleRow.next_run_at, ScheduleRow.id))
@@ -46,7 +54,7 @@ def hold_due(session: Session, now: datetime, limit: int) -> list[Candidate]:
     candidates = _with_surroundings(session, rows, now)
     for row in rows:
         session.expunge(row)
-    return candidates
+    return Held(candidates, is_all=len(chosen) < limit)
 
 
 def count_due(session: Session, now: datetime) -> int:
@@ -76,8 +84,11 @@ def _with_surroundings(session: Session, rows: Sequence[ScheduleRow], now: datet
 
 
 def _active_runs(session: Session, schedule_ids: Sequence[str]) -> dict[tuple[str, str], int]:
+    """A backfill is beside the plan: its jobs keep nothing from being done."""
     query = (
         select(JobRunRow.schedule_id, JobRunRow.status, func.count())
+        .join(JobRow, JobRow.id == JobRunRow.job_id)
+        .where(JobRow.batch_id.is_(None))
         .where(among(session, JobRunRow.schedule_id, schedule_ids), JobRunRow.status.in_(ACTIVE_RUN_STATES))
         .group_by(JobRunRow.schedule_id, JobRunRow.status)
     )

@@ -1,6 +1,6 @@
 """What the dispatcher writes of schedules: what became of them, when they are due next, and who gives way to whom."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -24,7 +24,7 @@ from automation_pipeline.org_jobs.store.endings import end_attempts
 from automation_pipeline.org_jobs.store.fires import WrittenFire
 from automation_pipeline.org_jobs.store.outcomes import SCHEDULER, note_failure
 from automation_pipeline.org_jobs.store.schedule_moves import move_schedule, plan
-from automation_pipeline.org_jobs.tables import JobRunRow, ScheduleRow
+from automation_pipeline.org_jobs.tables import JobRow, JobRunRow, ScheduleRow
 from automation_pipeline.storage.bulk import among
 from automation_pipeline.storage.outbox import enqueue
 
@@ -80,23 +80,30 @@ def _write(session: Session, rows: Sequence[ScheduleRow]) -> None:
         session.execute(update(ScheduleRow), [{name: getattr(row, name) for name in _WRITTEN} for row in rows])
 
 
-def give_way(session: Session, rows: Sequence[ScheduleRow], now: datetime) -> None:
+def give_way(session: Session, rows: Sequence[ScheduleRow], now: datetime, sparing: Collection[int] = ()) -> None:
     """Jobs of schedules that are due again: what has not begun is cancelled, what is at work is asked to stop, or is
-    ended at once where the schedule says so."""
+    ended at once where the schedule says so. What goes on elsewhere is stopped there first, by whoever follows it.
+    `sparing`: the jobs that they give way to. Backfills are beside the plan."""
     if not rows:
         return
     at_once = {row.id for row in rows if row.overlap_policy == OverlapPolicy.TERMINATE_OTHER}
-    query = select(JobRunRow.id, JobRunRow.schedule_id, JobRunRow.status).where(
-        among(session, JobRunRow.schedule_id, [row.id for row in rows]), JobRunRow.status.in_(ACTIVE_RUN_STATES)
+    is_elsewhere = JobRunRow.following.is_not(None)
+    query = (
+        select(JobRunRow.id, JobRunRow.schedule_id, JobRunRow.status, is_elsewhere)
+        .join(JobRow, JobRow.id == JobRunRow.job_id)
+        .where(among(session, JobRunRow.schedule_id, [row.id for row in rows]), JobRow.batch_id.is_(None))
+        .where(JobRunRow.status.in_(ACTIVE_RUN_STATES), ~among(session, JobRunRow.job_id, sparing))
     )
-    active = session.execute(query).tuples().all()
+    # Locked, so that none is begun meanwhile: it would be ended as one that has not begun.
+    locked = query.order_by(JobRunRow.id).with_for_update(of=JobRunRow)
+    active = session.execute(locked).tuples().all()
     ended: dict[int, AttemptEnd] = {
         id_: cancelled(SUPERSEDED)
-        for id_, schedule_id, status in active
-        if status == RunState.PENDING or schedule_id in at_once
+        for id_, schedule_id, status, goes_on_elsewhere in active
+        if status == RunState.PENDING or (schedule_id in at_once and not goes_on_elsewhere)
     }
     end_attempts(session, ended, SCHEDULER, now)
-    asked = [id_ for id_, _, _ in active if id_ not in ended]
+    asked = [id_ for id_, *_ in active if id_ not in ended]
     session.execute(
         update(JobRunRow)
         .where(among(session, JobRunRow.id, asked), JobRunRow.cancel_requested_at.is_(None))
@@ -139,7 +146,9 @@ def _events(row: ScheduleRow, fires: Sequence[WrittenFire], now: datetime) -> It
             yield events.fired(row.org_id, row.id, fire, one.fire_id, one.job_id, now)
         elif fire.skip is None:
             error = one.error or ""
-            yield events.failed(row.org_id, row.id, fire, one.fire_id, now, error, row.consecutive_failures)
+            yield events.failed(
+                row.org_id, row.id, fire, one.fire_id, now, error=error, in_a_row=row.consecutive_failures
+            )
         elif fire.skip is not SkipReason.MISFIRE:
             yield events.skipped(row.org_id, row.id, fire, one.fire_id, now)
     if missed:

@@ -12,7 +12,8 @@ from automation_pipeline.core.events import Event
 from automation_pipeline.core.instants import iso
 from automation_pipeline.org_jobs.domain.endings import AttemptEnd, RunEnd, run_end
 from automation_pipeline.org_jobs.domain.events import run_event
-from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
+from automation_pipeline.org_jobs.domain.expiry import expires_at
+from automation_pipeline.org_jobs.domain.retry_policy import stored_policy
 from automation_pipeline.org_jobs.domain.states import ACTIVE_RUN_STATES, JOB_RUN, RunState
 from automation_pipeline.org_jobs.store.batches import close_batches
 from automation_pipeline.org_jobs.store.outcomes import JobOutcome, tell_schedules
@@ -84,7 +85,7 @@ def _ended(run: JobRunRow, job: JobRow, end: AttemptEnd, now: datetime, random: 
         end,
         frm=RunState(run.status),
         attempt_no=run.attempt_no,
-        policy=RetryPolicy.model_validate(job.retry_policy),
+        policy=stored_policy(job.retry_policy),
         window=window_of(job.start_window),
         is_cancel_wanted=run.cancel_requested_at is not None,
         now=now,
@@ -104,6 +105,7 @@ def _write(one: EndedRun, now: datetime) -> None:
         run.finished_at = one.job.finished_at = now
     else:
         run.attempt_no, run.progress, run.progress_at = one.attempt_no + 1, None, None
+        one.job.expires_at = expires_at(one.decided.retry_at or now, has_window=one.job.start_window is not None)
 
 
 def _log(session: Session, ended: Sequence[EndedRun], actor: str, now: datetime) -> None:
@@ -159,4 +161,5 @@ def _event(one: EndedRun, now: datetime) -> Event:
 
 
 def _outcome(one: EndedRun) -> JobOutcome:
-    return JobOutcome(one.job.schedule_id, one.job.id, one.end.status)
+    is_cancel_wanted = one.run.cancel_requested_at is not None
+    return JobOutcome(one.job.schedule_id, one.job.id, one.end.status, is_cancel_wanted=is_cancel_wanted)

@@ -9,17 +9,17 @@ from sqlalchemy import Table, insert
 from sqlalchemy.orm import Session
 
 from automation_pipeline.core.json_model import as_document
+from automation_pipeline.org_jobs.domain.expiry import WAITS, expires_at
 from automation_pipeline.org_jobs.domain.job_type import JobType
 from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
 from automation_pipeline.org_jobs.domain.states import FIRST_RUN_STATE
 from automation_pipeline.org_jobs.tables import JobRow, JobRunRow
 
-WAITS_HOURS = 24
-
 
 @dataclass(frozen=True, kw_only=True)
 class NewJob:
-    """`line`: jobs of one line are done one after another. `host_id`: that of its server, where it has one."""
+    """`line`: jobs of one line are done one after another. `host_id`: that of its server, where it has one. Unless it
+    has begun within `waits` of when it may, it fails; it does not begin before `not_before`."""
 
     org_id: str
     type: JobType
@@ -35,6 +35,8 @@ class NewJob:
     batch_id: int | None = None
     start_window: Mapping[str, object] | None = None
     line: str | None = None
+    not_before: datetime | None = None
+    waits: timedelta = WAITS
 
 
 def add_jobs(session: Session, jobs: Sequence[NewJob], now: datetime) -> list[int]:
@@ -83,7 +85,7 @@ def _job(job: NewJob, now: datetime) -> dict[str, object]:
         "retry_policy": as_document(job.retry),
         "start_window": job.start_window,
         "status": FIRST_RUN_STATE,
-        "expires_at": now + timedelta(hours=WAITS_HOURS),
+        "expires_at": expires_at(job.not_before or now, has_window=job.start_window is not None, waits=job.waits),
         "created_by": job.created_by,
         "created_at": now,
     }
@@ -102,6 +104,7 @@ def _run(job: NewJob, job_id: int, now: datetime) -> dict[str, object]:
         "status": FIRST_RUN_STATE,
         "attempt_no": 1,
         "max_attempts": job.retry.attempts,
+        "next_attempt_at": job.not_before,
         "created_by": job.created_by,
         "created_at": now,
     }

@@ -19,15 +19,17 @@ SCHEDULER = "scheduler"
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """`status` is one of those in which a run has ended for good."""
+    """`status` is one of those in which a run has ended for good, whether or not somebody wanted it cancelled."""
 
     schedule_id: str | None
     job_id: int
     status: RunState
+    is_cancel_wanted: bool = False
 
 
 def tell_schedules(session: Session, outcomes: Sequence[JobOutcome], now: datetime) -> None:
-    """Each is told once. A job that was cancelled is neither a success nor a failure."""
+    """Each is told once. A job that was cancelled is neither a success nor a failure, and one that failed while it
+    was to be stopped did so for a reason that is not the schedule's."""
     ids = {one.schedule_id for one in outcomes if one.schedule_id is not None}
     if not ids:
         return
@@ -41,7 +43,7 @@ def tell_schedules(session: Session, outcomes: Sequence[JobOutcome], now: dateti
             row.last_job_status = one.status
         if one.status is RunState.SUCCESS:
             row.consecutive_failures = 0
-        elif one.status is RunState.FAILED:
+        elif one.status is RunState.FAILED and not one.is_cancel_wanted:
             note_failure(session, row, now)
 
 

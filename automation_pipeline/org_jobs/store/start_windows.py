@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.execution_window import ExecutionWindow
 from automation_pipeline.core.wall_clock import zone
 from automation_pipeline.org_jobs.domain.retry_policy import StartWindow
@@ -16,5 +17,11 @@ def kept(timing: Timing) -> dict[str, object] | None:
 
 
 def window_of(document: Mapping[str, object] | None) -> StartWindow | None:
-    window = None if document is None else ExecutionWindow.parse(str(document["start"]), str(document["end"]))
-    return None if document is None or window is None else StartWindow(window, zone(str(document["timezone"])))
+    """None: whenever; so too where its zone is gone from the zone database."""
+    if document is None:
+        return None
+    try:
+        window = ExecutionWindow.parse(str(document["start"]), str(document["end"]))
+        return window and StartWindow(window, zone(str(document["timezone"])))
+    except InvalidInputError:
+        return None

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from automation_pipeline.core.instants import iso
 from automation_pipeline.core.json_model import Id, Instant, JsonModel
-from automation_pipeline.core.webhooks import mac_of_moment
+from automation_pipeline.core.webhooks import signed_headers
 from automation_pipeline.pricing.domain.alerts import AlertName, AlertSeverity
 
 EVENT = "pricing.alert"
@@ -62,13 +62,5 @@ def message_of(alert: DueAlert) -> dict[str, object]:
 
 
 def headers_of(alert: DueAlert, body: bytes, secret: str | None, at: datetime) -> Mapping[str, str]:
-    """As webhooks about runs have them; the delivery stays the same however often it is sent."""
-    headers = {
-        "Content-Type": "application/json",
-        "X-Automation-Event": EVENT,
-        "X-Automation-Delivery": f"pricing-alert-{alert.id}",
-    }
-    if secret:
-        moment = str(int(at.timestamp()))
-        headers["X-Automation-Signature"] = f"t={moment},v1={mac_of_moment(secret, body, moment)}"
-    return headers
+    """As webhooks about runs have them."""
+    return signed_headers(EVENT, f"pricing-alert-{alert.id}", body, secret, int(at.timestamp()))

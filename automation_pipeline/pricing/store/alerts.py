@@ -3,22 +3,22 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
-from automation_pipeline.core.delivery import Delivery, DeliveryStatus
+from automation_pipeline.core.delivery import Delivery
 from automation_pipeline.pricing.domain.alerts import Alert, AlertName, AlertSeverity, Fired
 from automation_pipeline.pricing.domain.pricing_rule import TENANT
 from automation_pipeline.pricing.domain.raised_alert import AlertStatus, DueAlert, PricingAlert
 from automation_pipeline.pricing.tables import AlertRow
-from automation_pipeline.storage.bulk import among, is_postgres
+from automation_pipeline.storage.bulk import among
+from automation_pipeline.storage.delivery_rows import claim_oldest, is_any_due, record_attempt
 from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.turns import take_turn
 
 
 def one_raiser_at_a_time(session: Session) -> None:
-    """To the end of the transaction: the second of two at once finds what the first has raised."""
-    if is_postgres(session):  # SQLite has one writer anyhow
-        session.execute(select(func.pg_advisory_xact_lock(func.hashtext("pricing-alerts"))))
+    take_turn(session, "pricing-alerts")
 
 
 def last_fired(session: Session, project_ids: Collection[str]) -> Mapping[tuple[str, AlertName], Fired]:
@@ -72,48 +72,15 @@ def count_alerts(session: Session, project_id: str | None) -> int:
 
 
 def is_alert_due(session: Session) -> bool:
-    return session.scalar(select(AlertRow.id).where(*_due()).limit(1)) is not None
+    return is_any_due(session, AlertRow)
 
 
 def claim_due(session: Session, *, limit: int, hold_seconds: float) -> list[DueAlert]:
-    """Nobody else gets them until the hold ends; each claim is an attempt, also of somebody who dies over it."""
-    oldest = (
-        select(AlertRow.id)
-        .where(*_due())
-        .order_by(AlertRow.next_retry_at, AlertRow.id)
-        .limit(limit)
-        .with_for_update(skip_locked=True)
-        .cte("oldest")  # run once: PostgreSQL may repeat a subquery, and with SKIP LOCKED each time finds other rows
-    )
-    claimed = session.scalars(
-        update(AlertRow)
-        .where(AlertRow.id.in_(select(oldest.c.id)))
-        .values(attempts=AlertRow.attempts + 1, next_retry_at=database_now(hold_seconds))
-        .returning(AlertRow)
-        .execution_options(synchronize_session=False)
-    ).all()
-    return [_due_alert(row) for row in sorted(claimed, key=lambda row: row.id)]
+    return [_due_alert(row) for row in claim_oldest(session, AlertRow, limit=limit, hold_seconds=hold_seconds)]
 
 
 def record_delivery(session: Session, due: DueAlert, delivery: Delivery) -> None:
-    """Nothing, when somebody else has claimed it since."""
-    is_sent = delivery.status is DeliveryStatus.SENT
-    session.execute(
-        update(AlertRow)
-        .where(AlertRow.id == due.id, AlertRow.attempts == due.attempt, AlertRow.status == AlertStatus.PENDING)
-        .values(
-            status=AlertStatus(delivery.status),
-            status_code=delivery.status_code,
-            last_error=delivery.error,
-            next_retry_at=database_now(delivery.pause_seconds),
-            sent_at=database_now() if is_sent else None,
-        )
-        .execution_options(synchronize_session=False)
-    )
-
-
-def _due() -> tuple[ColumnElement[bool], ...]:
-    return AlertRow.status == AlertStatus.PENDING, AlertRow.next_retry_at <= database_now()
+    record_attempt(session, AlertRow, due.id, due.attempt, delivery)
 
 
 def _of(project_id: str | None) -> Sequence[ColumnElement[bool]]:

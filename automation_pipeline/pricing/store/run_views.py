@@ -34,6 +34,13 @@ def get_run(session: Session, run_id: int) -> RuleRun:
     return run_value(*found, _counts(session, [run_id]).get(run_id, TargetCounts()))
 
 
+def runs_by_id(session: Session, run_ids: Collection[int]) -> dict[int, RuleRun]:
+    """Those of them that exist."""
+    rows = session.execute(_runs().where(among(session, RuleRunRow.id, run_ids))).tuples().all()
+    counts = _counts(session, run_ids)
+    return {row.id: run_value(row, name, counts.get(row.id, TargetCounts())) for row, name in rows}
+
+
 def list_runs(session: Session, chosen: RunFilter, limit: int, offset: int) -> list[RuleRun]:
     """Newest first."""
     query = _runs().where(*_conditions(chosen)).order_by(RuleRunRow.id.desc()).limit(limit).offset(offset)

@@ -63,11 +63,20 @@ def test_the_caller_is_a_machine_with_the_tokens_reach() -> None:
     assert caller.reach(Permission.AUDITS, Action.READ) is None
 
 
+def test_the_caller_of_an_organisation_may_nothing_beyond_it() -> None:
+    words = ("org-jobs.write", "org-jobs.agents.read", "automation.write", "organisations.write", "*")
+    caller = replace(TOKEN, permissions=words, scope=Scope.ALL, groupes=(), org_id="acme").caller()
+    assert (caller.org_id, set(caller.grants)) == ("acme", {Permission.ORG_JOBS, Permission.ORG_JOBS_AGENTS})
+    assert caller.reach(Permission.ORG_JOBS, Action.WRITE) == Reach(Scope.ALL, caller="token:3")
+    assert TOKEN.caller().org_id is None
+
+
 def test_people_see_all_but_the_hash() -> None:
     shown = token_document(replace(TOKEN, revoked_at=NOW), NOW)
     assert shown == {
         "id": "3", "name": "nightly", "prefix": "apt_abcdef", "state": "revoked",
         "permissions": ["automation.write", "fiches.read"], "scope": "GROUP", "groupes": ["NORD"], "crmUserId": None,
+        "orgId": None,
         "createdAt": "2026-05-04T10:00:00.000Z", "expiresAt": None, "lastUsedAt": None,
         "revokedAt": "2026-05-04T10:00:00.000Z",
     }  # fmt: skip

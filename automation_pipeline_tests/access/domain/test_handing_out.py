@@ -46,6 +46,33 @@ def test_what_is_beyond_the_giver_is_named(
     assert [field for field, _ in excess(wish, who)] == at_fault
 
 
+JOBS = {"name": "x", "permissions": ["org-jobs.write"], "scope": "ALL"}
+
+
+@pytest.mark.parametrize(
+    ("own", "org_id", "wanted", "at_fault"),
+    [
+        ("org-jobs.write", "acme", "acme", []),
+        ("org-jobs.write", "acme", "globex", ["orgId"]),
+        ("org-jobs.write", "acme", None, ["orgId"]),
+        ("org-jobs.read", "acme", "acme", ["permissions"]),
+        ("org-jobs.write", None, "acme", []),
+        ("org-jobs.write", None, None, []),
+        ("automation.write", None, "acme", ["permissions"]),
+    ],
+)
+def test_nobody_of_an_organisation_hands_out_what_is_beyond_it(
+    own: str, org_id: str | None, wanted: str | None, at_fault: list[str]
+) -> None:
+    who = Caller("token:1", grants_of([own], Scope.ALL), org_id=org_id)
+    assert [field for field, _ in excess(parse_wish(JOBS | {"orgId": wanted}), who)] == at_fault
+
+
+@pytest.mark.parametrize("who", [giver("org-jobs.write", Scope.GROUP, "N"), giver("org-jobs.write", Scope.SELF)])
+def test_who_reaches_no_organisation_hands_none_out(who: Caller) -> None:
+    assert [field for field, _ in excess(parse_wish(JOBS | {"orgId": "acme"}), who)] == ["scope"]
+
+
 def test_who_may_do_everything_may_hand_out_everything() -> None:
     everybody = Caller("machine:environment", whole_grants())
     assert excess(parse_wish({"name": "x", "permissions": ["*"], "scope": "ALL"}), everybody) == ()

@@ -30,6 +30,12 @@ def test_each_scope_says_whose_fiches(
     assert (wish.scope, wish.groupes, wish.crm_user_id) == (scope, groupes, crm_user)
 
 
+@pytest.mark.parametrize("words", [["org-jobs"], ["org-jobs.write", "org-jobs.agents.write"], ["org-jobs.agents"]])
+def test_a_token_may_belong_to_an_organisation(words: list[str]) -> None:
+    wish = parse_wish(LEAST | {"orgId": " acme ", "permissions": words})
+    assert (wish.org_id, wish.scope, len(wish.permissions)) == ("acme", Scope.ALL, len(words))
+
+
 @pytest.mark.parametrize(
     ("given", "field", "why"),
     [
@@ -55,6 +61,18 @@ def test_each_scope_says_whose_fiches(
         ({"expiresInDays": True}, "expiresInDays", "must be a whole number"),
         ({"expiresInDays": "30"}, "expiresInDays", "must be a whole number"),
         ({"expires": 3}, "expires", "is not a known field"),
+        (
+            {"orgId": "acme"},
+            "permissions",
+            "of a token of an organisation are org-jobs and org-jobs.agents, not fiches",
+        ),
+        ({"orgId": "acme", "permissions": ["*"]}, "permissions", "of a token of an organisation"),
+        ({"orgId": "acme", "permissions": ["*.read"]}, "permissions", "of a token of an organisation"),
+        ({"orgId": "acme", "permissions": ["org-jobs", "organisations"]}, "permissions", "of a token of an"),
+        ({"orgId": "acme", "permissions": ["org-jobs"], "scope": "SELF", "crmUserId": "7"}, "scope", "must be ALL"),
+        ({"orgId": "acme", "permissions": ["org-jobs"], "scope": "GROUP", "groupes": ["N"]}, "scope", "must be ALL"),
+        ({"orgId": " "}, "orgId", "must not be empty"),
+        ({"orgId": 7}, "orgId", "must be a text"),
     ],
 )
 def test_the_field_at_fault_is_named(given: dict[str, object], field: str, why: str) -> None:

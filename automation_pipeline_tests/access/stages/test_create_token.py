@@ -5,8 +5,9 @@ from sqlalchemy import select, text
 
 from automation_pipeline.access.domain.token import is_token, token_hash
 from automation_pipeline.access.stages.create_token import create_token
+from automation_pipeline.access.stages.recognise_token import recognise_token
 from automation_pipeline.access.tables import ApiTokenRow
-from automation_pipeline.core.access import Caller, whole_grants
+from automation_pipeline.core.access import Caller, Permission, whole_grants
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
@@ -64,3 +65,28 @@ def test_nobody_hands_out_more_than_they_have(database: Database, clock: Standin
     assert list(dict(refused.value.fields)) == ["permissions"]
     giver = Caller("machine:environment", whole_grants())
     assert create_token(WISH, database=database, clock=clock, giver=giver).token.name == "nightly"
+
+
+OF_ACME = {"name": "agents", "orgId": "acme", "permissions": ["org-jobs.agents.write"], "scope": "ALL"}
+
+
+def test_a_token_of_an_organisation_is_known_as_such(database: Database, clock: StandingClock) -> None:
+    asked: list[str] = []
+
+    def knows(_session: object, org_id: str) -> bool:
+        asked.append(org_id)
+        return True
+
+    issued = create_token(OF_ACME, database=database, clock=clock, knows_organisation=knows)
+    assert (issued.token.org_id, asked) == ("acme", ["acme"])
+    caller = recognise_token(issued.secret, database=database, now=clock.now())
+    assert caller is not None
+    assert (caller.org_id, list(caller.grants)) == ("acme", [Permission.ORG_JOBS_AGENTS])
+
+
+def test_nobody_gets_a_token_of_an_organisation_that_is_not_there(database: Database, clock: StandingClock) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        create_token(OF_ACME, database=database, clock=clock)
+    assert refused.value.fields == (("orgId", "there is no organisation 'acme'"),)
+    with database.reading() as session:
+        assert session.scalars(select(ApiTokenRow)).all() == []

@@ -9,8 +9,11 @@ from sqlalchemy import text
 
 from automation_pipeline.api.envelope import Answer, Listing
 from automation_pipeline.api.schemas.tokens import NIGHTLY, TokenIssued, TokenShown
+from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE
+from automation_pipeline.org_jobs.stages.create_organisation import create_organisation
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.api.conftest import Login, client_of
+from automation_pipeline_tests.conftest import StandingClock
 
 PATH = "/api/admin/tokens"
 WISH = {"name": "x", "permissions": ["audit-configs"], "scope": "ALL"}
@@ -133,3 +136,34 @@ def test_what_does_not_exist_is_404_and_what_is_no_id_400(client: TestClient) ->
         400,
         400,
     ]
+
+
+def test_a_token_belongs_to_an_organisation_that_is_there(
+    client: TestClient, database: Database, clock: StandingClock
+) -> None:
+    wish = {"name": "agents", "orgId": "acme", "permissions": ["org-jobs.agents.write"], "scope": "ALL"}
+    refused = client.post(PATH, json=wish)
+    assert (refused.status_code, "there is no organisation 'acme'" in refused.text) == (400, True)
+    create_organisation(
+        {"id": "acme", "name": "Acme"}, within=EVERYWHERE, database=database, clock=clock, actor="user:1"
+    )
+    issued = issue(client, **wish)
+    assert issued["orgId"] == "acme"
+    assert status_of(client, issued["token"]) == 403
+    assert status_of(client, issued["token"], PATH) == 403
+    [listed] = client.get(PATH).json()["data"]
+    assert listed["orgId"] == "acme"
+
+
+def test_who_may_not_do_it_himself_gives_no_organisation_its_token(
+    login: Login, database: Database, clock: StandingClock
+) -> None:
+    create_organisation(
+        {"id": "acme", "name": "Acme"}, within=EVERYWHERE, database=database, clock=clock, actor="user:1"
+    )
+    wish = {"name": "agents", "orgId": "acme", "permissions": ["org-jobs"], "scope": "ALL"}
+    for own in ({}, {"org-jobs.read": "GROUP"}):
+        refused = login(ADMIN | own).post(PATH, json=wish)
+        assert refused.status_code == 400, refused.text
+    made = login(ADMIN | {"org-jobs.read": "ALL"}).post(PATH, json=wish)
+    assert made.status_code == 201, made.text

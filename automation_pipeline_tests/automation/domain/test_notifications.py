@@ -14,11 +14,10 @@ from automation_pipeline.automation.domain.notifications import (
     headers_of,
     is_wanted,
     notifications_of,
-    signature,
 )
 from automation_pipeline.automation.domain.run import Run, RunStatus
 from automation_pipeline.automation.domain.schedule import Schedule
-from automation_pipeline.core.webhooks import body_of
+from automation_pipeline.core.webhooks import body_of, signature
 
 AT = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 FAILURES = [Failure("1900417", "Audit incomplete (timeout/stall)"), Failure("7", "a\nb")]

@@ -13,10 +13,11 @@ from automation_pipeline.automation.store.progress import (
     notifications_of,
     progress_of,
     reasons_of,
+    runs_by_id,
     runs_cancelled,
     runs_like,
 )
-from automation_pipeline.automation.store.runs import add_run, write_log
+from automation_pipeline.automation.store.runs import add_run, get_run, write_log
 from automation_pipeline.automation.tables import FicheResultRow, NotificationRow, RunRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
@@ -153,3 +154,10 @@ def test_notifications_are_those_of_the_run(database: Database, clock: StandingC
         assert [row.target for row in notifications_of(session, run_id)] == ["a@example.org", "b@example.org"]
         assert notifications_of(session, run_id + 1) == []
         assert session.get_one(RunRow, run_id).status == "pending"
+
+
+def test_runs_are_found_by_their_ids(database: Database, clock: StandingClock) -> None:
+    ids = [a_run(database, clock), a_run(database, clock, selected_fiches=2)]
+    with database.reading() as session:
+        assert runs_by_id(session, [*ids, 99]) == {id_: get_run(session, id_) for id_ in ids}
+        assert runs_by_id(session, []) == {}

@@ -180,6 +180,50 @@ def test_the_last_minute_of_a_window_is_inside(cron: str, window: dict[str, str]
     assert [fire.skip for fire in decision.fires] == [None]
 
 
+@pytest.mark.parametrize("seconds", [0, 14, 300, 3500])
+def test_a_window_that_the_clock_skips_begins_after_the_gap_and_is_as_long(seconds: int) -> None:
+    of = timing("30 2 * * *", zone="Europe/Paris", window_start="02:00", window_end="02:59")
+    gap_ends = datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
+    schedule = due(of, gap_ends - timedelta(hours=1))
+    assert schedule.due.effective_for == gap_ends
+    assert [fire.skip for fire in decide(schedule, gap_ends + timedelta(seconds=seconds)).fires] == [None]
+
+
+def test_what_is_postponed_keeps_to_the_days_and_the_end() -> None:
+    of = timing("30 5 * * 1", excluded_on=("2026-05-05",), **NIGHT)
+    assert decide(due(of, at(4, 45)), at(9)).next == Planned(at(5, 30, 0), at(2, 0, 0, day=6))
+    ended = decide(due(timing("30 5 * * 1", end_at=at(12), **NIGHT), at(4, 45)), at(9))
+    assert (told(ended), ended.next) == (["05:30 outside_window"], None)
+
+
+def test_what_is_caught_up_does_not_push_away_what_was_just_made() -> None:
+    around = Surroundings(waiting=1)
+    schedule = due(
+        timing(), misfire_policy=MisfirePolicy.FIRE_ALL, overlap_policy=OverlapPolicy.CANCEL_OTHER, around=around
+    )
+    decision = decide(schedule, at(13))
+    assert decision.dispatched is not None
+    assert not decision.ends_others
+
+
+@pytest.mark.parametrize("policy", MisfirePolicy)
+def test_more_jitter_than_there_is_between_two_misses_nothing(policy: MisfirePolicy) -> None:
+    of, ran = timing("0 * * * *", jitter_seconds=14_400), list[datetime]()
+    schedule, now = due(of, misfire_policy=policy, overlap_policy=OverlapPolicy.ALLOW_ALL), at(10)
+    for _ in range(48 * 60):
+        now += timedelta(minutes=1)
+        if schedule.due.effective_for <= now:
+            decision = decide(schedule, now)
+            assert [fire.skip for fire in decision.fires] == [None]
+            ran.append(decision.fires[0].scheduled_for)
+            assert decision.next is not None
+            schedule = DueSchedule(
+                timing=of, due=decision.next, misfire_policy=policy, overlap_policy=OverlapPolicy.ALLOW_ALL
+            )
+    assert ran == [at(11, 0, 0) + timedelta(hours=place) for place in range(len(ran))]
+    assert len(ran) in {47, 48}
+
+
 def test_its_last_time_is_one_that_is_run() -> None:
     decision = decide(due(timing(end_at=at(10, 5, 0))), at(10, 5))
     assert told(decision) == ["10:05 run"]

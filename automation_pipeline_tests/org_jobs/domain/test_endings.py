@@ -19,6 +19,7 @@ from automation_pipeline.org_jobs.domain.endings import (
     succeeded,
     too_long,
 )
+from automation_pipeline.org_jobs.domain.job_type import Performer
 from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
 from automation_pipeline.org_jobs.domain.states import JOB_RUN, RunState
 
@@ -53,7 +54,7 @@ def ended(end: AttemptEnd, **said: Any) -> RunEnd:
         (too_long(900), {}, AGAIN),
         (cancelled("Not needed."), {}, RunEnd(RunState.CANCELLED)),
         (cancelled(), {"frm": RunState.PENDING}, RunEnd(RunState.CANCELLED)),
-        (expired(24), {"frm": RunState.PENDING}, RunEnd(RunState.FAILED)),
+        (expired(NOW, Performer.AGENT), {"frm": RunState.PENDING}, RunEnd(RunState.FAILED)),
     ],
 )
 def test_what_becomes_of_the_run(end: AttemptEnd, said: dict[str, Any], becomes: RunEnd) -> None:

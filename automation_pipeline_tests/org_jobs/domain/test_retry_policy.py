@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.execution_window import ExecutionWindow
-from automation_pipeline.core.json_model import parse
+from automation_pipeline.core.json_model import as_document, parse
 from automation_pipeline.org_jobs.domain.retry_policy import (
     BackoffType,
     RetryPolicy,
     StartWindow,
     is_retryable,
     retry_at,
+    stored_policy,
 )
 
 NOW = datetime(2026, 5, 4, 5, 59, 59, tzinfo=UTC)
@@ -97,3 +98,13 @@ def test_a_policy_out_of_bounds_is_refused_by_field(given_: dict[str, Any], fiel
     with pytest.raises(InvalidInputError) as refused:
         parse(RetryPolicy, given_, "Invalid retry policy")
     assert [name for name, _ in refused.value.fields] == [field]
+
+
+@pytest.mark.parametrize("document", [{"maxRetries": 11}, {"backoffType": "linear"}, {"other": 1}])
+def test_one_that_was_stored_beyond_todays_bounds_tries_nothing_again(document: dict[str, Any]) -> None:
+    assert stored_policy(document).attempts == 1
+
+
+def test_one_that_was_stored_is_read_as_it_was() -> None:
+    policy = RetryPolicy(max_retries=7, backoff_ms=5, backoff_type=BackoffType.EXPONENTIAL, jitter=True)
+    assert stored_policy(as_document(policy)) == policy

@@ -112,6 +112,16 @@ def test_jitter_puts_off_by_at_most_as_much_and_always_by_the_same(jitter: int, 
     assert timedelta(0) <= first.effective_for - first.scheduled_for <= timedelta(seconds=jitter)
 
 
+@given(st.uuids().map(str))
+def test_jitter_does_not_reach_into_a_day_that_is_left_out(seed: str) -> None:
+    fields = TimingFields(
+        seed=seed, cron_expression="55 23 * * *", timezone="UTC", jitter_seconds=3600, excluded_on=("2026-05-05",)
+    )
+    planned = next_planned(read_timing(fields), MONDAY)
+    assert planned is not None
+    assert planned.effective_for.date() == date(2026, 5, 4)
+
+
 @given(st.integers(1, 86_400))
 def test_jitter_does_not_leave_the_window(jitter: int) -> None:
     of = timing("*/20 * * * *", window_start="22:00", window_end="06:00", jitter_seconds=jitter)

@@ -10,11 +10,13 @@ import pytest
 from sqlalchemy import event, select, text
 
 from automation_pipeline.org_jobs.domain.states import RunState
+from automation_pipeline.org_jobs.stages.backfill_schedule import backfill_schedule
 from automation_pipeline.org_jobs.stages.fire_due_schedules import FireReport, fire_due_schedules
 from automation_pipeline.org_jobs.store.outcomes import JobOutcome, tell_schedules
-from automation_pipeline.org_jobs.tables import FireRow
+from automation_pipeline.org_jobs.tables import FireRow, ScheduleRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
+from automation_pipeline_tests.org_jobs.scheduling import world
 from automation_pipeline_tests.org_jobs.stages.processes import look_until_nothing_is_due
 from automation_pipeline_tests.processes import CREW, at_once
 
@@ -121,6 +123,71 @@ def test_a_long_job_under_each_overlap_policy(
     lines = {bench.run_row(job.id).line for job in bench.jobs()}
     assert lines == ({None} if policy == "ALLOW_ALL" else {id_})
     assert bench.schedule_row(id_).run_count == outcomes.count("DISPATCHED")
+
+
+def test_what_goes_on_elsewhere_is_asked_to_stop_and_the_new_one_waits_for_it(org_bench: Bench) -> None:
+    bench = org_bench
+    bench.schedule(
+        overlap_policy="TERMINATE_OTHER", job_type="AUTOMATION_RUN", payload={"scheduleId": "1"}, **EVERY_FIVE
+    )
+    set_clock(bench, 10, 5)
+    look(bench)
+    first = bench.run_row(bench.jobs()[0].id)
+    bench.set_run(first.id, status="running", started_at=bench.now, following={"runId": 7})
+    set_clock(bench, 10, 10)
+    look(bench)
+    assert [job.status for job in bench.jobs()] == ["running", "pending"]
+    assert bench.run_by_id(first.id).cancel_requested_at == bench.now
+
+
+def test_nobody_gives_way_to_a_job_that_is_not_made(org_bench: Bench) -> None:
+    bench = org_bench
+    id_ = bench.schedule(overlap_policy="TERMINATE_OTHER", **EVERY_FIVE)
+    set_clock(bench, 10, 5)
+    look(bench)
+    bench.set_schedule(id_, job_type="GONE")
+    set_clock(bench, 10, 10)
+    assert look(bench) == FireReport(failed=1)
+    assert [job.status for job in bench.jobs()] == ["pending"]
+
+
+@pytest.mark.parametrize("columns", [{"retry_policy": {"maxRetries": 11}}, {"job_type": "GONE"}])
+def test_one_that_is_stored_wrongly_does_not_keep_the_others_from_theirs(
+    org_bench: Bench, columns: dict[str, Any]
+) -> None:
+    broken = org_bench.schedule(ORG, **columns, **EVERY_FIVE)
+    org_bench.schedule(OTHER_ORG, **EVERY_FIVE)
+    set_clock(org_bench, 10, 5)
+    assert look(org_bench) == FireReport(dispatched=1, failed=1)
+    assert org_bench.schedule_row(broken).next_run_at == datetime(2026, 5, 4, 10, 10, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("policy", ["SKIP", "BUFFER_ONE", "CANCEL_OTHER", "TERMINATE_OTHER"])
+def test_a_backfill_keeps_nothing_from_being_done_and_is_not_pushed_away(org_bench: Bench, policy: str) -> None:
+    bench = org_bench
+    id_ = bench.schedule(overlap_policy=policy, **EVERY_FIVE)
+    given = {"from": "2026-05-04T09:00:00Z", "until": "2026-05-04T09:55:00Z"}
+    batch = backfill_schedule(id_, given, **world(bench))
+    set_clock(bench, 10, 5)
+    assert look(bench) == FireReport(dispatched=1)
+    jobs = bench.jobs(id_)
+    assert {job.status for job in jobs} == {"pending"}
+    assert {bench.run_row(job.id).line for job in jobs} == {id_, f"backfill-{batch.id}"}
+
+
+@pytest.mark.parametrize(
+    "database_kind", ["postgres"], indirect=True
+)  # SQLite has one writer: nobody holds a single row
+def test_what_an_operator_holds_does_not_end_the_look(
+    org_bench: Bench, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("automation_pipeline.org_jobs.stages.fire_due_schedules.AT_ONCE", 2)
+    ids = sorted(org_bench.schedule(**EVERY_FIVE) for _ in range(5))
+    set_clock(org_bench, 10, 5)
+    with database.transaction() as session:
+        session.execute(select(ScheduleRow.id).where(ScheduleRow.id == ids[0]).with_for_update())
+        assert look(org_bench).dispatched == 4
+    assert look(org_bench).dispatched == 1
 
 
 def broken_for(bench: Bench, org_id: str) -> None:

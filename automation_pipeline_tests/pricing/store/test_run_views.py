@@ -17,6 +17,7 @@ from automation_pipeline.pricing.store.run_views import (
     get_run,
     list_runs,
     result_of,
+    runs_by_id,
     skipped_of,
     targets_of,
     transitions_of,
@@ -48,6 +49,14 @@ def applied(bench: Bench) -> dict[str, Any]:
 
 def failed(kind: str) -> dict[str, Any]:
     return {"status": "FAILED", "error_type": kind, "error_retryable": False, "error_message": f"It was {kind}."}
+
+
+def test_runs_are_found_by_their_ids_as_each_is_shown(bench: Bench) -> None:
+    runs = [bench.queued(), bench.previewed()]
+    settle(bench, runs[0].id, applied(bench), failed("not_found"))
+    with bench.database.reading() as session:
+        assert runs_by_id(session, [runs[1].id, 99, runs[0].id]) == {run.id: bench.run(run.id) for run in runs}
+        assert runs_by_id(session, []) == {}
 
 
 def test_a_run_says_how_its_targets_stand(bench: Bench) -> None:

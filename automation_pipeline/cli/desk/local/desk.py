@@ -7,6 +7,7 @@ from automation_pipeline.cli.desk.local.audit_configs import LocalConfigs
 from automation_pipeline.cli.desk.local.audits import LocalAudits
 from automation_pipeline.cli.desk.local.companies import LocalCompanies
 from automation_pipeline.cli.desk.local.fiches import LocalFiches, LocalTranscriptions
+from automation_pipeline.cli.desk.local.org_jobs import LocalOrgJobs
 from automation_pipeline.cli.desk.local.pricing import LocalPricing
 from automation_pipeline.cli.desk.local.runs import LocalRuns
 from automation_pipeline.cli.desk.local.schedules import LocalSchedules
@@ -28,6 +29,7 @@ class LocalDesk:
         self.tokens = LocalTokens(services)
         self.companies = LocalCompanies(services)
         self.pricing = LocalPricing(services)
+        self.org_jobs = LocalOrgJobs(services)
 
     def examine(self) -> Sequence[Finding]:
         return examine(self._services)

@@ -7,6 +7,7 @@ from automation_pipeline.access.stages.create_token import IssuedToken, create_t
 from automation_pipeline.access.stages.revoke_token import revoke_token
 from automation_pipeline.access.store.tokens import list_tokens
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.org_jobs.store.organisations import has_organisation
 
 
 class LocalTokens:
@@ -14,7 +15,12 @@ class LocalTokens:
         self._services = services
 
     def create(self, given: Mapping[str, object]) -> IssuedToken:
-        return create_token(given, database=self._services.database, clock=self._services.clock)
+        return create_token(
+            given,
+            database=self._services.database,
+            clock=self._services.clock,
+            knows_organisation=has_organisation,
+        )
 
     def listed(self, *, everything: bool) -> Sequence[ApiToken]:
         good_at = None if everything else self._services.clock.now()

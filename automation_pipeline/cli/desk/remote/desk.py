@@ -8,6 +8,7 @@ from automation_pipeline.cli.desk.remote.audit_configs import RemoteConfigs
 from automation_pipeline.cli.desk.remote.audits import RemoteAudits
 from automation_pipeline.cli.desk.remote.companies import RemoteCompanies
 from automation_pipeline.cli.desk.remote.fiches import RemoteFiches, RemoteTranscriptions
+from automation_pipeline.cli.desk.remote.org_jobs import RemoteOrgJobs
 from automation_pipeline.cli.desk.remote.pricing import RemotePricing
 from automation_pipeline.cli.desk.remote.runs import RemoteRuns
 from automation_pipeline.cli.desk.remote.schedules import RemoteSchedules
@@ -29,6 +30,7 @@ class RemoteDesk:
         self.tokens = RemoteTokens(api)
         self.companies = RemoteCompanies(api)
         self.pricing = RemotePricing(api)
+        self.org_jobs = RemoteOrgJobs(api)
 
     def examine(self) -> Sequence[Finding]:
         checks = data_of(self._api.get("/api/automation/diagnostic"))["checks"]

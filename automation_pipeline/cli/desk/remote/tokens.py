@@ -52,4 +52,5 @@ def _token(shown: Document) -> ApiToken:
         expires_at=instant_or_none(shown["expiresAt"]),
         last_used_at=instant_or_none(shown["lastUsedAt"]),
         revoked_at=instant_or_none(shown["revokedAt"]),
+        org_id=cast("str | None", shown["orgId"]),
     )

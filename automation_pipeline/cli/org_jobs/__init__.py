@@ -1,0 +1,1 @@
+"""`automation org-jobs`: schedules, jobs and queues of organisations, at the desk that was chosen."""

@@ -1,0 +1,146 @@
+"""Calls that organisations' jobs ask for: one request, to a public address over HTTPS or to an origin that an operator
+has listed. Of the answer the beginning is read, and secrets that it repeats are masked."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import httpx
+
+from automation_pipeline.clients.guarded import AddressRefusedError, Guard, GuardedTransport
+from automation_pipeline.clients.observed import Observation, ObservedClient
+from automation_pipeline.core.addresses import origin_of
+from automation_pipeline.core.errors import InvalidInputError, TransientError
+from automation_pipeline.core.masking import masked_text
+from automation_pipeline.core.meter import Meter
+from automation_pipeline.core.sensitive_texts import MASK
+from automation_pipeline.org_jobs.ports import HttpsAnswer, HttpsRequest
+
+MOST_REDIRECTS = 3
+MOST_CHARACTERS = 1000
+CONNECT_SECONDS = 10.0
+SETTING = "ORG_JOBS_HTTPS_ALLOWED_ORIGINS"
+# A part of a secret that is as short as this may be any word.
+_SHORTEST_PART = 6
+
+
+class ReceiverSilentError(TransientError):
+    """The receiver did not answer this time."""
+
+
+@dataclass(frozen=True)
+class HttpsGuard(Guard):
+    """`exceptions` are origins that are called wherever they are, and over plain HTTP too."""
+
+    name: str = "url"
+    setting: str = SETTING
+    exceptions: Collection[str] = ()
+
+    async def places(self, url: httpx.URL) -> Sequence[str]:
+        origin = origin_of(str(url))
+        if origin in {origin_of(exception) for exception in self.exceptions}:
+            return [url.raw_host.decode("ascii")]
+        if url.scheme != "https":
+            raise AddressRefusedError(f"url must begin with https:// unless {SETTING} lists its origin. Got {origin}")
+        return await super().places(url)
+
+
+class HttpsCallClient:
+    """A connection a call: it may be used from any event loop."""
+
+    def __init__(self, guard: HttpsGuard, *, verify: ssl.SSLContext | None = None, meter: Meter | None = None) -> None:
+        self._guard = guard
+        self._verify = verify or httpx.create_ssl_context()
+        self._meter = meter or Meter()
+
+    async def call(self, request: HttpsRequest) -> HttpsAnswer:
+        """No error is chained: httpx's own carry the address, whose path may be a secret."""
+        try:
+            async with self._http(request.timeout_seconds) as http:
+                deadline = asyncio.get_running_loop().time() + request.timeout_seconds
+                return await self._follow(http, _built(http, request), request.secrets, deadline)
+        except (httpx.InvalidURL, UnicodeError):
+            raise InvalidInputError("The address or a header cannot be sent as it is.") from None
+        except AddressRefusedError as error:
+            raise InvalidInputError(str(error)) from None
+        except (TimeoutError, httpx.TimeoutException):
+            wait = f"{request.timeout_seconds:g}"
+            raise ReceiverSilentError(f"{origin_of(request.url)} did not answer within {wait} s.") from None
+        except httpx.HTTPError as error:
+            kind = type(error).__name__
+            raise ReceiverSilentError(f"{origin_of(request.url)} could not be reached ({kind}).") from None
+
+    def _http(self, seconds: float) -> httpx.AsyncClient:
+        # A proxy of the environment would look names up behind our back; compression could make a huge answer.
+        return ObservedClient(
+            Observation("https-call", self._meter),
+            headers={"User-Agent": "automation-pipeline", "Accept": "*/*", "Accept-Encoding": "identity"},
+            timeout=httpx.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS)),
+            transport=GuardedTransport(self._guard, verify=self._verify),
+            trust_env=False,
+        )
+
+    async def _follow(
+        self, http: httpx.AsyncClient, request: httpx.Request, secrets: Collection[str], deadline: float
+    ) -> HttpsAnswer:
+        for redirects in range(MOST_REDIRECTS + 1):
+            async with asyncio.timeout_at(deadline):
+                answer = await http.send(request, stream=True)
+            try:
+                onward = answer.next_request
+                if onward is None or redirects == MOST_REDIRECTS or not _stays(request, onward):
+                    return HttpsAnswer(answer.status_code, await _beginning(answer, secrets, deadline))
+                request = onward
+            finally:
+                await answer.aclose()
+        raise AssertionError("the last round returns")
+
+
+def _built(http: httpx.AsyncClient, request: HttpsRequest) -> httpx.Request:
+    return http.build_request(request.method, request.url, content=request.body, headers=request.headers)
+
+
+def _stays(request: httpx.Request, onward: httpx.Request) -> bool:
+    """The same method at the same origin: nobody else is told the secrets in its headers."""
+    return onward.method == request.method and origin_of(str(onward.url)) == origin_of(str(request.url))
+
+
+async def _beginning(answer: httpx.Response, secrets: Collection[str], deadline: float) -> str:
+    """What a database can keep of it: text without NUL. Whoever has answered its status has done what was asked, and
+    would do it again: a body that breaks off, or does not end in time, takes nothing of that back."""
+    hidden = _shapes(secrets)
+    most = 4 * (MOST_CHARACTERS + max(map(len, hidden), default=0))  # the longest character has four bytes
+    said, is_whole = b"", False
+    with suppress(TimeoutError, httpx.HTTPError):
+        async with asyncio.timeout_at(deadline):
+            async for piece in answer.aiter_raw():
+                said += piece
+                if len(said) >= most:
+                    break
+            else:
+                is_whole = True
+    text = said.decode("utf-8", errors="replace").replace("\0", "")
+    for one in hidden:
+        text = text.replace(one, MASK)
+    return masked_text(text if is_whole else _without_half(text, hidden), MOST_CHARACTERS)
+
+
+def _without_half(text: str, hidden: Sequence[str]) -> str:
+    """Its end may be the first half of a secret."""
+    longest = max(map(len, hidden), default=0)
+    for start in range(max(len(text) - longest + 1, 0), len(text)):
+        if any(one.startswith(text[start:]) for one in hidden):
+            return text[:start]
+    return text
+
+
+def _shapes(secrets: Iterable[str]) -> list[str]:
+    """How an answer may repeat them, the longest first: as they are, in JSON, in an address, without `Bearer`."""
+    whole = {secret for secret in secrets if secret}
+    parts = whole | {part for secret in whole for part in secret.split() if len(part) >= _SHORTEST_PART}
+    shapes = {shape for part in parts for shape in (part, json.dumps(part)[1:-1], quote(part), quote(part, safe=""))}
+    return sorted(shapes, key=len, reverse=True)

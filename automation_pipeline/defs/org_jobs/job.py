@@ -1,0 +1,36 @@
+"""The job `org_job`: do an organisation's job, as far as this system does it itself."""
+
+import dagster as dg
+from pydantic import Field
+
+from automation_pipeline.orchestration.config import StrictConfig
+from automation_pipeline.orchestration.failures import CRASH_RETRIES, others_at_it, verdicts
+from automation_pipeline.orchestration.org_job_pages import job_page
+from automation_pipeline.orchestration.org_jobs import work_on
+from automation_pipeline.orchestration.requests import take_request
+from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.org_jobs.store.holds import RunBusyError
+
+
+class OrgJobConfig(StrictConfig):
+    """Which run of a job is worked on."""
+
+    job_run_id: int = Field(
+        description="Work on this run of a job: `automation org-jobs show` lists a job's runs. Where it has ended, "
+        "waits for its turn, or somebody else works on it, nothing is done."
+    )
+
+
+@dg.op(retry_policy=CRASH_RETRIES)
+def work_org_job(context: dg.OpExecutionContext, config: OrgJobConfig, services: ServicesResource) -> None:
+    """One attempt. A job that failed is an outcome, not an error: its own policy says when it is tried again."""
+    our = services.get()
+    with verdicts(), others_at_it(context, RunBusyError):
+        take_request(context, our)
+        job = work_on(config.job_run_id, context, our)
+        context.add_output_metadata(job_page(job))
+
+
+@dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "3", "dagster/max_runtime": "18000"})
+def org_job() -> None:
+    work_org_job()

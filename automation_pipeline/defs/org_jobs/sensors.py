@@ -1,0 +1,34 @@
+"""Sensors of organisations' jobs: what is due is dispatched, queues move, alerts leave. Two copies do no harm."""
+
+import asyncio
+
+import dagster as dg
+
+from automation_pipeline.orchestration.org_alerts import alert_about_jobs
+from automation_pipeline.orchestration.org_jobs import dispatch_due, forget_old, keep_moving
+from automation_pipeline.orchestration.resource import ServicesResource
+
+RUNNING = dg.DefaultSensorStatus.RUNNING
+
+
+@dg.sensor(target=None, minimum_interval_seconds=15, default_status=RUNNING)
+def due_org_schedules(services: ServicesResource) -> dg.SkipReason:
+    """Dispatch a job for every schedule that is due, or write down why not."""
+    return dg.SkipReason(dispatch_due(services.get()))
+
+
+@dg.sensor(target=None, minimum_interval_seconds=5, default_status=RUNNING)
+def org_job_queue(services: ServicesResource) -> dg.SkipReason:
+    """Give up what nobody speaks for, look what became of work elsewhere, ask for workers."""
+    return dg.SkipReason(keep_moving(services.get()))
+
+
+@dg.sensor(target=None, minimum_interval_seconds=60, default_status=RUNNING)
+def org_job_alerts(context: dg.SensorEvaluationContext, services: ServicesResource) -> dg.SkipReason:
+    """Raise the alerts that are due, and carry those that wait to the webhook; forget what is older than it is kept."""
+    our = services.get()
+    # A loop of its own: sensors run in threads of one process, where the services' loop may be at work.
+    said = asyncio.run(our.counted(alert_about_jobs(our)))
+    if context.cursor != (today := our.clock.now().date().isoformat()) and forget_old(our):
+        context.update_cursor(today)
+    return dg.SkipReason(said)

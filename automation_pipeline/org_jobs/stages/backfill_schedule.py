@@ -1,0 +1,92 @@
+"""Do the due times of a period that lies behind: those that were never done, or others again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import ConflictError, InvalidInputError
+from automation_pipeline.core.instants import iso
+from automation_pipeline.org_jobs.domain.backfill import (
+    Backfill,
+    BackfillInput,
+    BackfillTime,
+    check_count,
+    chosen_times,
+    due_times,
+    read_backfill,
+)
+from automation_pipeline.org_jobs.domain.tenancy import Within
+from automation_pipeline.org_jobs.domain.timing import Timing
+from automation_pipeline.org_jobs.store.audit_log import note
+from automation_pipeline.org_jobs.store.backfill_fires import write_batch
+from automation_pipeline.org_jobs.store.backfills import add_batch, done_in, get_backfill
+from automation_pipeline.org_jobs.store.new_jobs import NewJob
+from automation_pipeline.org_jobs.store.schedule_jobs import host_of, job_of
+from automation_pipeline.org_jobs.store.schedules import locked_with_place
+from automation_pipeline.org_jobs.store.timings import planned_of, timing_of
+from automation_pipeline.org_jobs.tables import ScheduleRow
+from automation_pipeline.storage.database import Database, Session
+
+
+def backfill_schedule(
+    schedule_id: str, given: Mapping[str, object], *, within: Within, database: Database, clock: Clock, actor: str
+) -> Backfill:
+    """All or nothing; a dry run writes nothing. InvalidInputError where there is more to be done than the limit.
+    ConflictError while its organisation is suspended, and for a schedule that cannot be read any more."""
+    wish = read_backfill(given)
+    with database.transaction() as session:
+        row, organisation = locked_with_place(session, schedule_id, within)
+        if organisation.suspended_at is not None:
+            raise ConflictError(f"Organisation '{organisation.id}' is suspended: resume it first.")
+        now = clock.now()
+        timing, job = _read(session, row, now)
+        done = done_in(session, row, wish.from_at, min(wish.until_at, now))
+        times = chosen_times(due_times(timing, wish, now), done, wish.behaviour, planned_of(row))
+        wanted = [one for one in times if one.left_out is None]
+        check_count(len(wanted), wish.limit)
+        if wish.dry_run:
+            return _shown(row, wish, times, len(wanted), actor, now)
+        batch = add_batch(session, row, wish, actor, now)
+        write_batch(session, row, batch, wanted, job=job, now=now)
+        said = {"batchId": str(batch.id), "from": iso(wish.from_at), "until": iso(wish.until_at)}
+        note(
+            session,
+            org_id=row.org_id,
+            actor=actor,
+            action="backfill",
+            entity="schedule",
+            entity_id=row.id,
+            after={**said, "behaviour": wish.behaviour, "total": batch.total},
+            now=now,
+        )
+        return get_backfill(session, batch.id, within)
+
+
+def _read(session: Session, row: ScheduleRow, now: datetime) -> tuple[Timing, NewJob]:
+    """Outside its window nothing begins."""
+    try:
+        timing = timing_of(row)
+        job = job_of(row, timing, now, host_of(session, row))
+    except InvalidInputError as error:
+        raise ConflictError(f"Schedule {row.id} cannot be done any more, correct it first: {error}") from None
+    opens_at = None if timing.is_open(now) or timing.window is None else timing.window.clamp(now, timing.zone)
+    return timing, replace(job, not_before=opens_at)
+
+
+def _shown(
+    row: ScheduleRow, wish: BackfillInput, times: Sequence[BackfillTime], total: int, actor: str, now: datetime
+) -> Backfill:
+    return Backfill.model_validate(
+        {
+            "id": None,
+            "org_id": row.org_id,
+            "schedule_id": row.id,
+            "status": None,
+            **{name: getattr(wish, name) for name in ("behaviour", "from_at", "until_at", "dry_run")},
+            "total": total,
+            "created_by": actor,
+            "created_at": now,
+            "times": times,
+        }
+    )

@@ -1,0 +1,28 @@
+"""Carry the alerts whose time has come to the webhook, and write down how each delivery stands."""
+
+from datetime import datetime
+from functools import partial
+
+from automation_pipeline.core.delivery import Answer, Patience
+from automation_pipeline.core.webhooks import WebhookSender, body_of
+from automation_pipeline.org_jobs.domain.raised_alert import DueAlert, headers_of, message_of
+from automation_pipeline.org_jobs.store.alerts import claim_due, is_alert_due, record_delivery
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.deliveries import Tray, deliver_waiting
+
+AT_ONCE = 20
+# Longer than any attempt takes, so that nobody else gets what is being carried.
+HOLD_SECONDS = 120.0
+_TRAY = Tray(is_alert_due, partial(claim_due, limit=AT_ONCE, hold_seconds=HOLD_SECONDS), record_delivery)
+
+
+async def deliver_org_alerts(
+    *, webhooks: WebhookSender, secret: str | None, url: str, patience: Patience, database: Database
+) -> int:
+    """How many were tried, of the oldest few."""
+
+    async def send(due: DueAlert, now: datetime) -> Answer:
+        body = body_of(message_of(due))
+        return await webhooks.send(url, body, headers_of(due, body, secret, now))
+
+    return await deliver_waiting(_TRAY, send, patience=patience, database=database)

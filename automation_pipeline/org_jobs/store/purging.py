@@ -1,0 +1,96 @@
+"""What is older than it is kept, taken away bit by bit, of all organisations. Another copy of this takes other bits."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+from sqlalchemy import ColumnElement, Delete, delete, exists, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from automation_pipeline.org_jobs.domain.states import ENDED_RUN_STATES, JOB_RUN, SCHEDULE, BatchState
+from automation_pipeline.org_jobs.tables import (
+    AlertRow,
+    AuditLogRow,
+    BatchRow,
+    FireRow,
+    JobRow,
+    JobRunRow,
+    ScheduleRow,
+)
+from automation_pipeline.storage.bulk import among
+from automation_pipeline.storage.transitions import TransitionRow
+
+Key = TypeVar("Key", str, int)
+# What ended before then, so many at most.
+Purge = Callable[[Session, datetime, int], int]
+
+
+def purge_jobs(session: Session, before: datetime, limit: int) -> int:
+    """Those that ended before, with their runs, the attempts of those and what is logged of them."""
+    is_old = JobRow.finished_at < before, JobRow.status.in_(ENDED_RUN_STATES)
+    old = session.scalars(select(JobRow.id).where(*is_old).order_by(JobRow.id).limit(limit)).all()
+    # Runs are locked before their jobs, as whoever has a job done again does it: nobody waits crosswise.
+    runs = select(JobRunRow.id, JobRunRow.job_id).where(among(session, JobRunRow.job_id, old)).order_by(JobRunRow.id)
+    free = session.execute(runs.with_for_update(skip_locked=True)).tuples().all()
+    busy = {job_id for _, job_id in set(session.execute(runs).tuples()) - set(free)}
+    job_ids = _held(session, JobRow.id, (*is_old, among(session, JobRow.id, set(old) - busy)), limit)
+    _forget_moves(session, JOB_RUN.name, [id_ for id_, job_id in free if job_id in set(job_ids)])
+    return _taken(session, delete(JobRow), JobRow.id, job_ids)
+
+
+def purge_fires(session: Session, before: datetime, limit: int) -> int:
+    """Those whose jobs are gone, or that had none."""
+    has_job = exists().where(JobRow.schedule_fire_id == FireRow.id)
+    return _taken(
+        session, delete(FireRow), FireRow.id, _held(session, FireRow.id, (FireRow.fired_at < before, ~has_job), limit)
+    )
+
+
+def purge_batches(session: Session, before: datetime, limit: int) -> int:
+    """Those that are over, and of which nothing is left."""
+    has_fire = exists().where(FireRow.batch_id == BatchRow.id)
+    has_job = exists().where(JobRow.batch_id == BatchRow.id)
+    is_over = BatchRow.status != BatchState.RUNNING, BatchRow.finished_at < before
+    return _taken(
+        session, delete(BatchRow), BatchRow.id, _held(session, BatchRow.id, (*is_over, ~has_fire, ~has_job), limit)
+    )
+
+
+def purge_schedules(session: Session, before: datetime, limit: int) -> int:
+    """Those that were deleted, and of which nothing is left."""
+    left = [exists().where(table.schedule_id == ScheduleRow.id) for table in (FireRow, JobRow, BatchRow)]
+    is_old = ScheduleRow.deleted_at < before, *(~one for one in left)
+    schedule_ids = _held(session, ScheduleRow.id, is_old, limit)
+    _forget_moves(session, SCHEDULE.name, schedule_ids)
+    return _taken(session, delete(ScheduleRow), ScheduleRow.id, schedule_ids)
+
+
+def purge_audit_log(session: Session, before: datetime, limit: int) -> int:
+    return _taken(
+        session, delete(AuditLogRow), AuditLogRow.id, _held(session, AuditLogRow.id, (AuditLogRow.at < before,), limit)
+    )
+
+
+def purge_alerts(session: Session, before: datetime, limit: int) -> int:
+    return _taken(
+        session, delete(AlertRow), AlertRow.id, _held(session, AlertRow.id, (AlertRow.raised_at < before,), limit)
+    )
+
+
+def _held(
+    session: Session, key: InstrumentedAttribute[Key], chosen: Sequence[ColumnElement[bool]], limit: int
+) -> Sequence[Key]:
+    query = select(key).where(*chosen).order_by(key).limit(limit)
+    return session.scalars(query.with_for_update(skip_locked=True)).all()
+
+
+def _taken(session: Session, deleting: Delete, key: InstrumentedAttribute[Key], keys: Sequence[Key]) -> int:
+    if keys:
+        session.execute(deleting.where(among(session, key, keys)).execution_options(synchronize_session=False))
+    return len(keys)
+
+
+def _forget_moves(session: Session, machine: str, entity_ids: Sequence[object]) -> None:
+    its = TransitionRow.machine == machine, among(session, TransitionRow.entity_id, [str(one) for one in entity_ids])
+    if entity_ids:
+        session.execute(delete(TransitionRow).where(*its).execution_options(synchronize_session=False))

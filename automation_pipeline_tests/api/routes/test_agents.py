@@ -1,0 +1,173 @@
+"""What agents ask over HTTP: the words of the answers, who may ask, and what is refused how."""
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from automation_pipeline.bootstrap import Services
+from automation_pipeline_tests.api.conftest import MACHINE, Login, client_of
+from automation_pipeline_tests.api.promised import promise_check
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.org_jobs.agent import Agent, an_agent
+from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, READING, Bench
+
+PATHS = ("heartbeat", "claim")
+EVERYTHING = {"org-jobs.agents.read": "ALL", "org-jobs.agents.write": "ALL"}
+
+
+@pytest.fixture
+def agent(services: Services, clock: StandingClock) -> Agent:
+    return an_agent(Bench(services.database, clock))
+
+
+@pytest.fixture
+def machine(api: FastAPI) -> Generator[TestClient]:
+    """Whatever it is answered is held against the document."""
+    with client_of(api, MACHINE) as made:
+        made.event_hooks = {"response": [promise_check(api)]}
+        yield made
+
+
+def of_org(machine: TestClient, api: FastAPI, org_id: str) -> TestClient:
+    wish = {"name": org_id, "permissions": ["org-jobs.agents.write"], "scope": "ALL", "orgId": org_id}
+    return client_of(api, machine.post("/api/admin/tokens", json=wish).json()["data"]["token"])
+
+
+def of_host(agent: Agent, what: str) -> str:
+    return f"/api/agents/hosts/{agent.host_id}/{what}"
+
+
+def of_run(job: dict[str, Any], what: str) -> str:
+    return f"/api/agents/runs/{job['runId']}/{what}"
+
+
+def mine(job: dict[str, Any], **said: object) -> dict[str, object]:
+    return {"attemptNo": job["attemptNo"], "leaseToken": job["leaseToken"], **said}
+
+
+def test_a_job_from_claim_to_result(machine: TestClient, agent: Agent) -> None:
+    job_id = agent.wanted(payload={"graceSeconds": 30})
+    assert machine.get(of_host(agent, "runs")).json() == {"success": True, "data": []}
+    (job,) = machine.post(of_host(agent, "claim")).json()["data"]
+    assert {name: job[name] for name in ("jobId", "attemptNo", "maxAttempts", "leaseToken", "status", "type")} == {
+        "jobId": str(job_id),
+        "attemptNo": 1,
+        "maxAttempts": 3,
+        "leaseToken": 1,
+        "status": "pending",
+        "type": CHANGING.name,
+    }
+    assert (job["serverInstanceId"], job["payload"], job["deadlineAt"]) == (
+        str(agent.server_id),
+        {"graceSeconds": 30},
+        None,
+    )
+    assert machine.get(of_host(agent, "runs")).json()["data"] == [job]
+    orders = machine.post(of_run(job, "progress"), json=mine(job, percent=50, message="Half")).json()["data"]
+    assert (orders["cancelRequested"], set(orders)) == (False, {"cancelRequested", "leaseExpiresAt", "deadlineAt"})
+    (held,) = machine.get(of_host(agent, "runs")).json()["data"]
+    assert (held["status"], held["deadlineAt"]) == ("running", orders["deadlineAt"])
+    ended = machine.post(of_run(job, "result"), json=mine(job, status="success", result={"a": 1}))
+    assert (ended.status_code, ended.json()["data"]["status"], ended.json()["data"]["result"]) == (
+        200,
+        "success",
+        {"a": 1},
+    )
+    again = machine.post(of_run(job, "result"), json=mine(job, status="success", result={"a": 1}))
+    assert again.json() == ended.json()
+    other = machine.post(of_run(job, "result"), json=mine(job, status="failed"))
+    assert (other.status_code, other.json()["code"]) == (409, "CONFLICT")
+    stopped = machine.post(of_run(job, "progress"), json=mine(job))
+    assert (stopped.status_code, "stop working on it" in stopped.json()["error"]) == (409, True)
+
+
+def test_as_many_are_claimed_as_are_wanted(machine: TestClient, agent: Agent) -> None:
+    for _ in range(3):
+        agent.wanted(READING)
+    assert len(machine.post(of_host(agent, "claim"), json={"most": 2}).json()["data"]) == 2
+    assert len(machine.post(of_host(agent, "claim"), json={}).json()["data"]) == 1
+    assert machine.post(of_host(agent, "claim")).json()["data"] == []
+
+
+def test_a_heartbeat_tells_the_version(machine: TestClient, agent: Agent) -> None:
+    agent.bench.set_host(agent.host_id, last_seen_at=None)
+    told = machine.post(of_host(agent, "heartbeat"), json={"agentVersion": "1.4.0"}).json()["data"]
+    assert (told["id"], told["orgId"], told["agentVersion"]) == (str(agent.host_id), ORG, "1.4.0")
+    assert told["lastSeenAt"] is not None
+    assert machine.post(of_host(agent, "heartbeat")).json()["data"]["agentVersion"] == "1.4.0"
+
+
+@pytest.mark.parametrize(
+    ("what", "said", "fields"),
+    [
+        ("progress", {"percent": 101}, {"percent"}),
+        ("progress", {"attemptNo": "1"}, {"attemptNo"}),
+        ("result", {}, {"status"}),
+        ("result", {"status": "failed", "errorCode": "disk full", "error": "x" * 2001}, {"errorCode", "error"}),
+        ("result", {"status": "success", "result": {"a": "x" * 65_536}}, {"result"}),
+    ],
+)
+def test_faults_are_told_by_field(
+    machine: TestClient, agent: Agent, what: str, said: dict[str, object], fields: set[str]
+) -> None:
+    agent.wanted()
+    (job,) = machine.post(of_host(agent, "claim")).json()["data"]
+    refused = machine.post(of_run(job, what), json=mine(job) | said)
+    assert (refused.status_code, refused.json()["code"]) == (400, "VALIDATION_ERROR")
+    assert {fault["field"] for fault in refused.json()["details"]} == fields
+
+
+def test_a_result_that_is_nested_too_deeply_is_refused_and_nothing_of_it_is_kept(
+    machine: TestClient, agent: Agent
+) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(300):
+        deep = {"a": deep}
+    job_id = agent.wanted()
+    (job,) = machine.post(of_host(agent, "claim")).json()["data"]
+    refused = machine.post(of_run(job, "result"), json=mine(job, status="success", result=deep))
+    assert refused.status_code == 400
+    assert refused.json()["details"] == [{"field": "result", "message": "must not be nested more than 20 deep"}]
+    run = agent.bench.run_row(job_id)
+    assert (run.status, run.result) == ("pending", None)
+    assert machine.post(of_run(job, "result"), json=mine(job, status="success")).status_code == 200
+
+
+@pytest.mark.parametrize(("what", "said"), [("claim", {"most": 0}), ("heartbeat", {"agentVersion": 1})])
+def test_so_are_those_of_what_a_host_says(machine: TestClient, agent: Agent, what: str, said: dict[str, Any]) -> None:
+    refused = machine.post(of_host(agent, what), json=said)
+    assert (refused.status_code, [fault["field"] for fault in refused.json()["details"]]) == (400, list(said))
+
+
+class TestWhoMay:
+    def test_an_organisation_sees_its_own_hosts_and_runs_only(
+        self, machine: TestClient, api: FastAPI, agent: Agent
+    ) -> None:
+        agent.wanted()
+        ours, theirs = of_org(machine, api, ORG), of_org(machine, api, agent.bench.organisation(OTHER_ORG))
+        for what in PATHS:
+            hidden = theirs.post(of_host(agent, what))
+            assert (hidden.status_code, hidden.json()["code"]) == (404, "NOT_FOUND")
+        assert theirs.get(of_host(agent, "runs")).status_code == 404
+        (job,) = ours.post(of_host(agent, "claim")).json()["data"]
+        for what, said in (("progress", {}), ("result", {"status": "success"})):
+            hidden = theirs.post(of_run(job, what), json=mine(job, **said))
+            missing = theirs.post(f"/api/agents/runs/987654/{what}", json=mine(job, **said))
+            assert (hidden.status_code, missing.status_code) == (404, 404)
+            assert hidden.json()["error"].replace(job["runId"], "987654") == missing.json()["error"]
+        assert ours.get(of_host(agent, "runs")).json()["data"] == [job]
+        assert ours.post(of_run(job, "result"), json=mine(job, status="success")).status_code == 200
+
+    @pytest.mark.parametrize("scope", ["SELF", "GROUP"])
+    def test_who_belongs_to_none_needs_the_whole_scope(self, login: Login, agent: Agent, scope: str) -> None:
+        limited = login(dict.fromkeys(EVERYTHING, scope), groupes=["NORD"])
+        for what in PATHS:
+            assert limited.post(of_host(agent, what)).status_code == 403
+        assert login(EVERYTHING).post(of_host(agent, "claim")).status_code == 200
+
+    def test_to_manage_jobs_is_not_to_do_them(self, login: Login, agent: Agent) -> None:
+        manager = login({"org-jobs.read": "ALL", "org-jobs.write": "ALL"})
+        assert manager.post(of_host(agent, "claim")).status_code == 403

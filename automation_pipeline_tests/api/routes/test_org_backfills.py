@@ -1,0 +1,47 @@
+"""Backfills over HTTP. They are asked for beside their schedule."""
+
+from fastapi.testclient import TestClient
+
+from automation_pipeline_tests.org_jobs.bench import Bench
+
+PATH = "/api/org-backfills"
+PERIOD = {"from": "2026-05-01T00:00:00Z", "until": "2026-05-03T23:59:59Z"}
+
+
+def asked(client: TestClient, schedule_id: str) -> str:
+    return client.post(f"/api/org-schedules/{schedule_id}/backfill", json=PERIOD).json()["data"]["id"]
+
+
+def test_one_is_shown_with_what_became_of_its_jobs(operator: TestClient, orgs: Bench) -> None:
+    batch_id = asked(operator, orgs.schedule())
+    told = operator.get(f"{PATH}/{batch_id}").json()["data"]
+    assert (told["status"], told["total"], told["pending"], told["from"]) == (
+        "running",
+        3,
+        3,
+        "2026-05-01T00:00:00.000Z",
+    )
+    assert operator.get("/api/org-jobs", params={"batch": batch_id}).json()["count"] == 3
+
+
+def test_they_are_listed_newest_first_and_narrowed(operator: TestClient, orgs: Bench) -> None:
+    of_acme, of_globex = orgs.schedule(), orgs.schedule("globex")
+    first, second = asked(operator, of_acme), asked(operator, of_globex)
+    for query, ids in (
+        ({}, [second, first]),
+        ({"org": "acme"}, [first]),
+        ({"schedule": of_globex}, [second]),
+        ({"status": "completed"}, []),
+        ({"limit": 1, "offset": 1}, [first]),
+    ):
+        assert [one["id"] for one in operator.get(PATH, params=query).json()["data"]] == ids
+
+
+def test_a_cancelled_one_does_nothing_more_and_cancelling_is_safe_to_repeat(operator: TestClient, orgs: Bench) -> None:
+    schedule_id = orgs.schedule()
+    batch_id = asked(operator, schedule_id)
+    for _ in range(2):
+        told = operator.post(f"{PATH}/{batch_id}/cancel", json={"reason": "The wrong month"}).json()["data"]
+        assert (told["status"], told["cancelled"]) == ("cancelled", 3)
+    assert {job.status for job in orgs.jobs(schedule_id)} == {"cancelled"}
+    assert operator.post(f"{PATH}/{batch_id}/cancel", json={"why": "x"}).status_code == 400

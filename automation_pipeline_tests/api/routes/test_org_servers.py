@@ -1,0 +1,70 @@
+"""Servers over HTTP."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from automation_pipeline_tests.api.conftest import Member
+from automation_pipeline_tests.org_jobs.bench import Bench
+
+PATH = "/api/org-servers"
+OF_ACME = {"org": "acme"}
+
+
+def test_a_server_stands_on_a_host_or_on_none_yet(operator: TestClient, orgs: Bench) -> None:
+    host_id = orgs.host()
+    homeless = operator.post(PATH, json={"name": "valheim"}, params=OF_ACME)
+    housed = operator.post(PATH, json={"name": "rust", "hostId": str(host_id)}, params=OF_ACME)
+    assert (homeless.status_code, homeless.json()["data"]["hostId"]) == (201, None)
+    assert housed.json()["data"]["hostId"] == str(host_id)
+    found = operator.get(PATH, params={"host": host_id}).json()["data"]
+    assert [one["name"] for one in found] == ["rust"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"), [({}, "name"), ({"name": "x", "hostId": "99"}, "hostId"), ({"name": "x", "isEnabled": 1}, None)]
+)
+def test_every_field_at_fault_is_named(operator: TestClient, body: dict[str, Any], field: str | None) -> None:
+    refused = operator.post(PATH, json=body, params=OF_ACME)
+    assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field or "isEnabled")
+
+
+def test_a_host_of_another_organisation_is_refused_like_one_that_is_not_there(member: Member, orgs: Bench) -> None:
+    hidden, acme = orgs.host("globex"), member("acme")
+    server_id = orgs.server()
+    answers = [
+        asked
+        for host_id in (hidden, 987654)
+        for asked in (
+            acme.post(PATH, json={"name": "x", "hostId": host_id}),
+            acme.patch(f"{PATH}/{server_id}", json={"hostId": host_id}),
+        )
+    ]
+    assert {answered.status_code for answered in answers} == {400}
+    said = [answered.text.replace(str(hidden), "987654").partition("requestId")[0] for answered in answers]
+    assert said[:2] == said[2:]
+    assert orgs.server_row(server_id).host_id is None
+
+
+def test_it_is_changed_and_taken_out_of_use(operator: TestClient, orgs: Bench) -> None:
+    server_id = orgs.server(name="valheim")
+    changed = operator.patch(f"{PATH}/{server_id}", json={"isEnabled": False}).json()["data"]
+    assert (changed["isEnabled"], changed["name"]) == (False, "valheim")
+    assert operator.patch(f"{PATH}/{server_id}", json={"orgId": "globex"}).status_code == 400
+
+
+def test_one_that_nothing_was_done_on_is_taken_away(operator: TestClient, orgs: Bench) -> None:
+    free, busy = orgs.server(), orgs.server()
+    orgs.schedule(server_instance_id=busy)
+    assert operator.delete(f"{PATH}/{free}").status_code == 204
+    assert operator.get(f"{PATH}/{free}").status_code == 404
+    assert operator.delete(f"{PATH}/{busy}").status_code == 409
+
+
+def test_one_key_makes_one_server(operator: TestClient) -> None:
+    made = [
+        operator.post(PATH, json={"name": "rust"}, params=OF_ACME, headers={"Idempotency-Key": "a"}) for _ in range(2)
+    ]
+    assert made[0].json() == made[1].json()
+    assert operator.get(PATH).json()["count"] == 1

@@ -1,0 +1,203 @@
+"""Organisations' jobs by another machine's API: the same output, complaint and exit code as here."""
+
+import json
+
+import pytest
+
+from automation_pipeline.org_jobs.domain.endings import failed, succeeded
+from automation_pipeline_tests.cli.desk.served import Far
+from automation_pipeline_tests.cli.org_jobs.counter import CALL, NOWHERE, Counter, meanwhile
+from automation_pipeline_tests.cli.terminal import Terminal
+
+LOOKING = """
+schedules list
+schedules list --org acme --state active --type HTTPS_CALL --query warm --limit 1 --json
+schedules list --server 1 --json
+schedules show {id}
+schedules show {id} --json
+schedules next {id} --after 2027-03-27T12:00:00Z
+schedules next {id} --after 2027-03-27T12:00:00Z --count 2 --json
+schedules fires {id}
+schedules fires {id} --limit 1 --json
+schedules log {id}
+schedules log {id} --limit 1 --json
+list
+list --org acme --status failed --type HTTPS_CALL --schedule {id} --json
+list --backfill 1 --server 1 --json
+show 1
+show 1 --json
+log 1
+log 1 --json
+watch 1 --json
+queues
+queues --org acme --json
+types
+types --json
+alerts --json
+audit-log --org acme
+audit-log --entity schedule --id {id} --limit 1 --json
+backfills list
+backfills list --org acme --json
+backfills show 1
+backfills show 1 --json
+orgs list --json
+orgs show acme
+hosts list --org acme
+hosts show 1 --json
+servers list --org acme --json
+servers show 1
+"""
+
+REFUSED = f"""
+schedules show {NOWHERE}
+schedules next {NOWHERE}
+schedules fires {NOWHERE}
+schedules log {NOWHERE}
+schedules delete {NOWHERE} --yes
+schedules pause {NOWHERE}
+schedules resume {NOWHERE}
+schedules run-now {NOWHERE}
+schedules skip-next {NOWHERE}
+schedules keep-next {NOWHERE}
+schedules update {NOWHERE} --name x
+schedules list --org nobody
+show 99
+log 99
+cancel 99
+retry 99
+cancel 1
+list --org nobody
+list --org No/body
+queues --org nobody
+alerts --org nobody
+audit-log --org nobody
+backfills show 99
+backfills cancel 99
+backfills list --org nobody
+orgs show nobody
+orgs show ../acme
+orgs update nobody --name x
+orgs suspend nobody
+orgs resume nobody
+hosts create --org nobody --name x
+hosts show 99
+hosts update 99 --name x
+hosts delete 99 --yes
+hosts delete 1 --yes
+hosts create --org acme
+servers show 99
+servers update 99 --name x
+servers delete 99 --yes
+servers create --org acme --name x --host 99
+create --org acme --type SLEEP
+"""
+
+FAULTY: list[tuple[str, object]] = [
+    ("schedules create --org acme --file -", {**CALL, "timezone": "Mars/Base", "colour": "red"}),
+    ("schedules preview --file -", {**CALL, "cronExpression": "x"}),
+    ("schedules update {id} --file -", {"name": None, "updatedAt": 5}),
+    ("schedules update {id} --file -", {"name": "x", "updatedAt": "2020-01-01T00:00:00.000Z"}),
+    ("schedules backfill {id} --from 2026-05-02T00:00:00Z --until 2026-05-01T00:00:00Z", None),
+    ("orgs create --file -", {"id": "A!", "name": ""}),
+    ("create --org acme --file -", {"type": "HTTPS_CALL", "payload": {"url": "ftp://x"}}),
+]
+
+
+@pytest.fixture
+def counter(terminal: Terminal) -> Counter:
+    """Of two organisations one has a schedule with a failed job, a backfill, a host and a server."""
+    terminal.export(LOGNAME="ada")
+    counter = Counter(terminal)
+    counter.org("globex")
+    counter.org()
+    counter.server()
+    schedule_id = counter.schedule("--org", "acme")
+    counter.do(counter.json("schedules", "run-now", schedule_id)["job_id"], failed("Gone [away]", "NOT_FOUND"))
+    counter.json(
+        "schedules", "backfill", schedule_id, "--from", "2026-05-01T00:00:00Z", "--until", "2026-05-02T00:00:00Z"
+    )
+    return counter
+
+
+@pytest.fixture
+def schedule_id(counter: Counter) -> str:
+    return counter.json("schedules", "list")["schedules"][0]["id"]
+
+
+def differing(far: Far, command: str, given: object = None) -> list[str]:
+    """What is said and how it ends, where that is not the same from afar."""
+    words, sent = ["org-jobs", *command.split()], json.dumps(given).encode()
+    here, there = far.here.run(*words, given=sent), far.run(*words, given=sent)
+    return [] if here == there else [f"{command}: {here} here, {there} from afar"]
+
+
+def test_what_is_shown_is_the_same_from_afar(schedule_id: str, far: Far) -> None:
+    commands = LOOKING.format(id=schedule_id).strip().splitlines()
+    assert [fault for command in commands for fault in differing(far, command)] == []
+
+
+@pytest.mark.parametrize("flag", ["", " --json"])
+def test_what_is_refused_is_refused_alike_from_afar(counter: Counter, far: Far, flag: str) -> None:
+    commands = [command + flag for command in REFUSED.strip().splitlines()]
+    assert [fault for command in commands for fault in differing(far, command)] == []
+    ended = [far.run("org-jobs", *command.split()) for command in commands]
+    assert {(end.code > 0, end.out, len(end.err.splitlines())) for end in ended} == {(True, "", 1)}
+
+
+def test_faults_of_what_is_sent_are_told_alike(schedule_id: str, far: Far) -> None:
+    commands = [(command.format(id=schedule_id), given) for command, given in FAULTY]
+    assert [fault for command, given in commands for fault in differing(far, command, given)] == []
+
+
+def test_a_schedule_is_worked_with_from_afar(counter: Counter, far: Far) -> None:
+    made = far.json("org-jobs", "schedules", "create", "--org", "globex", "--file", "-", given=CALL)
+    words = ("org-jobs", "schedules")
+    assert made == counter.json("schedules", "show", made["id"])
+    assert (made["orgId"], made["createdBy"]) == ("globex", "machine:environment")
+    assert far.json(*words, "update", made["id"], "--name", "Other", "--retries", "1")["name"] == "Other"
+    paused = far.json(*words, "pause", made["id"], "--reason", "Rest", "--until", "2127-01-01T00:00:00Z")
+    assert (paused["pauseReason"], paused["pausedUntil"]) == ("Rest", "2127-01-01T00:00:00.000Z")
+    assert far.json(*words, "resume", made["id"])["state"] == "ACTIVE"
+    assert far.json(*words, "skip-next", made["id"], "--reason", "Party")["skipNextRunReason"] == "Party"
+    assert far.json(*words, "keep-next", made["id"])["skipNextRun"] is False
+    previewed = far.json(
+        *words, "preview", "--file", "-", "--after", "2026-05-04T00:00:00Z", "--count", "1", given=CALL
+    )
+    assert previewed["occurrences"] == ["2026-05-05T00:00:00Z"]
+    period = ("--from", "2026-05-01T00:00:00Z", "--until", "2026-05-01T12:00:00Z")
+    assert far.json(*words, "backfill", made["id"], *period, "--dry-run")["total"] == 1
+    backfill = far.json(*words, "backfill", made["id"], *period)
+    assert far.json("org-jobs", "backfills", "cancel", backfill["id"])["status"] == "cancelled"
+    assert far.json(*words, "delete", made["id"], "--yes") == {"id": made["id"], "deleted": True}
+
+
+def test_a_job_is_followed_from_afar(
+    counter: Counter, schedule_id: str, far: Far, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    def work() -> None:
+        newest = counter.json("list", "--limit", "1")["jobs"][0]["id"]
+        counter.do(newest, succeeded())
+        done.append(newest)
+
+    payload = ("--payload", '{"url": "https://example.com/other"}')
+    meanwhile(monkeypatch, work)
+    told = far.json("org-jobs", "create", "--org", "globex", "--type", "HTTPS_CALL", *payload, "--wait")
+    assert (told["status"], [told["job_id"]]) == ("success", done)
+    asked = far.json("org-jobs", "create", "--org", "globex", "--type", "HTTPS_CALL", *payload)
+    assert far.json("org-jobs", "cancel", asked["job_id"], "--reason", "No")["status"] == "cancelled"
+    assert far.json("org-jobs", "retry", asked["job_id"])["status"] == "pending"
+
+
+def test_organisations_hosts_and_servers_are_worked_with_from_afar(counter: Counter, far: Far) -> None:
+    far.json("org-jobs", "orgs", "create", "third", "--name", "Third")
+    assert far.json("org-jobs", "orgs", "update", "third", "--max-running", "2")["maxRunning"] == 2
+    assert far.json("org-jobs", "orgs", "suspend", "third", "--reason", "x")["suspendReason"] == "x"
+    assert far.json("org-jobs", "orgs", "resume", "third")["suspendedAt"] is None
+    host = far.json("org-jobs", "hosts", "create", "--org", "third", "--name", "h")["id"]
+    assert far.json("org-jobs", "hosts", "update", host, "--name", "g")["name"] == "g"
+    server = far.json("org-jobs", "servers", "create", "--org", "third", "--name", "s", "--host", host)["id"]
+    assert far.json("org-jobs", "servers", "update", server, "--no-host")["hostId"] is None
+    assert far.json("org-jobs", "servers", "delete", server, "--yes") == {"id": server, "deleted": True}
+    assert far.json("org-jobs", "hosts", "delete", host, "--yes") == {"id": host, "deleted": True}

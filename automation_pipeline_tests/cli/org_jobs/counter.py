@@ -1,0 +1,106 @@
+"""What tests of the commands about organisations' jobs do again and again."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from automation_pipeline.cli.org_jobs import following
+from automation_pipeline.core.clock import SystemClock
+from automation_pipeline.org_jobs.domain.endings import AttemptEnd
+from automation_pipeline.org_jobs.store.endings import end_attempts
+from automation_pipeline.storage.instants import database_now
+from automation_pipeline_tests.cli.terminal import Ended, Terminal
+from automation_pipeline_tests.org_jobs.bench import Bench
+
+ACME = "acme"
+CALL: dict[str, object] = {
+    "name": "Warm [cache]",
+    "cronExpression": "0 2 * * *",
+    "timezone": "Europe/Paris",
+    "jobType": "HTTPS_CALL",
+    "payload": {"url": "https://example.com/warm"},
+}
+NOWHERE = "00000000-0000-4000-8000-000000000000"
+
+
+class Meanwhile(threading.Event):
+    """Nobody sleeps: in the first pauses between two looks something is done, then somebody presses Ctrl-C."""
+
+    def __init__(self, *acts: Callable[[], object]) -> None:
+        super().__init__()
+        self._acts = list(acts)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if not self._acts:
+            raise KeyboardInterrupt
+        self._acts.pop(0)()
+        return False
+
+
+@dataclass(frozen=True)
+class Counter:
+    terminal: Terminal
+
+    def run(self, *words: str, **given: Any) -> Ended:
+        return self.terminal.run("org-jobs", *words, **given)
+
+    def json(self, *words: str, given: object = None, code: int = 0) -> Any:
+        return self.terminal.json("org-jobs", *words, given=given, code=code)
+
+    def said(self, *words: str, code: int = 0, **given: Any) -> str:
+        """What stands on the screen, a blank between any two words."""
+        ended = self.run(*words, **given)
+        assert (ended.code, ended.err) == (code, "")
+        return " ".join(ended.out.split())
+
+    def refused(self, *words: str, code: int = 1, **given: Any) -> str:
+        ended = self.run(*words, **given)
+        assert (ended.code, ended.out) == (code, "")
+        assert ended.err.count("\n") == 1
+        return ended.err.strip()
+
+    def org(self, org_id: str = ACME) -> str:
+        return self.json("orgs", "create", org_id, "--name", org_id.title())["id"]
+
+    def server(self, name: str = "lobby", org_id: str = ACME) -> str:
+        host = self.json("hosts", "create", "--name", f"host of {name}", "--org", org_id)["id"]
+        return self.json("servers", "create", "--name", name, "--host", host, "--org", org_id)["id"]
+
+    def schedule(self, *options: str, **fields: object) -> str:
+        """The id of a new one that calls an address, unless the fields say otherwise."""
+        return self.json("schedules", "create", "--file", "-", *options, given=CALL | fields)["id"]
+
+    def job(self, *options: str) -> str:
+        """The id of a job that nobody has begun."""
+        payload = '{"url": "https://example.com/warm"}'
+        return self.json("create", "--type", "HTTPS_CALL", "--payload", payload, *options)["job_id"]
+
+    def begin(self, job_id: str, **columns: Any) -> None:
+        """As whoever does it would, who is heard of for the next minute."""
+        now = SystemClock().now()
+        held = {"lease_owner": "agent:h", "lease_token": 1, "lease_until": database_now(60.0)}
+        self.bench.set_run(self._run_id(job_id), status="running", started_at=now, **(held | columns))
+
+    def end(self, job_id: str, end: AttemptEnd) -> None:
+        with self.terminal.database.transaction() as session:
+            end_attempts(session, {self._run_id(job_id): end}, "worker", SystemClock().now())
+
+    def do(self, job_id: str, end: AttemptEnd) -> None:
+        self.begin(job_id)
+        self.end(job_id, end)
+
+    def _run_id(self, job_id: str) -> int:
+        return self.bench.run_row(int(job_id)).id
+
+    @property
+    def bench(self) -> Bench:
+        return Bench(self.terminal.database, SystemClock())  # type: ignore[arg-type]  no time is passed
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], object]) -> None:
+    """What happens while a job is followed."""
+    monkeypatch.setattr(following, "threading", SimpleNamespace(Event=lambda: Meanwhile(*acts)))

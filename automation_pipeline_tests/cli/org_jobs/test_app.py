@@ -1,0 +1,161 @@
+"""Every command: help that teaches with an example, JSON on demand, one plain sentence when it cannot be."""
+
+from collections.abc import Iterator
+
+import pytest
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from automation_pipeline.cli import main
+from automation_pipeline_tests.cli.org_jobs.counter import NOWHERE, Counter
+
+
+def every_command(of: TyperCommand | TyperGroup, *words: str) -> Iterator[tuple[str, ...]]:
+    if not isinstance(of, TyperGroup):
+        yield words
+        return
+    for name, command in of.commands.items():
+        yield from every_command(command, *words, name)
+
+
+def commands() -> list[tuple[str, ...]]:
+    whole = typer.main.get_command(main.app)
+    return list(every_command(whole.commands["org-jobs"]))
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_a_command_teaches_with_an_example_and_speaks_json(bare: Counter, words: tuple[str, ...]) -> None:
+    said = bare.said(*words, "--help")
+    assert "For example" in said.replace("for example", "For example")
+    assert f"automation org-jobs {' '.join(words)}" in said
+    assert "--json" in said
+
+
+def test_the_names_that_others_hold_on_to_are_there() -> None:
+    told = {" ".join(words) for words in commands()}
+    schedules = (
+        "create list show update delete pause resume run-now skip-next keep-next backfill next fires log preview"
+    )
+    nouns = {
+        "schedules": schedules,
+        "backfills": "list show cancel",
+        "orgs": "list create show update suspend resume",
+        "hosts": "list create update delete",
+        "servers": "list create update delete",
+    }
+    wanted = {f"{noun} {deed}" for noun, deeds in nouns.items() for deed in deeds.split()}
+    assert wanted | {"list", "show", "cancel", "retry", "create", "types", "queues", "alerts", "audit-log"} <= told
+
+
+NOT_THERE = f"""
+schedules show {NOWHERE}
+schedules update {NOWHERE} --name x
+schedules delete {NOWHERE} --yes
+schedules pause {NOWHERE}
+schedules resume {NOWHERE}
+schedules run-now {NOWHERE}
+schedules run-now {NOWHERE} --wait
+schedules skip-next {NOWHERE}
+schedules keep-next {NOWHERE}
+schedules backfill {NOWHERE} --from 2026-05-01T00:00:00Z --until 2026-05-02T00:00:00Z
+schedules next {NOWHERE}
+schedules fires {NOWHERE}
+schedules log {NOWHERE}
+schedules list --org nobody
+schedules create --org nobody --name x
+show 99
+cancel 99
+retry 99
+watch 99
+log 99
+list --org nobody
+create --type HTTPS_CALL --org nobody
+queues --org nobody
+alerts --org nobody
+audit-log --org nobody
+backfills list --org nobody
+backfills show 99
+backfills cancel 99
+orgs show nobody
+orgs show NoName
+orgs update nobody --name x
+orgs suspend nobody
+orgs resume nobody
+hosts list --org nobody
+hosts create --org nobody --name x
+hosts show 99
+hosts update 99 --name x
+hosts delete 99 --yes
+servers list --org nobody
+servers create --org nobody --name x
+servers show 99
+servers update 99 --name x
+servers delete 99 --yes
+"""
+
+
+@pytest.mark.parametrize("flag", [[], ["--json"]])
+@pytest.mark.parametrize("command", NOT_THERE.strip().splitlines())
+def test_what_is_not_there_is_one_sentence(counter: Counter, command: str, flag: list[str]) -> None:
+    said = counter.refused(*command.split(), *flag)
+    assert said.endswith(" does not exist.")
+
+
+WRONG = """
+schedules show x
+schedules next x
+schedules list --state sleeping
+schedules list --limit 0
+schedules create --file missing.json
+schedules create --payload {
+schedules create --payload []
+schedules create --window 22:00
+schedules create --start tomorrow
+schedules create --end 2026-05-01T00:00:00
+schedules create --overlap sometimes
+schedules create --server 0
+schedules update 00000000-0000-4000-8000-000000000000
+schedules pause 00000000-0000-4000-8000-000000000000 --until later
+schedules run-now 00000000-0000-4000-8000-000000000000 --payload 7
+schedules backfill 00000000-0000-4000-8000-000000000000
+schedules backfill 00000000-0000-4000-8000-000000000000 --from x --until y
+schedules next 00000000-0000-4000-8000-000000000000 --after 2026
+schedules next 00000000-0000-4000-8000-000000000000 --count 0
+schedules preview --cron x
+show x
+show 0
+list --status done
+list --schedule x
+cancel
+retry 1.5
+create
+create --type SLEEP
+orgs create
+orgs update acme
+hosts create
+hosts update 1
+hosts update 1 --maintenance-until x
+hosts update 1 --maintenance-until 2026-05-01T00:00:00Z --end-maintenance
+servers create --host x
+servers update 1
+servers update 1 --host 1 --no-host
+audit-log --id 1
+"""
+
+
+@pytest.mark.parametrize("command", WRONG.strip().splitlines())
+def test_wrong_input_is_one_sentence_and_ends_with_2(counter: Counter, command: str) -> None:
+    assert counter.refused(*command.split(), code=2).endswith((".", "?"))
+
+
+def test_without_an_organisation_nothing_can_be_made(bare: Counter) -> None:
+    said = bare.refused("hosts", "create", "--name", "paris-1", code=2)
+    assert said == "There is no organisation yet: `automation org-jobs orgs create` adds one."
+
+
+def test_the_only_organisation_is_taken_by_itself_and_of_several_one_is_named(counter: Counter) -> None:
+    assert counter.json("hosts", "create", "--name", "paris-1")["orgId"] == "acme"
+    counter.org("globex")
+    said = counter.refused("schedules", "create", "--name", "x", code=2)
+    assert said == "There are several organisations: say with --org which one it is for."
+    assert counter.json("hosts", "create", "--name", "paris-1", "--org", "globex")["orgId"] == "globex"

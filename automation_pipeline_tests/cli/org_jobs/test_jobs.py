@@ -1,0 +1,106 @@
+"""Jobs from the command line: listed, shown, made without a schedule, stopped, tried again; their queues and types."""
+
+import pytest
+
+from automation_pipeline.org_jobs.domain.endings import failed, succeeded
+from automation_pipeline_tests.cli.org_jobs.counter import Counter, meanwhile
+
+
+def test_jobs_are_listed_and_can_be_narrowed(counter: Counter) -> None:
+    counter.org("globex")
+    server = counter.server()
+    restart = counter.json("create", "--type", "SERVER_RESTART", "--server", server, "--org", "acme")["job_id"]
+    call, other = counter.job("--org", "acme"), counter.job("--org", "globex")
+    counter.do(call, succeeded())
+
+    def listed(*options: str) -> list[str]:
+        return [job["id"] for job in counter.json("list", *options)["jobs"]]
+
+    assert listed() == [other, call, restart]
+    assert listed("--org", "acme") == [call, restart]
+    assert listed("--status", "success") == [call]
+    assert listed("--type", "SERVER_RESTART") == listed("--server", server) == [restart]
+    assert listed("--limit", "1", "--offset", "1") == [call]
+    said = counter.said("list", "--limit", "1")
+    assert "globex HTTPS_CALL waiting" in said
+    assert said.endswith("There are more: --offset 1 shows the next.")
+
+
+def test_a_job_tells_how_it_stands_attempt_by_attempt(counter: Counter) -> None:
+    job_id = counter.job("--retries", "1", "--backoff-ms", "3600000")
+    assert counter.said("show", job_id).endswith(
+        "Follow it: `automation org-jobs watch 1`; stop it: `automation org-jobs cancel 1`."
+    )
+    counter.begin(job_id, progress={"percent": 40.0, "message": "Copying [it]"})
+    assert "status running, attempt 1 of 2, 40 %: Copying [it]" in counter.said("show", job_id)
+    counter.end(job_id, failed("Connection [refused]", "UNREACHABLE"))
+    shown = counter.said("show", job_id)
+    assert "waits to be tried again, 20" in shown
+    assert "agent:h UNREACHABLE: Connection [refused] (tried again 20" in shown
+    counter.do(job_id, failed("Gone", "NOT_FOUND"))
+    shown = counter.said("show", job_id)
+    assert "trouble NOT_FOUND: Gone" in shown
+    assert shown.endswith("Do it once more: `automation org-jobs retry 1`.")
+    log = counter.json("log", job_id)["log"]
+    assert [(move["fromState"], move["toState"]) for move in log] == [
+        ("running", "failed"), ("failed", "pending"), ("running", "failed")
+    ]  # fmt: skip
+    assert "running -> failed by worker" in counter.said("log", job_id)
+
+
+def test_a_job_is_stopped(counter: Counter) -> None:
+    told = counter.json("cancel", counter.job(), "--reason", "Wrong [one]")
+    assert told["status"] == "cancelled"
+    counter.begin(counter.job())
+    assert "asked to stop" in counter.said("cancel", "2", "--reason", "Wrong [one]")
+    shown = counter.said("show", "2")
+    assert "by cli:ada: Wrong [one]" in shown
+    assert counter.said("cancel", "2", "--at-once") == "Job 2, HTTPS_CALL: cancelled, attempt 1 of 3."
+    counter.do(counter.job(), succeeded())
+    assert "there is nothing to cancel" in counter.refused("cancel", "3")
+
+
+def test_a_job_is_done_once_more(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_id = counter.job()
+    counter.do(job_id, failed("Gone", "NOT_FOUND"))
+    told = counter.json("retry", job_id)
+    assert (told["status"], len(told["job"]["runs"])) == ("pending", 2)
+    meanwhile(monkeypatch, lambda: counter.do(job_id, succeeded({"lines": 3})))
+    assert counter.json("watch", job_id)["status"] == "success"
+    assert 'result {"lines": 3}' in counter.said("show", job_id)
+    assert counter.refused("retry", job_id)
+
+
+def test_a_job_is_made_and_waited_for(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = counter.server()
+    payload = ("--payload", '{"command": "save-all"}', "--priority", "1", "--retries", "0")
+    meanwhile(monkeypatch, lambda: counter.do("1", succeeded()))
+    told = counter.json("create", "--type", "RCON", "--server", server, *payload, "--wait")
+    job = told["job"]
+    assert (told["status"], job["priority"], job["retryPolicy"]["maxRetries"]) == ("success", 1, 0)
+    said = counter.said("create", "--type", "RCON", "--server", server, *payload)
+    assert said == "Job 2 is asked for: `automation org-jobs watch 2` follows it."
+    fault = counter.refused("create", "--type", "RCON", *payload, code=2)
+    assert "serverInstanceId: " in fault
+
+
+def test_queues_tell_what_waits_and_what_is_at_work(counter: Counter) -> None:
+    counter.begin(counter.job())
+    counter.job()
+    counter.org("globex")
+    counter.json("orgs", "suspend", "globex")
+    told = counter.json("queues")["queues"]
+    assert [(one["orgId"], one["waiting"], one["running"]) for one in told] == [("acme", 1, 1), ("globex", 0, 0)]
+    assert [one["orgId"] for one in counter.json("queues", "--org", "acme")["queues"]] == ["acme"]
+    said = counter.said("queues")
+    assert "acme in service 1 0 0 1 10" in said
+    assert "globex suspended 0 0 0 0 10" in said
+
+
+def test_types_say_who_does_them_and_what_they_hold(bare: Counter) -> None:
+    told = {one["name"]: one for one in bare.json("types")["types"]}
+    assert told["HTTPS_CALL"]["performer"] == "service"
+    assert "url" in told["HTTPS_CALL"]["payloadSchema"]["properties"]
+    said = bare.said("types")
+    assert "SERVER_RESTART agent yes 24 h" in said
+    assert "SAVE_LIST agent no 3 min" in said

@@ -1,0 +1,166 @@
+"""Schedules from the command line: made by flags or files, listed, shown, changed, deleted."""
+
+import json
+
+import pytest
+
+from automation_pipeline.core.instants import iso
+from automation_pipeline.org_jobs.domain.endings import failed
+from automation_pipeline_tests.cli.org_jobs.counter import CALL, Counter
+
+BY_FLAGS = (
+    "--name", "Nightly", "--cron", "30 4 * * *", "--timezone", "Europe/Paris", "--type", "SERVER_RESTART",
+    "--window", "02:00-06:00", "--window-policy", "filter", "--cutoff", "15", "--overlap", "buffer_one",
+    "--misfire", "skip", "--grace", "60", "--jitter", "30", "--retries", "3", "--backoff-ms", "1000",
+    "--backoff", "exponential", "--priority", "2", "--start", "2026-01-01T00:00:00+01:00",
+    "--end", "2127-01-01T00:00:00Z", "--exclude", "2126-12-25,2126-12-26", "--exclude", "2126-05-01",
+    "--auto-pause-after", "4", "--skip-if-offline", "--description", "Every night",
+)  # fmt: skip
+
+
+def test_a_schedule_is_made_by_flags(counter: Counter) -> None:
+    server = counter.server()
+    made = counter.json("schedules", "create", *BY_FLAGS, "--server", server)
+    wanted = {
+        "name": "Nightly", "cronExpression": "30 4 * * *", "timezone": "Europe/Paris", "jobType": "SERVER_RESTART",
+        "serverInstanceId": server, "executionWindowStart": "02:00", "executionWindowEnd": "06:00",
+        "windowPolicy": "FILTER", "latestStartCutoffMin": 15, "overlapPolicy": "BUFFER_ONE", "misfirePolicy": "SKIP",
+        "misfireGraceS": 60, "jitterS": 30, "priority": 2, "startAt": "2025-12-31T23:00:00.000Z",
+        "endAt": "2127-01-01T00:00:00.000Z", "excludedOn": ["2126-05-01", "2126-12-25", "2126-12-26"],
+        "autoPauseAfter": 4, "skipIfOffline": True, "description": "Every night", "enabled": True,
+        "retryPolicy": {"maxRetries": 3, "backoffMs": 1000, "backoffType": "exponential", "jitter": False},
+        "orgId": "acme", "state": "ACTIVE", "createdBy": "cli:ada",
+    }  # fmt: skip
+    assert {name: made[name] for name in wanted} == wanted
+    assert counter.json("schedules", "show", made["id"]) == made
+
+
+def test_a_schedule_is_made_from_a_file_and_a_flag_beats_it(counter: Counter) -> None:
+    made = counter.json("schedules", "create", "--file", "-", "--name", "Other", "--disabled", given=CALL)
+    assert (made["name"], made["jobType"], made["state"]) == ("Other", "HTTPS_CALL", "PAUSED")
+    path = counter.terminal.room / "call.json"
+    path.write_text(json.dumps(CALL))
+    assert counter.json("schedules", "create", "-f", str(path))["name"] == CALL["name"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "fault"),
+    [
+        (["--cron", "0 25 * * *"], "cronExpression: "),
+        (["--timezone", "Mars/Base"], "timezone: "),
+        (["--window", "06:00-06:00"], "executionWindowEnd: must differ"),
+        (["--window", "6-25:00"], "executionWindowStart: must be a time of day"),
+        (["--retries", "11"], "retryPolicy.maxRetries: must be at most 10"),
+        (["--type", "SLEEP"], "jobType: "),
+        (["--payload", '{"url": "https://example.com", "colour": "red"}'], "payload.colour: "),
+        (["--exclude", "yesterday"], "excludedOn.0: must be a day"),
+        (["--server", "99"], "serverInstanceId: "),
+    ],
+)
+def test_every_fault_is_told_by_its_field(counter: Counter, flags: list[str], fault: str) -> None:
+    given = json.dumps(CALL).encode()
+    assert fault in counter.refused("schedules", "create", "--file", "-", *flags, code=2, given=given)
+    assert counter.json("schedules", "list")["schedules"] == []
+
+
+def test_schedules_are_listed_and_can_be_narrowed(counter: Counter) -> None:
+    counter.org("globex")
+    server = counter.server()
+    restart = counter.schedule("--org", "acme", "--server", server, jobType="SERVER_RESTART", payload={}, name="Été")
+    paused = counter.schedule("--org", "acme", "--disabled")
+    other = counter.schedule("--org", "globex")
+
+    def listed(*options: str) -> set[str]:
+        return {one["id"] for one in counter.json("schedules", "list", *options)["schedules"]}
+
+    assert listed() == {restart, paused, other}
+    assert listed("--org", "acme") == {restart, paused}
+    assert listed("--state", "paused") == {paused}
+    assert listed("--type", "SERVER_RESTART") == listed("--server", server) == listed("--query", "ét") == {restart}
+    assert counter.json("schedules", "list", "--limit", "2")["more"] is True
+    said = counter.said("schedules", "list", "--limit", "2")
+    assert said.endswith("There are more: --offset 2 shows the next.")
+    assert "Warm [cache]" in said
+
+
+def test_the_page_of_a_schedule_tells_all_that_matters(counter: Counter) -> None:
+    schedule_id = counter.schedule(
+        "--window", "22:00-06:00", "--retries", "3", "--backoff", "exponential", description="Keeps [it] warm"
+    )
+    shown = counter.said("schedules", "show", schedule_id)
+    for words in (
+        f"schedule {schedule_id} Warm [cache]", "Keeps [it] warm", "organisation acme", "state ACTIVE",
+        "due 0 2 * * *, Europe/Paris", "22:00 to 06:00; what is due outside waits for it", "02:00 CE",
+        'HTTPS_CALL {"url": "https://example.com/warm"', "3 times, after 2 s, then double",
+        "a time is left out while the last job is at work", "paused after 10 failures in a row", "0 jobs, 0 failed",
+        "by cli:ada",
+    ):  # fmt: skip
+        assert words in shown
+    counter.json("schedules", "pause", schedule_id, "--reason", "Disk [full]", "--until", "2127-01-01T00:00:00Z")
+    shown = counter.said("schedules", "show", schedule_id)
+    assert "state PAUSED" in shown
+    assert "paused because Disk [full]; it is resumed 2127-01-01 00:00 UTC" in shown
+    assert "next never, as it is" in shown
+    assert shown.endswith(f"Take it into use again: `automation org-jobs schedules resume {schedule_id}`.")
+
+
+def test_the_page_tells_the_last_five_fires_with_outcome_and_reason(counter: Counter) -> None:
+    schedule_id, bench = counter.schedule(), counter.bench
+    start = bench.now.replace(year=2026, month=5, day=1, hour=0, minute=0, second=0, microsecond=0)
+    for day in range(1, 7):
+        skipped = {"outcome": "SKIPPED", "skip_reason": "overlap", "note": "One is [still] at work"}
+        bench.fire(schedule_id, start.replace(day=day), **(skipped if day == 6 else {}))
+    shown = counter.said("schedules", "show", schedule_id)
+    assert shown.count(" DISPATCHED") == 4
+    assert "SKIPPED overlap: One is [still] at work" in shown
+    assert "01 May" not in shown
+    fires = counter.json("schedules", "fires", schedule_id, "--limit", "4")
+    assert ([one["outcome"] for one in fires["fires"]][:2], fires["more"]) == (["SKIPPED", "DISPATCHED"], True)
+    said = counter.said("schedules", "fires", schedule_id, "--limit", "4")
+    assert said.endswith(f"There are more: --after {fires['fires'][-1]['id']} shows the next.")
+    rest = counter.json("schedules", "fires", schedule_id, "--after", fires["fires"][-1]["id"])["fires"]
+    assert [one["scheduledFor"] for one in rest] == [iso(start.replace(day=2)), iso(start)]
+
+
+def test_a_fire_tells_what_became_of_its_job(counter: Counter) -> None:
+    schedule_id = counter.schedule()
+    counter.do(counter.json("schedules", "run-now", schedule_id)["job_id"], failed("Gone", "NOT_FOUND"))
+    assert "MANUAL DISPATCHED 1 failed" in counter.said("schedules", "fires", schedule_id)
+    shown = counter.said("schedules", "show", schedule_id)
+    assert "1 job, 1 failed, 1 in a row" in shown
+    assert shown.endswith("See what failed: `automation org-jobs show 1`.")
+
+
+def test_a_schedule_is_changed_by_flags_or_by_a_file(counter: Counter) -> None:
+    schedule_id = counter.schedule("--retries", "3", "--backoff-ms", "1000", description="Old")
+    changed = counter.json("schedules", "update", schedule_id, "--cron", "30 3 * * *", "--retries", "4")
+    assert (changed["cronExpression"], changed["version"]) == ("30 3 * * *", 2)
+    assert changed["retryPolicy"] | {"maxRetries": 4, "backoffMs": 1000} == changed["retryPolicy"]
+    cleared = counter.json("schedules", "update", schedule_id, "--file", "-", given={"description": None})
+    assert cleared["description"] is None
+    seen = json.dumps({"name": "New", "updatedAt": "2020-01-01T00:00:00.000Z"}).encode()
+    assert counter.refused("schedules", "update", schedule_id, "--file", "-", given=seen)
+    assert counter.json("schedules", "show", schedule_id)["name"] == CALL["name"]
+
+
+def test_a_schedule_is_deleted_when_somebody_says_so(counter: Counter) -> None:
+    schedule_id = counter.schedule()
+    said = counter.refused("schedules", "delete", schedule_id, code=2)
+    assert said == f"Nobody is here to be asked: say --yes to delete schedule {schedule_id}."
+    refused = counter.run("schedules", "delete", schedule_id, given=b"n\n", somebody=True)
+    assert refused.code == 130
+    assert f"Delete schedule {schedule_id}, Warm [cache]?" in refused.err
+    assert counter.json("schedules", "delete", schedule_id, "--yes") == {"id": schedule_id, "deleted": True}
+    assert counter.json("schedules", "list")["schedules"] == []
+
+
+def test_who_changed_it_is_told(counter: Counter) -> None:
+    schedule_id = counter.schedule()
+    counter.json("schedules", "update", schedule_id, "--name", "New [name]")
+    counter.json("schedules", "pause", schedule_id, "--reason", "Holidays")
+    log = counter.json("schedules", "log", schedule_id)["log"]
+    assert (log[0]["actor"], log[0]["action"], log[0]["reason"]) == ("cli:ada", "pause", "Holidays")
+    said = counter.said("schedules", "log", schedule_id)
+    assert 'name: "Warm [cache]" -> "New [name]"' in said
+    assert counter.json("audit-log", "--entity", "schedule", "--id", schedule_id)["log"] == log
+    assert "Holidays" in counter.said("audit-log", "--org", "acme", "--limit", "1")

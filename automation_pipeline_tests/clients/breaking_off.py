@@ -1,0 +1,33 @@
+"""A call whose time is over in the middle of the answer."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from typing import TypeVar
+
+import httpx
+import pytest
+
+from automation_pipeline_tests import waiting
+
+Result = TypeVar("Result")
+
+
+def over_after(
+    said: str, call: Coroutine[object, object, Result], seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> Result:
+    """So much has been read, and more is asked for, when so many seconds pass."""
+    read, pieces_of = bytearray(), httpx.Response.aiter_raw
+
+    async def noted(answer: httpx.Response) -> AsyncIterator[bytes]:
+        async for piece in pieces_of(answer):
+            yield piece
+            read.extend(piece)
+
+    async def called() -> Result:
+        calling = asyncio.ensure_future(call)
+        await waiting.come_true(lambda: read == said.encode() or calling.done())
+        waiting.leap(seconds)
+        return await calling
+
+    monkeypatch.setattr(httpx.Response, "aiter_raw", noted)
+    return waiting.run(called())

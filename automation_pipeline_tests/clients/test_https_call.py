@@ -1,0 +1,229 @@
+"""Calls of organisations over real sockets: what arrives, where they may go, and that no secret comes back."""
+
+import asyncio
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from automation_pipeline.clients.https_call import HttpsCallClient, HttpsGuard, ReceiverSilentError
+from automation_pipeline.core.errors import AutomationError, InvalidInputError, TransientError
+from automation_pipeline.org_jobs.ports import HttpsAnswer, HttpsRequest
+from automation_pipeline_tests.certificates import Certificate, certificate_for
+from automation_pipeline_tests.clients.breaking_off import over_after
+from automation_pipeline_tests.clients.receiver import Receiver, hangs_up, never_ends, receiver, says
+from automation_pipeline_tests.outside import NO_CERTIFICATES
+from automation_pipeline_tests.waiting import pause
+
+SECRET = 'hunter2/hunter"2'
+PATIENCE = 60.0
+
+
+@pytest.fixture
+def hook() -> Iterator[Receiver]:
+    with receiver() as running:
+        yield running
+
+
+@pytest.fixture
+def other() -> Iterator[Receiver]:
+    with receiver() as running:
+        yield running
+
+
+def request(url: str, **more: Any) -> HttpsRequest:
+    said = {"method": "POST", "headers": {"X-Key": SECRET}, "body": b"{}", "timeout_seconds": PATIENCE}
+    return HttpsRequest(url=url, **(said | {"secrets": (SECRET,)} | more))
+
+
+def call(*listed: str, url: str | None = None, guard: HttpsGuard | None = None, **more: Any) -> HttpsAnswer:
+    client = HttpsCallClient(guard or HttpsGuard(exceptions=listed), verify=NO_CERTIFICATES)
+    return asyncio.run(client.call(request(url or f"{listed[0]}/hook", **more)))
+
+
+def refusal(*listed: str, **more: Any) -> AutomationError:
+    with pytest.raises(AutomationError) as caught:
+        call(*listed, **more)
+    assert SECRET not in str(caught.value)
+    return caught.value
+
+
+def leads_to(*places: str) -> HttpsGuard:
+    async def resolve(_host: str, _port: int) -> list[str]:
+        return list(places)
+
+    return HttpsGuard(resolve=resolve)
+
+
+def test_the_request_arrives_as_it_was_given_and_the_answer_comes_back(hook: Receiver) -> None:
+    headers = {"X-Key": SECRET, "Idempotency-Key": "12:1", "Content-Type": "application/json"}
+    assert call(hook.url, headers=headers, body=b'{"a":1}') == HttpsAnswer(200, "thanks")
+    [arrived] = hook.calls
+    assert (arrived.method, arrived.path, arrived.body) == ("POST", "/hook", b'{"a":1}')
+    assert {name: arrived.headers[name] for name in headers} == headers
+
+
+@pytest.mark.parametrize("status", [201, 204, 302, 400, 404, 429, 500, 503])
+def test_whatever_the_status_it_is_told(hook: Receiver, status: int) -> None:
+    hook.answer(says(status))
+    assert call(hook.url).status == status
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        (f"you said {SECRET}!", "you said [masked]!"),
+        ('{"echo": "hunter2/hunter\\"2"}', '{"echo": "[masked]"}'),
+        ("?q=hunter2%2Fhunter%222&a", "?q=[masked]&a"),
+        ("a\0b", "ab"),
+        ("é" * 5000, "é" * 999 + "…"),
+    ],
+)
+def test_of_the_answer_the_beginning_is_kept_without_the_secrets_that_it_repeats(
+    hook: Receiver, said: str, kept: str
+) -> None:
+    hook.answer(says(200, said))
+    assert call(hook.url).text == kept
+
+
+@pytest.mark.parametrize("before", [0, 900, 990, 1000, 4000])
+@pytest.mark.parametrize("times", [1, 400])
+def test_wherever_the_answer_is_cut_no_part_of_a_secret_is_left(hook: Receiver, before: int, times: int) -> None:
+    hook.answer(says(200, "." * before + SECRET * times + "." * 5000))
+    assert "hunt" not in call(hook.url).text
+
+
+def test_the_token_alone_is_hidden_too(hook: Receiver) -> None:
+    hook.answer(says(401, "unknown: abcdef123"))
+    assert call(hook.url, secrets=("Bearer abcdef123",)).text == "unknown: [masked]"
+
+
+def test_a_redirect_is_followed_within_its_origin_only(hook: Receiver, other: Receiver) -> None:
+    hook.answer(says(307, Location="/moved"), says(200, "there"))
+    assert call(hook.url) == HttpsAnswer(200, "there")
+    assert [arrived.path for arrived in hook.calls] == ["/hook", "/moved"]
+    hook.answer(says(308, Location=f"{other.url}/moved"))
+    assert call(hook.url, other.url).status == 308
+    assert other.calls == []
+
+
+@pytest.mark.parametrize("status", [301, 302, 303])
+def test_a_redirect_that_would_change_the_method_is_the_answer(hook: Receiver, status: int) -> None:
+    hook.answer(says(status, Location="/moved"))
+    assert call(hook.url).status == status
+    assert len(hook.calls) == 1
+
+
+def test_at_most_three_redirects_are_followed(hook: Receiver) -> None:
+    hook.answer(says(307, Location="/again"))
+    assert call(hook.url).status == 307
+    assert len(hook.calls) == 4
+
+
+@pytest.mark.parametrize(
+    ("url", "places", "why"),
+    [
+        ("http://hooks.example.com/a", ["93.184.216.34"], "url must begin with https:// unless "),
+        ("https://hooks.example.com/a", ["127.0.0.1"], "url IP not allowed"),
+        ("https://hooks.example.com/a", ["93.184.216.34", "10.0.0.1"], "url IP not allowed"),
+        ("https://169.254.169.254/meta", [], "url IP not allowed"),
+        ("https://[::1]/a", [], "url IP not allowed"),
+        ("https://localhost/a", [], "url hostname not allowed"),
+        ("https://user:pw@hooks.example.com/a", [], "url must not include credentials"),
+        ("ftp://hooks.example.com/a", [], "url must begin with https:// unless "),
+    ],
+)
+def test_only_public_addresses_are_called_and_over_https_only(url: str, places: list[str], why: str) -> None:
+    error = refusal(url=url, guard=leads_to(*places))
+    assert (isinstance(error, InvalidInputError), str(error).startswith(why)) == (True, True)
+
+
+def test_an_origin_that_is_listed_says_nothing_about_others(hook: Receiver, other: Receiver) -> None:
+    error = refusal(hook.url, url=f"{other.url}/a")
+    assert str(error) == (
+        f"url must begin with https:// unless ORG_JOBS_HTTPS_ALLOWED_ORIGINS lists its origin. Got {other.url}"
+    )
+    assert other.calls == []
+
+
+def test_no_proxy_of_the_environment_is_used(hook: Receiver, other: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", other.url)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert call(hook.url).status == 200
+    assert other.calls == []
+
+
+def test_silence_is_for_now_and_tells_the_origin_only(hook: Receiver) -> None:
+    def never(_exchange: BaseHTTPRequestHandler) -> None:
+        pause(30.0)
+
+    url = f"{hook.url}/s3cret?a=s3cret"
+    hook.answer(never)
+    error = refusal(hook.url, url=url, timeout_seconds=0.2)
+    assert (isinstance(error, ReceiverSilentError), str(error)) == (True, f"{hook.url} did not answer within 0.2 s.")
+    hook.answer(hangs_up)
+    error = refusal(hook.url, url=url)
+    assert (isinstance(error, TransientError), str(error).startswith(f"{hook.url} could not be reached (")) == (
+        True,
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("begun", "kept"),
+    [
+        ("accepted", "accepted"),
+        (f"{SECRET} is accepted", "[masked] is accepted"),
+        (f"{SECRET} hunter2/hun", "[masked] "),
+    ],
+)
+def test_a_body_that_does_not_end_in_time_takes_nothing_back_and_shows_no_half_of_a_secret(
+    hook: Receiver, monkeypatch: pytest.MonkeyPatch, begun: str, kept: str
+) -> None:
+    hook.answer(never_ends(202, begun))
+    client = HttpsCallClient(HttpsGuard(exceptions=(hook.url,)), verify=NO_CERTIFICATES)
+    calling = client.call(request(f"{hook.url}/hook", timeout_seconds=3600.0))
+    assert over_after(begun, calling, 3600.0, monkeypatch) == HttpsAnswer(202, kept)
+
+
+def test_a_name_without_an_address_is_for_now() -> None:
+    async def unknown(_host: str, _port: int) -> list[str]:
+        raise OSError
+
+    error = refusal(url="https://hooks.example.com/", guard=HttpsGuard(resolve=unknown))
+    assert isinstance(error, TransientError)
+
+
+@pytest.mark.parametrize("headers", [{"X-Key": "é"}, {"X-Kéy": "a"}, {"X-Key": "a\r\nX-Other: b"}])
+def test_a_header_that_cannot_be_sent_is_a_plain_error(hook: Receiver, headers: dict[str, str]) -> None:
+    assert isinstance(refusal(hook.url, headers=headers), InvalidInputError | TransientError)
+    assert hook.calls == []
+
+
+def test_the_certificate_is_asked_for_the_name_and_not_for_the_pinned_address(tmp_path: Path) -> None:
+    certificate = certificate_for("DNS:hooks.example.com", tmp_path)
+    assert asyncio.run(_over_tls("hooks.example.com", certificate)) == HttpsAnswer(200, "")
+    with pytest.raises(ReceiverSilentError):
+        asyncio.run(_over_tls("other.example.com", certificate))
+
+
+async def _over_tls(name: str, certificate: Certificate) -> HttpsAnswer:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    class Loopback(HttpsGuard):
+        async def places(self, url: httpx.URL) -> list[str]:
+            assert url.host == name
+            return ["127.0.0.1"]
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=certificate.ours)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        client = HttpsCallClient(Loopback(), verify=certificate.trust)
+        return await client.call(request(f"https://{name}:{port}/", headers={}))

@@ -1,0 +1,32 @@
+"""Time zones by their names: those of places, and no files that lie beside them."""
+
+import zoneinfo
+
+import pytest
+
+from automation_pipeline.core import wall_clock
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.wall_clock import zone
+
+
+@pytest.mark.parametrize("name", ["Europe/Paris", "America/Argentina/Ushuaia", "Asia/Kathmandu", "UTC", "Etc/GMT-3"])
+def test_a_zone_of_the_database_is_known(name: str) -> None:
+    assert zone(name).key == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "localtime", "posixrules", "Factory", "posix/UTC", "right/UTC", "Europe", "Mars/Olympus", "", " ", "\0",
+        "\ud800", "../UTC", "/etc/localtime", "tzdata.zi",
+    ],
+)  # fmt: skip
+def test_what_is_no_zone_of_a_place_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInputError):
+        zone(name)
+
+
+def test_the_zone_database_is_gone_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    zone("UTC")
+    monkeypatch.setattr(wall_clock, "available_timezones", lambda: pytest.fail("It was gone through again."))
+    assert zone("Europe/Paris") is zoneinfo.ZoneInfo("Europe/Paris")

@@ -1,0 +1,80 @@
+"""Dagster's side of organisations' jobs: the services of the process are those of a bench, the doers are fakes."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import dagster as dg
+import pytest
+
+from automation_pipeline import bootstrap
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.orchestration.doors import run_request
+from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.org_jobs.domain.endings import AttemptEnd, succeeded
+from automation_pipeline.org_jobs.ports import AskedJob
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.run_requests import offer_waiting
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.org_jobs.bench import SERVICE, Bench
+
+OURS = {"services": ServicesResource()}
+OP = "work_org_job"
+
+
+class FakeDoer:
+    """Ends every attempt as it is told to."""
+
+    def __init__(self, end: AttemptEnd | None = None) -> None:
+        self.end = end or succeeded({"seen": True})
+        self.asked: list[AskedJob] = []
+
+    async def work(self, asked: AskedJob) -> AttemptEnd:
+        self.asked.append(asked)
+        return self.end
+
+
+def a_bench(
+    database: Database, monkeypatch: pytest.MonkeyPatch, doer: FakeDoer | None = None, **settings: object
+) -> Bench:
+    """Its clock shows the present, as Dagster's and the database's do."""
+    bench = Bench(database, StandingClock(datetime.now(UTC)))
+    services = bootstrap.Services(Settings(**settings), bench.clock)  # type: ignore[arg-type]
+    services.__dict__.update(database=database, job_doers={SERVICE.name: doer or FakeDoer()})
+    services.meter = bench.meter
+    monkeypatch.setattr(bootstrap, "services", lambda: services)
+    return bench
+
+
+def execute(
+    job: dg.JobDefinition, config: Mapping[str, object], tags: dict[str, str] | None = None
+) -> dg.ExecuteInProcessResult:
+    with dg.DagsterInstance.ephemeral() as instance:
+        return job.execute_in_process(
+            run_config={"ops": {OP: {"config": dict(config)}}},
+            tags=tags,
+            resources=OURS,
+            instance=instance,
+            raise_on_error=False,
+        )
+
+
+def launch(bench: Bench, job: dg.JobDefinition) -> dg.ExecuteInProcessResult:
+    """What the one request that waits becomes."""
+    with bench.database.transaction() as session:
+        [wish] = offer_waiting(session, limit=9)
+    asked = run_request(wish)
+    assert asked.job_name == job.name
+    return execute(job, wish.config, dict(asked.tags or {}))
+
+
+def told(result: dg.ExecuteInProcessResult) -> dict[str, object]:
+    """The metadata of the one step."""
+    [output] = [event.step_output_data.metadata for event in result.all_events if event.is_successful_output]
+    return {name: value.value for name, value in output.items()}
+
+
+def refusal(result: dg.ExecuteInProcessResult) -> str:
+    """What the failed step says."""
+    [failed] = [event.step_failure_data for event in result.all_events if event.is_step_failure]
+    assert failed.user_failure_data
+    return failed.user_failure_data.description or ""

@@ -1,0 +1,78 @@
+"""The asset of a day's outcomes: counted in the zone of the partitions, and judged by its checks."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+import pytest
+
+from automation_pipeline.defs.org_jobs.asset import org_job_outcomes, org_job_outcomes_checks
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.defs.org_jobs.desk import OURS, a_bench
+from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, SERVICE, Bench
+
+DAY = "2026-05-04"
+MIDNIGHT = datetime(2026, 5, 3, 22, 0, tzinfo=UTC)  # in Paris
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def bench(database: Database, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return a_bench(database, monkeypatch)
+
+
+def materialize() -> tuple[Mapping[str, object], dict[str, bool]]:
+    """The metadata, and of each check whether it passed."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize(
+            [org_job_outcomes, org_job_outcomes_checks],  # type: ignore[list-item]  checks are taken too
+            partition_key=DAY,
+            resources=OURS,
+            instance=instance,
+        )
+    [event] = result.asset_materializations_for_node("org_job_outcomes")
+    page = {name: value.value for name, value in event.metadata.items()}
+    return page, {one.check_name: one.passed for one in result.get_asset_check_evaluations()}
+
+
+def ended(bench: Bench, at: datetime, status: str, org_id: str = ORG) -> None:
+    job_id = bench.job(org_id, SERVICE)
+    code = "FAILED" if status == "failed" else None
+    bench.set_run(bench.run_row(job_id).id, status=status, finished_at=at, error_code=code)
+    bench.set_job(job_id, finished_at=at)
+
+
+def test_a_day_without_anything_is_a_good_day(bench: Bench) -> None:
+    page, checks = materialize()
+    assert page == {"dispatched": 0, "skipped": 0, "failed": 0, "jobs": 0}
+    assert set(checks.values()) == {True}
+
+
+def test_the_due_times_and_jobs_of_the_day_are_told(bench: Bench) -> None:
+    ours, theirs = bench.schedule(), bench.schedule(OTHER_ORG)
+    for seconds, latency in ((-1, 0), (0, 2), (3600, 4), (24 * 3600, 0)):
+        at = MIDNIGHT + seconds * SECOND
+        bench.fire(ours, at, effective_for=at - latency * SECOND)
+    skipped = {"outcome": "SKIPPED", "skip_reason": "overlap"}
+    bench.fire(theirs, MIDNIGHT + 7 * SECOND, **skipped)
+    for status in ("success", "success", "failed"):
+        ended(bench, MIDNIGHT + SECOND, status)
+    ended(bench, MIDNIGHT - SECOND, "success")
+    page, checks = materialize()
+    assert (page["dispatched"], page["skipped"], page["failed"], page["jobs"]) == (2, 1, 0, 3)
+    assert page["mean_latency_seconds"] == pytest.approx(3, abs=0.01)
+    assert "| overlap | 1 |" in str(page["skipped_because"])
+    assert "| success | 2 |" in str(page["jobs_by_state"])
+    assert "| HTTPS_CALL | failed | 1 |" in str(page["jobs_by_type"])
+    assert f"| {ORG} | 2 | 0 | 0 | 2 | 1 | 0 |" in str(page["organisations"])
+    assert f"| {OTHER_ORG} | 0 | 1 | 0 | 0 | 0 | 0 |" in str(page["organisations"])
+    assert set(checks.values()) == {True}
+
+
+def test_a_bad_day_fails_its_checks(bench: Bench) -> None:
+    late = bench.now - timedelta(seconds=301)
+    schedule = bench.schedule(next_run_at=late, next_scheduled_for=late)
+    bench.schedule(state="INVALID_CRON")
+    bench.fire(schedule, MIDNIGHT, outcome="FAILED", error="No job could be made.")
+    _, checks = materialize()
+    assert checks == {"no_fire_failed": False, "nothing_left_due": False, "no_invalid_cron": False}

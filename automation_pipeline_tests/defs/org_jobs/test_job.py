@@ -1,0 +1,224 @@
+"""The job `org_job`: a request, or a config of the launchpad, becomes an attempt; what stops it in Dagster stops it."""
+
+import dagster as dg
+import pytest
+from sqlalchemy import select
+
+from automation_pipeline.defs.automation.sensors import run_failures
+from automation_pipeline.defs.org_jobs.job import org_job
+from automation_pipeline.defs.org_jobs.sensors import org_job_queue
+from automation_pipeline.defs.requests.terminated import terminated_runs
+from automation_pipeline.orchestration.endings import TERMINATED
+from automation_pipeline.orchestration.org_jobs import job_run_id_of
+from automation_pipeline.orchestration.requests import REQUEST_TAG
+from automation_pipeline.org_jobs.domain.endings import failed
+from automation_pipeline.org_jobs.domain.keys import request_key
+from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline_tests.defs.org_jobs.desk import OP, OURS, FakeDoer, a_bench, execute, launch, refusal, told
+from automation_pipeline_tests.org_jobs.bench import ORG, SERVICE, Bench
+
+
+@pytest.fixture
+def doer() -> FakeDoer:
+    return FakeDoer()
+
+
+@pytest.fixture
+def bench(database: Database, monkeypatch: pytest.MonkeyPatch, doer: FakeDoer) -> Bench:
+    return a_bench(database, monkeypatch, doer)
+
+
+def asked_for(bench: Bench, job_id: int) -> int:
+    """Its run, for which a worker was asked."""
+    with dg.build_sensor_context(resources=OURS) as context:
+        org_job_queue(context)
+    return bench.run_row(job_id).id
+
+
+def request_states(bench: Bench) -> list[str]:
+    return list(bench.rows(select(RunRequestRow.state).order_by(RunRequestRow.id)))
+
+
+def test_a_request_becomes_an_attempt(bench: Bench, doer: FakeDoer) -> None:
+    job_id = bench.job(of_type=SERVICE, payload={"url": "https://example.com"})
+    run_id = asked_for(bench, job_id)
+    result = launch(bench, org_job)
+    assert result.success
+    run = bench.run_row(job_id)
+    assert (run.status, run.result, bench.job_row(job_id).status) == ("success", {"seen": True}, "success")
+    assert [(one.run_id, one.attempt_no, one.payload) for one in doer.asked] == [
+        (run_id, 1, {"url": "https://example.com"})
+    ]
+    assert request_states(bench) == ["taken"]
+    assert told(result) == {
+        "job": str(job_id),
+        "type": SERVICE.name,
+        "organisation": ORG,
+        "status": "success",
+        "attempt": "1 of 3",
+    }
+
+
+def test_the_launchpad_needs_no_more_than_the_run(bench: Bench) -> None:
+    job_id = bench.job(of_type=SERVICE)
+    result = execute(org_job, {"job_run_id": bench.run_row(job_id).id})
+    assert (result.success, bench.run_row(job_id).status) == (True, "success")
+
+
+def test_a_job_that_failed_is_an_outcome_and_says_when_it_is_tried_again(bench: Bench, doer: FakeDoer) -> None:
+    doer.end = failed("The server said no.")
+    job_id = bench.job(of_type=SERVICE, retry=RetryPolicy(max_retries=1, backoff_ms=60_000))
+    result = execute(org_job, {"job_run_id": bench.run_row(job_id).id})
+    page = told(result)
+    assert result.success
+    assert (page["status"], page["attempt"], page["error"]) == ("pending", "2 of 2", "The server said no.")
+    assert page["again_at"]
+
+
+def test_what_is_over_is_not_done_again(bench: Bench, doer: FakeDoer) -> None:
+    job_id = bench.job(of_type=SERVICE)
+    for _ in range(2):
+        assert execute(org_job, {"job_run_id": bench.run_row(job_id).id}).success
+    assert len(doer.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("run_id", "says"),
+    [(99, "Job run 99 does not exist."), (0, "Invalid config: job_run_id: must be from 1 to ")],
+)
+def test_what_cannot_be_worked_on_is_refused_in_one_sentence(bench: Bench, run_id: int, says: str) -> None:
+    assert refusal(execute(org_job, {"job_run_id": run_id})).startswith(says)
+
+
+def a_dagster_run(
+    job: str = "org_job", tags: dict[str, str] | None = None, run_id: str = "r-1", **config: object
+) -> dg.DagsterRun:
+    return dg.DagsterRun(job, run_id=run_id, run_config={"ops": {OP: {"config": config}}}, tags=tags or {})
+
+
+@pytest.mark.parametrize(
+    ("run", "run_id"),
+    [
+        (a_dagster_run(job_run_id=7), 7),
+        (a_dagster_run(job_run_id=0), None),
+        (a_dagster_run(job_run_id="mine"), None),
+        (a_dagster_run("rule_run", job_run_id=7), None),
+        (dg.DagsterRun("org_job", run_id="r-2"), None),
+    ],
+)
+def test_dagster_knows_which_run_it_works_on(run: dg.DagsterRun, run_id: int | None) -> None:
+    assert job_run_id_of(run) == run_id
+
+
+def terminate(run: dg.DagsterRun, before: dg.DagsterRun | None = None) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        if before is not None:
+            instance.add_run(before)
+        instance.add_run(run)
+        instance.report_run_canceled(run)
+        ended = instance.get_run_by_id(run.run_id)
+        assert ended
+        [event] = [one.dagster_event for one in instance.all_logs(run.run_id) if one.dagster_event]
+        with dg.build_run_status_sensor_context("terminated_runs", event, instance, ended, resources=OURS) as context:
+            terminated_runs(context)
+
+
+def worker_for(run_id: int, number: int) -> dg.DagsterRun:
+    """What the n-th request for a worker became."""
+    return a_dagster_run(tags={REQUEST_TAG: request_key(run_id, number)}, run_id=f"worker-{number}", job_run_id=run_id)
+
+
+@pytest.mark.parametrize(("at_work", "idle"), [(1, 2), (2, 1)])
+def test_who_terminates_the_worker_that_is_at_it_cancels_the_job(bench: Bench, at_work: int, idle: int) -> None:
+    job_id = bench.running_job(of_type=SERVICE)
+    run_id = bench.run_row(job_id).id
+    bench.set_run(run_id, requests=2, dagster_run_id=f"worker-{at_work}")
+    terminate(worker_for(run_id, idle))
+    assert bench.run_row(job_id).status == "running"
+    terminate(worker_for(run_id, at_work))
+    run = bench.run_row(job_id)
+    assert (run.status, run.cancelled_by, run.cancel_reason) == ("cancelled", "dagster", TERMINATED)
+
+
+def test_who_terminates_dagsters_retry_of_a_worker_that_died_cancels_the_job(bench: Bench) -> None:
+    job_id = bench.running_job(of_type=SERVICE)
+    run_id = bench.run_row(job_id).id
+    bench.set_run(run_id, requests=1, dagster_run_id="dead")
+    again = dg.DagsterRun(
+        "org_job",
+        run_id="again",
+        root_run_id="dead",
+        parent_run_id="dead",
+        run_config={"ops": {OP: {"config": {"job_run_id": run_id}}}},
+        tags={REQUEST_TAG: request_key(run_id, 1)},
+    )
+    terminate(again, before=dg.DagsterRun("org_job", run_id="dead"))
+    assert bench.run_row(job_id).status == "cancelled"
+
+
+def test_before_a_worker_has_begun_the_one_that_was_asked_for_last_counts(bench: Bench) -> None:
+    job_id = bench.job(of_type=SERVICE)
+    run_id = bench.run_row(job_id).id
+    bench.set_run(run_id, requests=2)
+    terminate(worker_for(run_id, 1))
+    assert bench.run_row(job_id).status == "pending"
+    terminate(worker_for(run_id, 2))
+    assert bench.run_row(job_id).status == "cancelled"
+
+
+def test_the_run_knows_its_worker(bench: Bench) -> None:
+    job_id = bench.job(of_type=SERVICE)
+    result = execute(org_job, {"job_run_id": bench.run_row(job_id).id})
+    assert bench.run_row(job_id).dagster_run_id == result.run_id
+
+
+def test_what_is_over_or_never_was_stays_as_it_is_when_it_is_terminated(bench: Bench) -> None:
+    job_id = bench.job(of_type=SERVICE)
+    execute(org_job, {"job_run_id": bench.run_row(job_id).id})
+    terminate(a_dagster_run(job_run_id=bench.run_row(job_id).id))
+    terminate(a_dagster_run(job_run_id=99))
+    assert bench.run_row(job_id).status == "success"
+
+
+def test_what_failed_for_good_before_it_began_rests(bench: Bench) -> None:
+    job_id = bench.job(of_type=SERVICE)
+    run_id = asked_for(bench, job_id)
+    died(run_id, number=0)
+    assert bench.run_row(job_id).next_attempt_at is None
+    died(run_id, number=1)
+    put_off = bench.run_row(job_id)
+    assert (put_off.status, put_off.error, put_off.requested_at) == ("pending", "DATABASE_URL is not set.", None)
+    assert put_off.next_attempt_at is not None
+    assert put_off.next_attempt_at > bench.now
+
+
+def test_a_bug_does_not_put_off_the_retry_that_the_policy_has_planned(
+    bench: Bench, doer: FakeDoer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fault(asked: object) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(doer, "work", fault)
+    job_id = bench.job(of_type=SERVICE, retry=RetryPolicy(max_retries=2, backoff_ms=2000))
+    run_id = asked_for(bench, job_id)
+    assert not launch(bench, org_job).success
+    planned = bench.run_row(job_id)
+    died(run_id, number=1)
+    died(run_id, number=None)
+    run = bench.run_row(job_id)
+    assert (run.attempt_no, run.next_attempt_at, run.error) == (2, planned.next_attempt_at, planned.error)
+
+
+def died(run_id: int, number: int | None) -> None:
+    """The Dagster run that the n-th request became has failed for good; None: it was launched by hand."""
+    of_request = {} if number is None else {REQUEST_TAG: request_key(run_id, number)}
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = instance.add_run(a_dagster_run(tags={"dagster/will_retry": "false", **of_request}, job_run_id=run_id))
+        instance.report_run_failed(run, "DATABASE_URL is not set.")
+        ended = instance.get_run_by_id(run.run_id)
+        assert ended
+        [event] = [one.dagster_event for one in instance.all_logs(run.run_id) if one.dagster_event]
+        with dg.build_run_status_sensor_context("run_failures", event, instance, ended, resources=OURS) as context:
+            run_failures(context.for_run_failure())

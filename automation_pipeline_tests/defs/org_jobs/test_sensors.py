@@ -1,0 +1,111 @@
+"""The sensors of organisations' jobs: each does its part in a tick, and says what it did."""
+
+from datetime import timedelta
+
+import dagster as dg
+import pytest
+
+from automation_pipeline.defs.org_jobs.sensors import due_org_schedules, org_job_alerts, org_job_queue
+from automation_pipeline.orchestration import org_jobs as of_dagster
+from automation_pipeline.org_jobs.domain.measures import FIRES
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.measures import all_measures
+from automation_pipeline_tests.clients.receiver import receiver
+from automation_pipeline_tests.defs.org_jobs.desk import OURS, a_bench
+from automation_pipeline_tests.org_jobs.bench import SERVICE, Bench
+
+SENSORS = [due_org_schedules, org_job_queue, org_job_alerts]
+
+
+def tick(sensor: dg.SensorDefinition) -> str:
+    with dg.build_sensor_context(resources=OURS) as context:
+        said = sensor(context)
+        assert isinstance(said, dg.SkipReason)
+        return said.skip_message or ""
+
+
+@pytest.fixture
+def bench(database: Database, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return a_bench(database, monkeypatch)
+
+
+def due(bench: Bench, **columns: object) -> str:
+    at = bench.now - timedelta(seconds=5)
+    return bench.schedule(job_type=SERVICE.name, next_run_at=at, next_scheduled_for=at, **columns)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("sensor", SENSORS, ids=lambda sensor: sensor.name)
+def test_with_nothing_to_do_a_tick_is_quiet(bench: Bench, sensor: dg.SensorDefinition) -> None:
+    assert tick(sensor)
+
+
+def test_a_schedule_that_is_due_is_dispatched_and_counted(bench: Bench) -> None:
+    schedule = due(bench)
+    assert tick(due_org_schedules) == "Dispatched 1."
+    assert tick(due_org_schedules) == "Dispatched 0."
+    [job] = bench.jobs(schedule)
+    assert (job.status, job.type) == ("pending", SERVICE.name)
+    with bench.database.reading() as session:
+        assert [one.value for one in all_measures(session) if one.name == FIRES] == [1]
+
+
+def test_a_schedule_whose_pause_is_over_goes_on(bench: Bench) -> None:
+    over = bench.now - timedelta(seconds=1)
+    schedule = bench.schedule(state="PAUSED", enabled=False, paused_until=over, job_type=SERVICE.name)
+    assert tick(due_org_schedules) == "Resumed 1. Dispatched 0."
+    assert bench.schedule_row(schedule).state == "ACTIVE"
+
+
+def test_a_job_that_may_begin_is_asked_for_once(bench: Bench) -> None:
+    job_id = bench.job(of_type=SERVICE)
+    assert tick(org_job_queue).endswith("1 workers asked for.")
+    assert tick(org_job_queue).endswith("0 workers asked for.")
+    assert [config for _, config in bench.requests()] == [{"job_run_id": bench.run_row(job_id).id}]
+
+
+def test_a_job_whose_worker_is_lost_is_given_up(bench: Bench) -> None:
+    job_id = bench.running_job(of_type=SERVICE)
+    bench.set_run(bench.run_row(job_id).id, lease_until=database_now(-1.0))
+    assert tick(org_job_queue).startswith("Gave up 1 stale")
+    assert bench.run_row(job_id).attempt_no == 2
+
+
+def test_what_fails_in_a_part_of_the_tick_does_not_keep_the_others_from_theirs(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(**_ground: object) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(of_dagster, "reap_jobs", broken)
+    bench.job(of_type=SERVICE)
+    with pytest.raises(Exception, match="a bug"):
+        tick(org_job_queue)
+    assert len(bench.requests()) == 1
+
+
+def test_an_alert_is_raised_and_told(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    with receiver() as hook:
+        url = f"{hook.url}/alerts"
+        bench = a_bench(database, monkeypatch, org_jobs_alert_webhook_url=url, webhook_allowed_origins=(hook.url,))
+        bench.schedule(state="INVALID_CRON")
+        assert tick(org_job_alerts) == "Raised 1 alerts; tried 1 webhooks."
+        assert tick(org_job_alerts) == "Raised 0 alerts; tried 0 webhooks."
+        assert [call.path for call in hook.calls] == ["/alerts"]
+    assert [row.status for row in bench.alerts()] == ["sent"]
+
+
+def test_what_is_older_than_it_is_kept_is_forgotten_until_nothing_is_left(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = a_bench(database, monkeypatch, org_jobs_keep_days=7)
+    job_id, at = bench.job(of_type=SERVICE), bench.now - timedelta(days=8)
+    bench.set_run(bench.run_row(job_id).id, status="success", finished_at=at)
+    bench.set_job(job_id, finished_at=at, created_at=at)
+    cursors: list[str | None] = []
+    with dg.build_sensor_context(resources=OURS) as context:
+        for _ in range(2):
+            org_job_alerts(context)
+            cursors.append(context.cursor)
+    assert bench.jobs() == []
+    assert cursors == [None, bench.now.date().isoformat()]

@@ -1,0 +1,22 @@
+"""A job as those who do it are asked for it, and a worker that dies before it has kept what it began."""
+
+from collections.abc import Callable
+
+from automation_pipeline.org_jobs.domain.job_types import checked_payload, job_type
+from automation_pipeline.org_jobs.ports import AskedJob
+from automation_pipeline.storage.database import Database
+
+
+class Killed(Exception):  # noqa: N818  what happened, not an error of ours
+    """The end of a worker."""
+
+
+def asked(type_: str, org_id: str = "acme", **payload: object) -> AskedJob:
+    stored = checked_payload(job_type(type_), payload)
+    return AskedJob(org_id=org_id, job_id=7, run_id=12, attempt_no=2, payload=stored, key="org-job-run-12")
+
+
+def killed_after(begin: Callable[[], object], database: Database) -> None:
+    with database.as_one():
+        begin()
+        raise Killed

@@ -1,0 +1,74 @@
+"""An agent of the tests: a host with one server, what it claims, and what it says of that, by the stages alone."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from automation_pipeline.org_jobs.domain.agent_job import AgentJob, Orders
+from automation_pipeline.org_jobs.domain.job_type import JobType
+from automation_pipeline.org_jobs.domain.org_job import OrgJobRun
+from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
+from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
+from automation_pipeline.org_jobs.stages.claim_jobs import claim_jobs
+from automation_pipeline.org_jobs.stages.list_held_jobs import list_held_jobs
+from automation_pipeline.org_jobs.stages.reap_jobs import reap_jobs
+from automation_pipeline.org_jobs.stages.report_progress import report_progress
+from automation_pipeline.org_jobs.stages.report_result import report_result
+from automation_pipeline.org_jobs.tables import JobRunRow
+from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, Bench
+
+AT_ONCE = RetryPolicy(backoff_ms=0)
+
+
+@dataclass
+class Agent:
+    bench: Bench
+    host_id: int
+    server_id: int
+    org_id: str
+
+    @property
+    def on(self) -> dict[str, Any]:
+        return {"database": self.bench.database, "clock": self.bench.clock}
+
+    def wanted(self, of_type: JobType = CHANGING, *, retry: RetryPolicy = AT_ONCE, **of_job: Any) -> int:
+        """The id of a new job for its server."""
+        return self.bench.job(self.org_id, of_type, retry=retry, server_instance_id=self.server_id, **of_job)
+
+    def claim(self, most: int = 1, within: Within = EVERYWHERE) -> list[AgentJob]:
+        return claim_jobs(self.host_id, within=within, most=most, **self.on)
+
+    def claimed(self, **of_job: Any) -> AgentJob:
+        """A new job, which it has taken."""
+        self.wanted(**of_job)
+        (job,) = self.claim()
+        return job
+
+    def begun(self, **of_job: Any) -> AgentJob:
+        job = self.claimed(**of_job)
+        self.progress(job)
+        return job
+
+    def progress(self, job: AgentJob, within: Within = EVERYWHERE, **said: object) -> Orders:
+        return report_progress(job.run_id, of(job) | said, within=within, **self.on)
+
+    def result(self, job: AgentJob, status: str, within: Within = EVERYWHERE, **said: object) -> OrgJobRun:
+        given = of(job) | {"status": status} | said
+        return report_result(job.run_id, given, within=within, meter=self.bench.meter, **self.on)
+
+    def held(self) -> list[AgentJob]:
+        return list_held_jobs(self.host_id, within=EVERYWHERE, database=self.bench.database)
+
+    def reap(self, job: AgentJob) -> JobRunRow:
+        """Nobody has heard of it for too long."""
+        self.bench.expire_hold(job.run_id)
+        reap_jobs(meter=self.bench.meter, **self.on)
+        return self.bench.run_by_id(job.run_id)
+
+
+def an_agent(bench: Bench, org_id: str = ORG) -> Agent:
+    host_id = bench.host(org_id)
+    return Agent(bench, host_id, bench.server(org_id, host_id=host_id), org_id)
+
+
+def of(job: AgentJob) -> dict[str, object]:
+    return {"attemptNo": job.attempt_no, "leaseToken": job.lease_token}

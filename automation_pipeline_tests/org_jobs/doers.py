@@ -1,0 +1,69 @@
+"""Doers of jobs that do what a test says."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from automation_pipeline.org_jobs.domain.endings import AttemptEnd, succeeded
+from automation_pipeline.org_jobs.ports import AskedJob
+from automation_pipeline_tests.org_jobs.bench import SERVICE
+
+
+@dataclass
+class Here:
+    """Its work is done at once, unless the test says otherwise: `meanwhile` is done first, in a thread of its own."""
+
+    end: AttemptEnd | Exception = field(default_factory=lambda: succeeded({"status": 200}))
+    meanwhile: Callable[[], object] | None = None
+    lasts: bool = False
+    asked: list[AskedJob] = field(default_factory=list)
+    was_stopped: bool = False
+
+    async def work(self, asked: AskedJob) -> AttemptEnd:
+        self.asked.append(asked)
+        try:
+            if self.meanwhile is not None:
+                await asyncio.to_thread(self.meanwhile)
+            if self.lasts:
+                await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.was_stopped = True
+            raise
+        if isinstance(self.end, Exception):
+            raise self.end
+        return self.end
+
+
+@dataclass
+class Elsewhere:
+    """What it has begun, under the key of its attempt, and what became of that."""
+
+    begun: dict[str, AttemptEnd | None] = field(default_factory=dict)
+    fault: Exception | None = None
+    stopped: list[tuple[str, str, str | None]] = field(default_factory=list)
+    looks: int = 0
+    stops_at_once: bool = False
+
+    def start(self, asked: AskedJob) -> Mapping[str, object]:
+        if self.fault is not None:
+            raise self.fault
+        key = f"{asked.run_id}:{asked.attempt_no}"
+        self.begun[key] = None
+        return {"key": key}
+
+    def look(self, followed: Mapping[int, Mapping[str, object]]) -> Mapping[int, AttemptEnd]:
+        self.looks += 1
+        found = {number: self.begun[str(following["key"])] for number, following in followed.items()}
+        return {number: end for number, end in found.items() if end is not None}
+
+    def cancel(self, following: Mapping[str, object], actor: str, reason: str | None = None) -> bool:
+        if self.fault is not None:
+            raise self.fault
+        self.stopped.append((str(following["key"]), actor, reason))
+        return self.stops_at_once
+
+    def end_all(self, end: AttemptEnd) -> None:
+        self.begun = dict.fromkeys(self.begun, end)
+
+
+DOES = SERVICE.name

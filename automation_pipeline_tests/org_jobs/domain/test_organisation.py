@@ -1,0 +1,97 @@
+"""What people write of organisations, hosts and servers: what is taken, and which field is at fault."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.org_jobs.domain.organisation import (
+    HostInput,
+    OrganisationInput,
+    ServerInput,
+    changed_fields,
+    given_fields,
+    id_fault,
+)
+
+LEAST = {"id": "acme", "name": "Acme"}
+
+
+@pytest.mark.parametrize("org_id", ["a", "7", "acme", "acme-eu", "a-b-c", "2fast", "a" * 40])
+def test_an_id_is_a_short_plain_word(org_id: str) -> None:
+    assert given_fields(OrganisationInput, LEAST | {"id": org_id}, "organisation").id == org_id
+
+
+@pytest.mark.parametrize(
+    "org_id", ["", "A", "acme ", " acme", "-a", "a-", "a--b", "a_b", "é", "a.b", "a/b", "a\n", "a\0", "a" * 41]
+)
+def test_anything_else_is_no_id(org_id: str) -> None:
+    with pytest.raises(InvalidInputError, match="Invalid organisation") as refused:
+        given_fields(OrganisationInput, LEAST | {"id": org_id}, "organisation")
+    assert [field for field, _ in refused.value.fields] == ["id"]
+
+
+@given(st.text(alphabet="ab0-", max_size=45))
+def test_hyphens_stand_alone_and_between(text: str) -> None:
+    is_id = 0 < len(text) <= 40 and not text.startswith("-") and not text.endswith("-") and "--" not in text
+    assert (id_fault(text) is None) is is_id
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "why"),
+    [
+        ({"name": " "}, "name", "must not be empty"),
+        ({"name": "x" * 201}, "name", "must have at most 200 characters"),
+        ({"name": "a\0"}, "name", "must not hold the character NUL"),
+        ({"maxRunning": 0}, "maxRunning", "must be at least 1"),
+        ({"maxRunning": 1001}, "maxRunning", "must be at most 1000"),
+        ({"maxRunning": True}, "maxRunning", "must be a whole number"),
+        ({"maintenanceUntil": "2026-05-04T10:00:00"}, "maintenanceUntil", "must say its time zone"),
+        ({"maintenanceUntil": 1777888800}, "maintenanceUntil", "must be a date and time"),
+        ({"suspendedAt": None}, "suspendedAt", "is not a known field"),
+    ],
+)
+def test_the_field_at_fault_is_named(given: dict[str, object], field: str, why: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        given_fields(OrganisationInput, LEAST | given, "organisation")
+    [(named, told)] = refused.value.fields
+    assert (named, told.startswith(why)) == (field, True)
+
+
+def test_an_organisation_needs_little() -> None:
+    wanted = given_fields(OrganisationInput, {"id": "acme", "name": "  Acme  "}, "organisation")
+    assert (wanted.name, wanted.max_running, wanted.maintenance_until) == ("Acme", 10, None)
+
+
+def test_an_instant_is_kept_in_utc() -> None:
+    wanted = given_fields(HostInput, {"name": "h", "maintenanceUntil": "2026-05-04T12:00:00+02:00"}, "host")
+    assert wanted.maintenance_until == datetime(2026, 5, 4, 10, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(("host", "kept"), [("11", 11), (11, 11), (None, None)])
+def test_a_host_is_named_by_its_number_or_its_digits(host: object, kept: int | None) -> None:
+    assert given_fields(ServerInput, {"name": "s", "hostId": host}, "server").host_id == kept
+
+
+@pytest.mark.parametrize("host", [0, -1, "0", "x", "1 ", True, 1.0, "9" * 19])
+def test_what_is_no_host_is_refused(host: object) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        given_fields(ServerInput, {"name": "s", "hostId": host}, "server")
+    assert [field for field, _ in refused.value.fields] == ["hostId"]
+
+
+def test_a_patch_keeps_what_it_does_not_name_and_null_clears() -> None:
+    stored = given_fields(ServerInput, {"name": "s", "hostId": 3, "isEnabled": False}, "server")
+    assert changed_fields(ServerInput, stored, {}, "server") == stored
+    cleared = changed_fields(ServerInput, stored, {"hostId": None}, "server")
+    assert (cleared.name, cleared.host_id, cleared.is_enabled) == ("s", None, False)
+
+
+@pytest.mark.parametrize("field", ["name", "isEnabled"])
+def test_null_clears_only_what_may_be_null(field: str) -> None:
+    stored = given_fields(ServerInput, {"name": "s"}, "server")
+    with pytest.raises(InvalidInputError) as refused:
+        changed_fields(ServerInput, stored, {field: None}, "server")
+    assert refused.value.fields == ((field, "cannot be null: leave it out to keep it"),)

@@ -1,0 +1,88 @@
+"""What other processes do with the queues of organisations; importable, so that they can be started with it."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from datetime import datetime
+from random import Random
+
+from automation_pipeline.core.errors import ConflictError
+from automation_pipeline.core.meter import Meter
+from automation_pipeline.org_jobs.domain.endings import AttemptEnd
+from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE
+from automation_pipeline.org_jobs.ports import AskedJob
+from automation_pipeline.org_jobs.stages.release_jobs import release_jobs
+from automation_pipeline.org_jobs.stages.retry_job import retry_job
+from automation_pipeline.org_jobs.stages.work_job import work_job
+from automation_pipeline.org_jobs.store.claims import claim_for_host, claim_run
+from automation_pipeline.org_jobs.tables import HostRow
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.org_jobs.bench import SERVICE
+from automation_pipeline_tests.storage.processes import opened
+
+LONG = 3600.0
+
+
+def claim_all(url: str, now: datetime, host_id: int, run_ids: Sequence[int], seed: int) -> list[int]:
+    """The runs that this process got, one at a time, as an agent and as a worker by turns."""
+    chosen, got = Random(seed), list[int]()
+    with opened(url) as database:
+        for run_id in chosen.sample(run_ids, len(run_ids)):
+            with database.transaction() as session:
+                host = session.get_one(HostRow, host_id)
+                claimed = claim_for_host(session, host, f"agent-{seed}", chosen.randint(1, 3), LONG, now)
+            with database.transaction() as session:
+                ours = claim_run(session, run_id, f"worker-{seed}", LONG, now)
+            got += [one.hold.run_id for one in (*claimed, *([] if ours is None else [ours]))]
+    return got
+
+
+def release(url: str, now: datetime, limit: int) -> list[int]:
+    with opened(url) as database:
+        return list(release_jobs(database=database, clock=StandingClock(now), limit=limit))
+
+
+class Mortal:
+    async def work(self, asked: AskedJob) -> AttemptEnd:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return await asyncio.Future()
+
+
+class MortalElsewhere:
+    """It is killed when it has begun the work, and nothing of that is kept."""
+
+    def start(self, asked: AskedJob) -> dict[str, object]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return {}
+
+    def look(self, followed: object) -> dict[int, AttemptEnd]:
+        return {}
+
+    def cancel(self, following: object, actor: str, reason: str | None = None) -> bool:
+        return False
+
+
+def work_and_die(url: str, now: str, run_id: int, kind: str) -> None:
+    doer = Mortal() if kind == "here" else MortalElsewhere()
+    with opened(url) as database:
+        asyncio.run(
+            work_job(
+                run_id,
+                doers={SERVICE.name: doer},
+                lease_seconds=LONG,
+                database=database,
+                clock=StandingClock(datetime.fromisoformat(now)),
+                meter=Meter(),
+                owner="doomed",
+            )
+        )
+
+
+def retry(url: str, now: datetime, job_id: int) -> bool:
+    with opened(url) as database:
+        try:
+            retry_job(job_id, within=EVERYWHERE, database=database, clock=StandingClock(now), actor="user:1")
+        except ConflictError:
+            return False
+        return True

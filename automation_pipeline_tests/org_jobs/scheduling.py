@@ -1,0 +1,49 @@
+"""What operators do to schedules, on the bench."""
+
+from datetime import datetime
+from typing import Any
+
+from automation_pipeline.org_jobs.domain.org_schedule import Dispatched, OrgSchedule
+from automation_pipeline.org_jobs.domain.tenancy import Within
+from automation_pipeline.org_jobs.stages.create_schedule import create_schedule
+from automation_pipeline.org_jobs.stages.pause_schedule import pause_schedule
+from automation_pipeline.org_jobs.stages.resume_schedule import resume_schedule
+from automation_pipeline.org_jobs.stages.run_schedule_now import run_schedule_now
+from automation_pipeline.org_jobs.stages.update_schedule import update_schedule
+from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, Bench
+
+MINE = Within(ORG)
+
+
+def world(bench: Bench, within: Within = MINE) -> dict[str, Any]:
+    return {"within": within, "database": bench.database, "clock": bench.clock, "actor": ACTOR}
+
+
+def created(bench: Bench, org_id: str = ORG, within: Within = MINE, **fields: Any) -> OrgSchedule:
+    """A call at 02:00, unless the fields say otherwise."""
+    bench.organisation(org_id)
+    call = {"url": "https://example.com/"}
+    given = {"name": "Nightly", "cronExpression": "0 2 * * *", "jobType": "HTTPS_CALL", "payload": call} | fields
+    return create_schedule(given, org_id=org_id, **world(bench, within))
+
+
+def updated(
+    bench: Bench, schedule_id: str, *, expected: int | datetime | None = None, within: Within = MINE, **patch: Any
+) -> OrgSchedule:
+    return update_schedule(schedule_id, patch, expected=expected, **world(bench, within))
+
+
+def paused(bench: Bench, schedule_id: str, **said: Any) -> OrgSchedule:
+    return pause_schedule(schedule_id, **said, **world(bench))
+
+
+def resumed(bench: Bench, schedule_id: str) -> OrgSchedule:
+    return resume_schedule(schedule_id, **world(bench))
+
+
+def run_now(bench: Bench, schedule_id: str, **said: Any) -> Dispatched:
+    return run_schedule_now(schedule_id, **said, **world(bench))
+
+
+def log_of(bench: Bench, schedule_id: str) -> list[str]:
+    return [entry.action for entry in bench.audit(schedule_id)]

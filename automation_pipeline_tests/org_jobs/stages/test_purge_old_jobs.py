@@ -1,0 +1,98 @@
+"""What is older than it is kept goes, bit by bit; what is younger, or not over, stays."""
+
+from datetime import timedelta
+
+from sqlalchemy import func, select
+
+from automation_pipeline.org_jobs.domain.endings import cancelled
+from automation_pipeline.org_jobs.stages.purge_old_jobs import Purged, purge_old_jobs
+from automation_pipeline.org_jobs.store.audit_log import note
+from automation_pipeline.org_jobs.store.endings import end_attempts
+from automation_pipeline.org_jobs.tables import AlertRow, AttemptRow, BatchRow, JobRunRow, ScheduleRow
+from automation_pipeline.storage.transitions import TransitionRow
+from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
+
+NOTHING = Purged(jobs=0, fires=0, backfills=0, schedules=0, log_entries=0, alerts=0)
+
+
+def purged(bench: Bench, limit: int = 100) -> Purged:
+    return purge_old_jobs(database=bench.database, clock=bench.clock, keep_days=90, limit=limit)
+
+
+def count(bench: Bench, table: object) -> int:
+    return bench.rows(select(func.count()).select_from(table))[0]
+
+
+def done(bench: Bench, org_id: str = ORG, **of_job: object) -> int:
+    """A job with an attempt, which was cancelled while it ran."""
+    job_id = bench.running_job(org_id, **of_job)
+    with bench.database.transaction() as session:
+        end_attempts(session, {bench.run_row(job_id).id: cancelled()}, ACTOR, bench.now)
+    return job_id
+
+
+def batch(bench: Bench, schedule_id: str, status: str) -> None:
+    times = {"from_at": bench.now, "until_at": bench.now, "created_at": bench.now, "finished_at": bench.now}
+    said = {"type": "backfill", "behaviour": "none", "total": 0, "created_by": ACTOR}
+    with bench.database.transaction() as session:
+        session.add(BatchRow(org_id=ORG, schedule_id=schedule_id, status=status, **times, **said))
+
+
+def test_old_jobs_go_with_all_that_is_theirs(org_bench: Bench) -> None:
+    schedule = org_bench.schedule()
+    fire = org_bench.fire(schedule)
+    done(org_bench, schedule_id=schedule, fire_id=fire)
+    done(org_bench, OTHER_ORG)
+    waiting = org_bench.job()
+    org_bench.clock.pass_time(timedelta(days=90))
+    assert purged(org_bench) == NOTHING
+    org_bench.pass_minutes(1)
+    young = done(org_bench, schedule_id=schedule, fire_id=org_bench.fire(schedule))
+    assert purged(org_bench) == Purged(jobs=2, fires=1, backfills=0, schedules=0, log_entries=0, alerts=0)
+    assert [job.id for job in org_bench.jobs()] == [waiting, young]
+    assert (count(org_bench, JobRunRow), count(org_bench, AttemptRow), count(org_bench, TransitionRow)) == (2, 1, 1)
+    assert len(org_bench.fires(schedule)) == 1
+
+
+def test_logs_alerts_backfills_and_deleted_schedules_go(org_bench: Bench) -> None:
+    gone, kept = org_bench.schedule(deleted_at=org_bench.now), org_bench.schedule()
+    org_bench.fire(gone, outcome="SKIPPED", skip_reason="overlap")
+    for status in ("completed", "running"):
+        batch(org_bench, kept, status)
+    said = {"name": "x", "severity": "warning", "subject": "s", "message": "m", "status": "unsent"}
+    with org_bench.database.transaction() as session:
+        about = {"org_id": ORG, "entity": "schedule", "entity_id": kept}
+        note(session, **about, actor=ACTOR, action="update", now=org_bench.now)
+        session.add(AlertRow(**said, raised_at=org_bench.now, next_retry_at=org_bench.now))
+    org_bench.clock.pass_time(timedelta(days=91))
+    took = purged(org_bench)
+    assert took == Purged(jobs=0, fires=1, backfills=1, schedules=1, log_entries=0, alerts=1)
+    assert (took.total, str(took)) == (
+        4,
+        "Took away 0 jobs, 1 fires, 1 backfills, 1 schedules, 0 log entries, 1 alerts.",
+    )
+    assert org_bench.rows(select(ScheduleRow.id)) == [kept]
+    assert org_bench.rows(select(BatchRow.status)) == ["running"]
+
+
+def test_who_did_what_is_known_for_a_year_or_as_long_as_is_set(org_bench: Bench) -> None:
+    org_bench.organisation()
+    with org_bench.database.transaction() as session:
+        for number in range(2):
+            at = org_bench.now + timedelta(days=number)
+            note(session, org_id=ORG, entity="host", entity_id="1", actor=ACTOR, action="update", now=at)
+    org_bench.clock.pass_time(timedelta(days=365))
+    assert purged(org_bench) == NOTHING
+    org_bench.pass_minutes(1)
+    assert purged(org_bench).log_entries == 1
+    assert len(org_bench.audit()) == 1
+    took = purge_old_jobs(database=org_bench.database, clock=org_bench.clock, keep_days=3650, audit_keep_days=30)
+    assert (took.log_entries, org_bench.audit()) == (1, [])
+
+
+def test_a_call_takes_so_many_of_each(org_bench: Bench) -> None:
+    for _ in range(3):
+        done(org_bench)
+    org_bench.clock.pass_time(timedelta(days=91))
+    assert [purged(org_bench, limit=2).jobs for _ in range(3)] == [2, 1, 0]
+    assert org_bench.jobs() == []

@@ -1,0 +1,348 @@
+"""One attempt at a job of this system: how it ends, who may end it, and what is left when its worker is lost."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError, TransientError
+from automation_pipeline.org_jobs.domain.endings import failed, succeeded
+from automation_pipeline.org_jobs.domain.org_job import OrgJobRun
+from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
+from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE
+from automation_pipeline.org_jobs.ports import JobDoer
+from automation_pipeline.org_jobs.stages import keep_trying
+from automation_pipeline.org_jobs.stages import work_job as stage
+from automation_pipeline.org_jobs.stages.cancel_job import cancel_job
+from automation_pipeline.org_jobs.stages.reap_jobs import reap_jobs
+from automation_pipeline.org_jobs.stages.release_jobs import release_jobs
+from automation_pipeline.org_jobs.stages.work_job import work_job
+from automation_pipeline.org_jobs.store.holds import RunBusyError
+from automation_pipeline.storage.database import DatabaseBusyError, DatabaseUnreachableError
+from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.run_requests import mark_taken
+from automation_pipeline_tests import waiting
+from automation_pipeline_tests.org_jobs.bench import ORG, SERVICE, Bench
+from automation_pipeline_tests.org_jobs.doers import Elsewhere, Here
+
+LEASE = 3600.0
+NEVER = RetryPolicy(max_retries=0)
+
+
+def work(
+    bench: Bench,
+    job_id: int,
+    doer: JobDoer | None,
+    lease_seconds: float = LEASE,
+    dagster_run_id: str | None = None,
+) -> OrgJobRun:
+    doers: Mapping[str, JobDoer] = {} if doer is None else {SERVICE.name: doer}
+    return waiting.run(
+        work_job(
+            bench.run_row(job_id).id,
+            doers=doers,
+            lease_seconds=lease_seconds,
+            database=bench.database,
+            clock=bench.clock,
+            meter=bench.meter,
+            owner="worker",
+            dagster_run_id=dagster_run_id,
+        )
+    )
+
+
+def ours(bench: Bench, **of_job: object) -> int:
+    return bench.job(of_type=SERVICE, **of_job)
+
+
+def test_a_job_is_done_and_told(org_bench: Bench) -> None:
+    job_id, doer = ours(org_bench, payload={"url": "https://example.com"}), Here(succeeded({"status": 204}))
+    run = work(org_bench, job_id, doer)
+    assert (run.status, run.result, run.finished_at, run.lease_until) == (
+        "success",
+        {"status": 204},
+        org_bench.now,
+        None,
+    )
+    [asked] = doer.asked
+    assert (asked.org_id, asked.job_id, asked.run_id, asked.attempt_no) == (ORG, job_id, run.id, 1)
+    assert asked.payload == {"url": "https://example.com"}
+    assert [event.name for event in org_bench.events()] == ["job_run.started", "job_run.succeeded"]
+    assert org_bench.moves("job run", run.id) == [("pending", "running"), ("running", "success")]
+    [attempt] = run.attempts
+    assert (attempt.status, attempt.owner, attempt.attempt_no) == ("success", "worker", 1)
+    counted = org_bench.meter.drain()
+    assert counted["job_run_count_total", 'status="success",type="HTTPS_CALL"'] == 1
+    assert counted["job_run_duration_ms_bucket", 'le="1000.0"'] == 1
+
+
+def test_what_has_ended_is_not_done_again(org_bench: Bench) -> None:
+    job_id, doer = ours(org_bench), Here()
+    work(org_bench, job_id, doer)
+    assert work(org_bench, job_id, doer).status == "success"
+    assert len(doer.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        (failed("The receiver said 500.", "HTTP_500"), "HTTP_500"),
+        (TransientError("Nobody answered."), "FAILED"),
+        (ConflictError("It is in the way."), "CONFLICT"),
+    ],
+)
+def test_a_failure_is_tried_again_when_its_time_has_come(org_bench: Bench, end: object, code: str) -> None:
+    job_id = ours(org_bench, retry=RetryPolicy(max_retries=1, backoff_ms=60_000))
+    run = work(org_bench, job_id, Here(end))
+    assert (run.status, run.attempt_no, run.error_code) == ("pending", 2, code)
+    assert run.next_attempt_at == org_bench.now + timedelta(minutes=1)
+    assert work(org_bench, job_id, Here()).status == "pending"
+    org_bench.pass_minutes(1)
+    assert work(org_bench, job_id, Here(end)).status == "failed"
+    counted = org_bench.meter.drain()
+    assert counted["job_run_retries_total", 'type="HTTPS_CALL"'] == 1
+    assert counted["job_run_count_total", 'status="failed",type="HTTPS_CALL"'] == 1
+
+
+def test_all_attempts_of_a_run_have_one_key_and_no_other_run_has_it(org_bench: Bench) -> None:
+    job_id, other = ours(org_bench, retry=RetryPolicy(max_retries=1, backoff_ms=0)), ours(org_bench)
+    doer = Here(TransientError("Nobody answered."))
+    for one in (job_id, job_id, other):
+        work(org_bench, one, doer)
+    assert [(asked.attempt_no, asked.key) for asked in doer.asked] == [
+        (number, f"org-job-run-{org_bench.run_row(one).id}") for one, number in ((job_id, 1), (job_id, 2), (other, 1))
+    ]
+
+
+def test_what_was_done_is_told_though_the_database_gives_way_and_is_not_done_again(
+    org_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = [DatabaseBusyError("It gave way."), DatabaseUnreachableError("It is away.")]
+    really = stage.end_attempts
+
+    def end(*given: Any) -> object:
+        if faults:
+            raise faults.pop(0)
+        return really(*given)
+
+    monkeypatch.setattr(stage, "end_attempts", end)
+    monkeypatch.setattr(keep_trying, "FIRST_WAIT_SECONDS", 0.0)
+    job_id, doer = ours(org_bench), Here()
+    run = work(org_bench, job_id, doer)
+    assert (run.status, len(run.attempts), len(doer.asked), faults) == ("success", 1, 1, [])
+
+
+@pytest.mark.parametrize("fault", [InvalidInputError("No such address."), NotFoundError("No such rule.")])
+def test_what_cannot_be_helped_is_not_tried_again(org_bench: Bench, fault: Exception) -> None:
+    run = work(org_bench, ours(org_bench), Here(fault))
+    assert (run.status, run.attempt_no, run.error) == ("failed", 1, str(fault))
+
+
+def test_a_type_that_nobody_does_here_fails_for_good(org_bench: Bench) -> None:
+    run = work(org_bench, ours(org_bench), None)
+    assert (run.status, run.error_code) == ("failed", "UNSUPPORTED")
+    assert run.error == "Nobody here does jobs of the type HTTPS_CALL."
+
+
+@pytest.mark.parametrize("doer", [Here(ValueError("secret")), Elsewhere(fault=ValueError("secret"))])
+def test_a_fault_of_ours_ends_the_attempt_and_is_raised(org_bench: Bench, doer: JobDoer) -> None:
+    job_id = ours(org_bench, retry=NEVER)
+    with pytest.raises(ValueError, match="secret"):
+        work(org_bench, job_id, doer)
+    run = org_bench.run_row(job_id)
+    assert (run.status, run.error_code, run.following) == ("failed", "FAILED", None)
+    assert run.error == "A fault of this system ended it (ValueError): its worker's log says more."
+
+
+def test_somebody_elses_run_is_left_alone(org_bench: Bench) -> None:
+    job_id, doer = org_bench.running_job(of_type=SERVICE), Here()
+    with pytest.raises(RunBusyError):
+        work(org_bench, job_id, doer)
+    org_bench.expire_hold(org_bench.run_row(job_id).id)
+    assert (work(org_bench, job_id, doer).status, doer.asked) == ("running", [])
+
+
+def test_a_worker_that_comes_too_early_leaves_and_another_is_asked_for_in_time(org_bench: Bench) -> None:
+    org_bench.organisation(max_running=1)
+    job_id = ours(org_bench)
+    release_jobs(database=org_bench.database, clock=org_bench.clock, limit=5)
+    org_bench.organisation(suspended_at=org_bench.now)
+    assert work(org_bench, job_id, Here()).status == "pending"
+    assert org_bench.run_row(job_id).requested_at is None
+    org_bench.organisation(suspended_at=None)
+    assert len(release_jobs(database=org_bench.database, clock=org_bench.clock, limit=5)) == 1
+
+
+def test_the_run_knows_who_works_on_it_in_dagster(org_bench: Bench) -> None:
+    """Not the one that the newest request led to, which may have come too late."""
+    job_id = ours(org_bench)
+    release_jobs(database=org_bench.database, clock=org_bench.clock, limit=5)
+    with org_bench.database.transaction() as session:
+        mark_taken(session, org_bench.requests()[0][0], "dagster-run-8")
+    assert work(org_bench, job_id, Here(), dagster_run_id="dagster-run-7").dagster_run_id == "dagster-run-7"
+    assert work(org_bench, job_id, Here(), dagster_run_id="dagster-run-8").dagster_run_id == "dagster-run-7"
+
+
+def in_the_middle(bench: Bench, job_id: int, what: Callable[[], object], doer: Here) -> OrgJobRun:
+    """`what` happens while the work goes on; after that comes the next heartbeat, and no other."""
+
+    async def working() -> OrgJobRun:
+        task = asyncio.ensure_future(
+            work_job(
+                bench.run_row(job_id).id,
+                doers={SERVICE.name: doer},
+                lease_seconds=LEASE,
+                database=bench.database,
+                clock=bench.clock,
+                meter=bench.meter,
+                owner="worker",
+            )
+        )
+        await waiting.come_true(lambda: bool(doer.asked))
+        await asyncio.to_thread(what)
+        waiting.leap(LEASE / 4 + 1)
+        return await task
+
+    doer.lasts = True
+    return waiting.run(working())
+
+
+def cancel(bench: Bench, job_id: int, *, at_once: bool = False) -> None:
+    cancel_job(
+        job_id,
+        within=EVERYWHERE,
+        database=bench.database,
+        clock=bench.clock,
+        actor="user:1",
+        reason="Not now.",
+        at_once=at_once,
+    )
+
+
+def test_a_wanted_cancel_is_noticed_at_the_next_heartbeat(org_bench: Bench) -> None:
+    job_id, doer = ours(org_bench), Here()
+    run = in_the_middle(org_bench, job_id, lambda: cancel(org_bench, job_id), doer)
+    assert (run.status, run.error, run.cancelled_by) == ("cancelled", "Not now.", "user:1")
+    assert doer.was_stopped
+
+
+def test_what_is_ended_at_once_is_not_ended_again(org_bench: Bench) -> None:
+    job_id, doer = ours(org_bench), Here()
+    run = in_the_middle(org_bench, job_id, lambda: cancel(org_bench, job_id, at_once=True), doer)
+    assert (run.status, doer.was_stopped, len(run.attempts)) == ("cancelled", True, 1)
+    assert org_bench.moves("job run", run.id)[1:] == [("running", "cancelled")]
+
+
+def test_what_takes_longer_than_its_type_may_is_stopped(org_bench: Bench) -> None:
+    job_id, doer = ours(org_bench, retry=NEVER), Here()
+    run = in_the_middle(org_bench, job_id, lambda: org_bench.pass_minutes(3), doer)
+    assert (run.status, run.error_code, doer.was_stopped) == ("failed", "TIME_LIMIT", True)
+    assert run.error == "It was not done after 180 s, the most that its type may take."
+
+
+def test_who_was_given_up_writes_nothing(org_bench: Bench) -> None:
+    job_id, doer = ours(org_bench, retry=RetryPolicy(backoff_ms=0)), Here()
+
+    def give_up() -> None:
+        org_bench.expire_hold(org_bench.run_row(job_id).id)
+        reap_jobs(database=org_bench.database, clock=org_bench.clock, meter=org_bench.meter)
+
+    run = in_the_middle(org_bench, job_id, give_up, doer)
+    assert (run.status, run.attempt_no, doer.was_stopped) == ("pending", 2, True)
+    assert [attempt.error_code for attempt in run.attempts] == ["STALE"]
+
+
+def test_a_result_that_comes_after_another_attempt_began_is_not_kept(org_bench: Bench) -> None:
+    job_id = ours(org_bench, retry=RetryPolicy(backoff_ms=0))
+
+    def lose_it() -> None:
+        org_bench.expire_hold(org_bench.run_row(job_id).id)
+        reap_jobs(database=org_bench.database, clock=org_bench.clock, meter=org_bench.meter)
+        assert work(org_bench, job_id, Here(succeeded({"by": "the second"}))).status == "success"
+
+    run = work(org_bench, job_id, Here(succeeded({"by": "the first"}), meanwhile=lose_it))
+    assert (run.status, run.result, run.attempt_no) == ("success", {"by": "the second"}, 2)
+    assert [attempt.status for attempt in run.attempts] == ["failed", "success"]
+
+
+def test_a_heartbeat_extends_the_lease(org_bench: Bench) -> None:
+    job_id, doer = ours(org_bench), Here(lasts=True)
+
+    async def working() -> bool:
+        task = asyncio.ensure_future(
+            work_job(
+                org_bench.run_row(job_id).id,
+                doers={SERVICE.name: doer},
+                lease_seconds=LEASE,
+                database=org_bench.database,
+                clock=org_bench.clock,
+                meter=org_bench.meter,
+                owner="worker",
+            )
+        )
+        await waiting.come_true(lambda: bool(doer.asked))
+        run_id = org_bench.run_row(job_id).id
+        await asyncio.to_thread(org_bench.set_run, run_id, lease_until=database_now(1.0))
+        before = org_bench.run_by_id(run_id).lease_until
+        waiting.leap(LEASE / 4 + 1)
+        await waiting.come_true(lambda: org_bench.run_by_id(run_id).lease_until > before + timedelta(minutes=30))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return doer.was_stopped
+
+    assert waiting.run(working())
+    assert org_bench.run_row(job_id).status == "running"
+
+
+def test_what_is_begun_elsewhere_is_followed_without_a_worker(org_bench: Bench) -> None:
+    job_id, doer = ours(org_bench), Elsewhere()
+    run = work(org_bench, job_id, doer)
+    assert (run.status, run.following, run.lease_until) == ("running", {"key": f"{run.id}:1"}, None)
+    assert run.deadline_at == org_bench.now + timedelta(seconds=180)
+    assert work(org_bench, job_id, doer).status == "running"
+    assert list(doer.begun) == [f"{run.id}:1"]
+
+
+def test_what_cannot_be_begun_elsewhere_has_failed(org_bench: Bench) -> None:
+    run = work(org_bench, ours(org_bench), Elsewhere(fault=NotFoundError("No such rule.")))
+    assert (run.status, run.error_code, run.error) == ("failed", "NOT_FOUND", "No such rule.")
+
+
+@pytest.mark.parametrize("kind", ["here", "elsewhere"])
+def test_a_worker_that_is_killed_is_found_and_the_job_ends_once(org_bench: Bench, kind: str) -> None:
+    job_id = ours(org_bench, retry=RetryPolicy(backoff_ms=0))
+    run_id = org_bench.run_row(job_id).id
+    kill_at_work(org_bench, run_id, kind)
+    assert (org_bench.run_by_id(run_id).status, org_bench.run_by_id(run_id).following) == ("running", None)
+    with pytest.raises(RunBusyError):
+        work(org_bench, job_id, Here())
+    ground = {"database": org_bench.database, "clock": org_bench.clock, "meter": org_bench.meter}
+    assert reap_jobs(**ground).stale == 0
+    org_bench.expire_hold(run_id)
+    assert reap_jobs(**ground).stale == 1
+    run = work(org_bench, job_id, Here())
+    assert (run.status, run.attempt_no) == ("success", 2)
+    assert [(attempt.status, attempt.error_code) for attempt in run.attempts] == [
+        ("failed", "STALE"),
+        ("success", None),
+    ]
+    assert [event.name for event in org_bench.events()].count("job_run.succeeded") == 1
+
+
+DIE = """
+import sys
+from automation_pipeline_tests.org_jobs.processes import work_and_die
+work_and_die(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
+"""
+
+
+def kill_at_work(bench: Bench, run_id: int, kind: str) -> None:
+    url = bench.database.url.render_as_string(hide_password=False)
+    given = [url, bench.now.isoformat(), str(run_id), kind]
+    killed = subprocess.run([sys.executable, "-c", DIE, *given], check=False)
+    assert killed.returncode == -signal.SIGKILL

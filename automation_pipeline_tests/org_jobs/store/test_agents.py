@@ -1,0 +1,50 @@
+"""The hosts of agents: found by those of their organisation only."""
+
+import pytest
+
+from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.org_jobs.domain.job_types import JOB_TYPES
+from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
+from automation_pipeline.org_jobs.store.agents import host_of_agent, limit_seconds, reporter_of
+from automation_pipeline.org_jobs.store.claims import Hold
+from automation_pipeline_tests.org_jobs.agent import an_agent
+from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, Bench
+
+
+def test_a_host_is_found_by_its_id_and_by_its_run(org_bench: Bench) -> None:
+    agent = an_agent(org_bench)
+    job = agent.claimed()
+    hold = Hold(job.run_id, job.attempt_no, job.lease_token)
+    with org_bench.database.reading() as session:
+        for within in (EVERYWHERE, Within(ORG)):
+            assert host_of_agent(session, agent.host_id, within).id == agent.host_id
+            found = reporter_of(session, hold, within)
+            assert (found.host.id, found.type_name, found.is_known) == (agent.host_id, CHANGING.name, True)
+
+
+def test_what_is_of_another_organisation_is_not_there(org_bench: Bench) -> None:
+    agent = an_agent(org_bench)
+    job = agent.claimed()
+    hold = Hold(job.run_id, job.attempt_no, job.lease_token)
+    with org_bench.database.reading() as session:
+        with pytest.raises(NotFoundError, match=f"Host {agent.host_id} does not exist."):
+            host_of_agent(session, agent.host_id, Within(OTHER_ORG))
+        with pytest.raises(NotFoundError, match=f"Job run {job.run_id} does not exist."):
+            reporter_of(session, hold, Within(OTHER_ORG))
+
+
+def test_a_run_whose_host_is_of_another_organisation_than_itself_is_nobodys(org_bench: Bench) -> None:
+    """It cannot be; were it so, neither would be told of the other."""
+    job = an_agent(org_bench).claimed()
+    hold = Hold(job.run_id, job.attempt_no, job.lease_token)
+    org_bench.set_run(job.run_id, host_id=org_bench.host(OTHER_ORG))
+    with org_bench.database.reading() as session:
+        for within in (EVERYWHERE, Within(ORG), Within(OTHER_ORG)):
+            with pytest.raises(NotFoundError):
+                reporter_of(session, hold, within)
+
+
+def test_every_type_has_its_limit() -> None:
+    assert {name: limit_seconds(name) for name in JOB_TYPES} == {
+        name: known.limit_seconds for name, known in JOB_TYPES.items()
+    }

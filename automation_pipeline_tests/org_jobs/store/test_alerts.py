@@ -1,0 +1,53 @@
+"""Alerts as they are listed: newest first, and of another organisation nothing."""
+
+import pytest
+
+from automation_pipeline.org_jobs.domain.alerts import Alert, AlertName, AlertSeverity
+from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
+from automation_pipeline.org_jobs.store.alerts import add_alerts, count_alerts, last_raised, list_alerts
+from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
+
+
+def an_alert(org_id: str | None, subject: str) -> Alert:
+    critical = AlertSeverity.CRITICAL
+    return Alert(org_id=org_id, name=AlertName.SERVER_DOWN, severity=critical, subject=subject, message="It is down.")
+
+
+@pytest.fixture(autouse=True)
+def _raised(org_bench: Bench) -> None:
+    for org_id in (ORG, OTHER_ORG):
+        org_bench.organisation(org_id)
+    alerts = [an_alert(ORG, "1"), an_alert(OTHER_ORG, "2"), an_alert(None, "3"), an_alert(ORG, "4")]
+    with org_bench.database.transaction() as session:
+        add_alerts(session, alerts, org_bench.now, has_webhook=False)
+
+
+@pytest.mark.parametrize(
+    ("within", "org_id", "subjects"),
+    [
+        (EVERYWHERE, None, ["4", "3", "2", "1"]),
+        (EVERYWHERE, ORG, ["4", "1"]),
+        (Within(ORG), None, ["4", "1"]),
+        (Within(ORG), ORG, ["4", "1"]),
+        (Within(ORG), OTHER_ORG, []),
+        (Within("nobody"), None, []),
+    ],
+)
+def test_an_organisation_sees_its_own_alerts_only(
+    org_bench: Bench, within: Within, org_id: str | None, subjects: list[str]
+) -> None:
+    with org_bench.database.reading() as session:
+        found = list_alerts(session, within, org_id=org_id, limit=9, offset=0)
+        page = list_alerts(session, within, org_id=org_id, limit=1, offset=1)
+        assert count_alerts(session, within, org_id=org_id) == len(subjects)
+    assert [one.subject for one in found] == subjects
+    assert page == found[1:2]
+
+
+def test_the_last_of_each_name_and_subject_is_known(org_bench: Bench) -> None:
+    with org_bench.database.reading() as session:
+        found = last_raised(session, ["1", "3", "9"])
+    assert {key: one.at for key, one in found.items()} == {
+        (AlertName.SERVER_DOWN, "1"): org_bench.now,
+        (AlertName.SERVER_DOWN, "3"): org_bench.now,
+    }

@@ -1,0 +1,238 @@
+"""Whose turn it is to be worked on, how many at once, and that nobody works on what somebody else has."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+
+from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.org_jobs.store.claims import ClaimedRun, claim_for_host, claim_run
+from automation_pipeline.org_jobs.store.workers import STARTS_WITHIN
+from automation_pipeline.storage.instants import database_now
+from automation_pipeline_tests.org_jobs import processes as crew
+from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, READING, SERVICE, Bench
+from automation_pipeline_tests.processes import at_once
+
+LATER = timedelta(hours=1)
+
+
+def claim(bench: Bench, job_id: int, owner: str = "worker") -> ClaimedRun | None:
+    with bench.database.transaction() as session:
+        return claim_run(session, bench.run_row(job_id).id, owner, 60.0, bench.now)
+
+
+def claim_on(bench: Bench, host_id: int, most: int = 20) -> list[int]:
+    """The jobs that the agent of the host is given."""
+    with bench.database.transaction() as session:
+        claimed = claim_for_host(session, bench.host_row(host_id), "agent:box", most, 180.0, bench.now)
+    return [one.job_id for one in claimed]
+
+
+def place(bench: Bench, org_id: str = ORG) -> tuple[int, int]:
+    """A host with a server."""
+    host_id = bench.host(org_id)
+    return host_id, bench.server(org_id, host_id=host_id)
+
+
+def test_what_is_claimed_comes_with_a_lease_and_a_token(org_bench: Bench) -> None:
+    job_id = org_bench.job(of_type=SERVICE, payload={"url": "https://example.com"})
+    claimed = claim(org_bench, job_id)
+    assert claimed is not None
+    run = org_bench.run_row(job_id)
+    assert (claimed.hold.run_id, claimed.hold.attempt_no, claimed.hold.token) == (run.id, 1, 1)
+    assert (claimed.type, claimed.lease_until) == (SERVICE.name, run.lease_until)
+    assert claimed.payload == {"url": "https://example.com"}
+    assert (run.status, run.lease_owner) == ("pending", "worker")
+
+
+def test_what_somebody_has_is_claimed_by_nobody_else_until_the_lease_is_over(org_bench: Bench) -> None:
+    job_id = org_bench.job(of_type=SERVICE)
+    assert claim(org_bench, job_id) is not None
+    assert claim(org_bench, job_id, "another") is None
+    org_bench.expire_hold(org_bench.run_row(job_id).id)
+    again = claim(org_bench, job_id, "another")
+    assert again is not None
+    assert (again.hold.token, again.hold.attempt_no) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        {"status": "running", "started_at": database_now(), "lease_until": database_now(-1.0)},
+        {"status": "success", "finished_at": database_now()},
+        {"cancel_requested_at": database_now()},
+        {"performer": "agent"},
+    ],
+)
+def test_what_is_not_to_be_begun_is_not_claimed(org_bench: Bench, run: dict[str, object]) -> None:
+    assert claim(org_bench, org_bench.job(of_type=SERVICE, run=run)) is None
+
+
+def test_an_attempt_is_not_begun_before_its_time(org_bench: Bench) -> None:
+    job_id = org_bench.job(of_type=SERVICE, run={"next_attempt_at": org_bench.now + LATER})
+    assert claim(org_bench, job_id) is None
+    org_bench.clock.pass_time(LATER)
+    assert claim(org_bench, job_id) is not None
+
+
+def test_a_run_that_does_not_exist_is_not_found(org_bench: Bench) -> None:
+    with org_bench.database.transaction() as session, pytest.raises(NotFoundError, match="Job run 7 does not exist"):
+        claim_run(session, 7, "worker", 60.0, org_bench.now)
+
+
+@pytest.mark.parametrize("closed", ["suspended_at", "maintenance_until"])
+def test_nothing_begins_in_an_organisation_that_is_closed(org_bench: Bench, closed: str) -> None:
+    host_id, server_id = place(org_bench)
+    agents, ours = org_bench.job(server_instance_id=server_id), org_bench.job(of_type=SERVICE)
+    org_bench.organisation(**{closed: org_bench.now + LATER})
+    assert (claim_on(org_bench, host_id), claim(org_bench, ours)) == ([], None)
+    org_bench.organisation(**{closed: None})
+    assert claim_on(org_bench, host_id) == [agents]
+    assert claim(org_bench, ours) is not None
+
+
+def test_nothing_begins_on_a_host_in_maintenance_or_a_server_that_is_off(org_bench: Bench) -> None:
+    host_id, server_id = place(org_bench)
+    agents = org_bench.job(server_instance_id=server_id)
+    ours = org_bench.job(of_type=SERVICE, server_instance_id=server_id)
+    org_bench.set_host(host_id, maintenance_until=org_bench.now + LATER)
+    assert (claim_on(org_bench, host_id), claim(org_bench, ours)) == ([], None)
+    org_bench.set_host(host_id, maintenance_until=org_bench.now)
+    org_bench.set_server(server_id, is_enabled=False)
+    assert (claim_on(org_bench, host_id), claim(org_bench, ours)) == ([], None)
+    org_bench.set_server(server_id, is_enabled=True)
+    assert claim_on(org_bench, host_id) == [agents]
+    assert claim(org_bench, ours) is not None
+
+
+def test_an_organisation_has_so_many_at_work_whoever_does_them(org_bench: Bench) -> None:
+    org_bench.organisation(max_running=3)
+    host_id, server_id = place(org_bench)
+    org_bench.running_job(of_type=SERVICE)
+    readers = [org_bench.job(of_type=READING, server_instance_id=server_id) for _ in range(4)]
+    assert claim_on(org_bench, host_id) == readers[:2]
+    assert claim_on(org_bench, host_id) == []
+    assert claim(org_bench, org_bench.job(of_type=SERVICE)) is None
+    assert claim(org_bench, org_bench.job(OTHER_ORG, SERVICE)) is not None
+    org_bench.expire_hold(org_bench.run_row(readers[0]).id)
+    assert claim_on(org_bench, host_id) == readers[:1]
+
+
+def test_a_worker_that_was_asked_for_has_its_place(org_bench: Bench) -> None:
+    org_bench.organisation(max_running=2)
+    host_id, server_id = place(org_bench)
+    readers = [org_bench.job(of_type=READING, server_instance_id=server_id, priority=1) for _ in range(3)]
+    ours = org_bench.job(of_type=SERVICE, priority=9, run={"requested_at": org_bench.now, "requests": 1})
+    assert claim_on(org_bench, host_id) == readers[:1]
+    assert claim_on(org_bench, host_id) == []
+    assert claim(org_bench, ours) is not None
+
+
+def test_the_place_of_a_worker_that_does_not_come_is_given_away(org_bench: Bench) -> None:
+    org_bench.organisation(max_running=1)
+    host_id, server_id = place(org_bench)
+    org_bench.job(of_type=SERVICE, run={"requested_at": org_bench.now, "requests": 1}, priority=9)
+    reader = org_bench.job(of_type=READING, server_instance_id=server_id)
+    assert claim_on(org_bench, host_id) == []
+    org_bench.clock.pass_time(STARTS_WITHIN)
+    assert claim_on(org_bench, host_id) == [reader]
+
+
+@pytest.mark.parametrize(
+    ("priority", "org_id", "later", "given"),
+    [(4, ORG, False, 1), (5, ORG, False, 1), (6, ORG, False, 2), (4, OTHER_ORG, False, 2), (4, ORG, True, 2)],
+)
+def test_a_place_is_left_for_what_this_system_is_to_do_before(
+    org_bench: Bench, priority: int, org_id: str, later: bool, given: int
+) -> None:
+    org_bench.organisation(max_running=2)
+    host_id, server_id = place(org_bench)
+    run = {"next_attempt_at": org_bench.now + LATER} if later else {}
+    for _ in range(3):
+        org_bench.job(org_id, SERVICE, priority=priority, run=run)
+    readers = [org_bench.job(of_type=READING, server_instance_id=server_id, priority=5) for _ in range(3)]
+    assert claim_on(org_bench, host_id) == readers[:given]
+    assert claim_on(org_bench, host_id) == []
+
+
+def test_what_this_system_may_not_begin_keeps_nobody_waiting(org_bench: Bench) -> None:
+    org_bench.organisation(max_running=1)
+    host_id, server_id = place(org_bench)
+    off = org_bench.server(is_enabled=False)
+    org_bench.job(of_type=SERVICE, server_instance_id=off, priority=1)
+    reader = org_bench.job(of_type=READING, server_instance_id=server_id)
+    assert claim_on(org_bench, host_id) == [reader]
+
+
+def test_of_a_hosts_jobs_one_changes_something_and_eight_read(org_bench: Bench) -> None:
+    host_id, server_id = place(org_bench)
+    changers = [org_bench.job(server_instance_id=server_id) for _ in range(2)]
+    readers = [org_bench.job(of_type=READING, server_instance_id=server_id) for _ in range(9)]
+    assert claim_on(org_bench, host_id) == [changers[0], *readers[:8]]
+    assert claim_on(org_bench, host_id) == []
+    run_id = org_bench.run_row(changers[0]).id
+    org_bench.set_run(run_id, status="running", started_at=org_bench.now, lease_until=database_now(-1.0))
+    assert claim_on(org_bench, host_id) == []
+    org_bench.set_run(run_id, status="success", finished_at=org_bench.now)
+    assert claim_on(org_bench, host_id) == changers[1:]
+
+
+def test_what_is_most_urgent_comes_first_and_then_what_is_oldest(org_bench: Bench) -> None:
+    host_id, server_id = place(org_bench)
+    jobs = [org_bench.job(of_type=READING, server_instance_id=server_id, priority=each) for each in (5, 9, 1, 5)]
+    given = [claim_on(org_bench, host_id, 2), claim_on(org_bench, host_id, 2)]
+    assert given == [[jobs[2], jobs[0]], [jobs[3], jobs[1]]]
+
+
+def test_runs_of_one_line_are_begun_one_after_another(org_bench: Bench) -> None:
+    host_id, server_id = place(org_bench)
+    first, second = (org_bench.job(of_type=READING, server_instance_id=server_id, line="a") for _ in range(2))
+    beside = org_bench.job(of_type=READING, server_instance_id=server_id, line="b", priority=9)
+    org_bench.set_run(org_bench.run_row(first).id, next_attempt_at=org_bench.now + LATER, attempt_no=2)
+    assert claim_on(org_bench, host_id) == [beside]
+    org_bench.set_run(org_bench.run_row(first).id, status="cancelled", finished_at=org_bench.now)
+    assert claim_on(org_bench, host_id) == [second]
+
+
+def test_a_line_of_another_organisation_is_another_line(org_bench: Bench) -> None:
+    org_bench.job(OTHER_ORG, SERVICE, line="a")
+    assert claim(org_bench, org_bench.job(of_type=SERVICE, line="a")) is not None
+
+
+def test_an_agent_is_given_what_its_own_servers_are_to_do(org_bench: Bench) -> None:
+    host_id, server_id = place(org_bench)
+    other_host, other_server = place(org_bench)
+    _, strange_server = place(org_bench, OTHER_ORG)
+    org_bench.job(OTHER_ORG, server_instance_id=strange_server)
+    org_bench.job(of_type=SERVICE, server_instance_id=server_id)
+    mine = org_bench.job(server_instance_id=server_id)
+    moved = org_bench.job(server_instance_id=other_server, host_id=other_host, of_type=READING)
+    org_bench.set_server(other_server, host_id=host_id)
+    assert claim_on(org_bench, other_host) == []
+    assert claim_on(org_bench, host_id) == [mine, moved]
+    assert {org_bench.run_row(job_id).host_id for job_id in (mine, moved)} == {host_id}
+
+
+def test_a_server_of_another_organisation_on_the_host_gives_it_nothing(org_bench: Bench) -> None:
+    host_id, _ = place(org_bench)
+    strange = org_bench.server(OTHER_ORG, host_id=host_id)
+    org_bench.job(OTHER_ORG, server_instance_id=strange)
+    assert claim_on(org_bench, host_id) == []
+
+
+def test_many_at_once_claim_each_run_once_and_keep_all_limits(org_bench: Bench) -> None:
+    org_bench.organisation(max_running=7)
+    host_id, server_id = place(org_bench)
+    for _ in range(3):
+        org_bench.job(of_type=CHANGING, server_instance_id=server_id)
+    for _ in range(6):
+        org_bench.job(of_type=READING, server_instance_id=server_id)
+    ours = [org_bench.run_row(org_bench.job(of_type=SERVICE)).id for _ in range(4)]
+    url = org_bench.database.url.render_as_string(hide_password=False)
+    calls = [(url, org_bench.now, host_id, ours, seed) for seed in range(4)]
+    claimed: list[Sequence[int]] = at_once(crew.claim_all, *calls)
+    run_ids = [run_id for each in claimed for run_id in each]
+    rows = [org_bench.run_by_id(run_id) for run_id in run_ids]
+    assert len(run_ids) == len(set(run_ids)) == 7
+    assert [row.lease_token for row in rows] == [1] * 7
+    assert sum(row.performer == "agent" and row.is_mutation for row in rows) <= 1

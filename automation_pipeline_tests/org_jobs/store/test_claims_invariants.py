@@ -1,0 +1,179 @@
+"""Whatever happens to jobs, in whatever order: each attempt begins once, and what has ended stays as it is."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from itertools import pairwise
+from random import Random
+
+import pytest
+from sqlalchemy import select
+
+from automation_pipeline.core.errors import ConflictError
+from automation_pipeline.org_jobs.domain.endings import failed, succeeded
+from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
+from automation_pipeline.org_jobs.domain.states import JOB_RUN
+from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE
+from automation_pipeline.org_jobs.stages.cancel_job import cancel_job
+from automation_pipeline.org_jobs.stages.reap_jobs import reap_jobs
+from automation_pipeline.org_jobs.stages.retry_job import retry_job
+from automation_pipeline.org_jobs.store.claims import Hold, claim_for_host, claim_run
+from automation_pipeline.org_jobs.store.endings import end_attempts
+from automation_pipeline.org_jobs.store.holds import LostLeaseError, begin_run, extend, held_run
+from automation_pipeline.org_jobs.tables import AttemptRow, JobRunRow
+from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.transitions import TransitionRow
+from automation_pipeline_tests.org_jobs.bench import CHANGING, READING, SERVICE, Bench
+
+MOST_RUNNING, ATTEMPTS, JOBS = 3, 2, 5
+ENDED = {"success", "failed", "cancelled"}
+ENDS = (succeeded(), failed("It broke."), failed("It broke."), failed("It is wrong.", "VALIDATION"))
+STEPS = 120
+IS_RUN = TransitionRow.machine == JOB_RUN.name
+
+
+class Life:
+    """Of five jobs of one organisation, two of them in one line. `begun` is who began which attempt, `gone` how runs
+    ended for good."""
+
+    def __init__(self, bench: Bench, chance: Random) -> None:
+        self.bench, self.database, self.clock, self.chance = bench, bench.database, bench.clock, chance
+        self.holds: list[Hold] = []
+        self.begun: dict[tuple[int, int], Hold] = {}
+        self.gone: dict[int, tuple[object, ...]] = {}
+        self.bench.organisation(max_running=MOST_RUNNING)
+        self.host_id = self.bench.host()
+        place = {"server_instance_id": self.bench.server(host_id=self.host_id)}
+        kinds = [(CHANGING, place), (CHANGING, place), (READING, place), (SERVICE, {}), (SERVICE, {})]
+        policy = RetryPolicy(max_retries=ATTEMPTS - 1, backoff_ms=1000)
+        self.jobs = [
+            self.bench.job(of_type=of_type, retry=policy, line="a" if number > 2 else None, **columns)
+            for number, (of_type, columns) in enumerate(kinds)
+        ]
+
+    def goes_on(self) -> None:
+        acts = {
+            self.an_agent_claims: 4,
+            self.a_worker_claims: 4,
+            self.it_is_begun: 8,
+            self.it_is_heard_of: 1,
+            self.it_is_reported: 6,
+            self.time_passes: 3,
+            self.a_lease_is_over: 1,
+            self.what_is_lost_is_given_up: 3,
+            self.somebody_cancels: 1,
+            self.somebody_wants_it_again: 5,
+        }
+        [act] = self.chance.choices(list(acts), list(acts.values()))
+        act()
+        self.what_is_always_true()
+
+    def an_agent_claims(self) -> None:
+        with self.database.transaction() as session:
+            host = self.bench.host_row(self.host_id)
+            claimed = claim_for_host(session, host, "agent:box", self.chance.randint(1, 3), 3600.0, self.clock.now())
+        self.holds += [one.hold for one in claimed]
+
+    def a_worker_claims(self) -> None:
+        with self.database.transaction() as session:
+            run_id = self.bench.run_row(self.chance.choice(self.jobs[3:])).id
+            claimed = claim_run(session, run_id, "worker", 3600.0, self.clock.now())
+        self.holds += [] if claimed is None else [claimed.hold]
+
+    def it_is_begun(self) -> None:
+        hold, deadline = self._hold(), self.clock.now() + timedelta(minutes=15)
+        if hold is not None:
+            with suppress(LostLeaseError), self.database.transaction() as session:
+                begin_run(session, hold, deadline, self.clock.now(), within=EVERYWHERE, actor="test")
+                key = hold.run_id, hold.attempt_no
+                assert self.begun.setdefault(key, hold) == hold, "an attempt was begun by two"
+
+    def it_is_heard_of(self) -> None:
+        hold = self._hold()
+        if hold is not None:
+            with suppress(LostLeaseError), self.database.transaction() as session:
+                extend(session, hold, 3600.0, EVERYWHERE)
+
+    def it_is_reported(self) -> None:
+        hold = self._hold()
+        if hold is not None and (hold.run_id, hold.attempt_no) in self.begun:
+            with suppress(LostLeaseError), self.database.transaction() as session:
+                held_run(session, hold, EVERYWHERE, to_end=True)
+                end_attempts(session, {hold.run_id: self.chance.choice(ENDS)}, "test", self.clock.now())
+
+    def time_passes(self) -> None:
+        [seconds] = self.chance.choices([2, 1200, 86_400], [40, 4, 1])
+        self.clock.pass_time(timedelta(seconds=seconds))
+
+    def a_lease_is_over(self) -> None:
+        run = self.bench.run_row(self._job())
+        if run.lease_until is not None:
+            self.bench.expire_hold(run.id)
+
+    def what_is_lost_is_given_up(self) -> None:
+        reap_jobs(database=self.database, clock=self.clock, meter=self.bench.meter)
+
+    def somebody_cancels(self) -> None:
+        with suppress(ConflictError):
+            cancel_job(
+                self._job(),
+                within=EVERYWHERE,
+                database=self.database,
+                clock=self.clock,
+                actor="user:1",
+                at_once=self.chance.random() < 0.5,
+            )
+
+    def somebody_wants_it_again(self) -> None:
+        with suppress(ConflictError):
+            retry_job(self._job(), within=EVERYWHERE, database=self.database, clock=self.clock, actor="user:1")
+
+    def what_is_always_true(self) -> None:
+        with self.database.reading() as session:
+            present = session.scalar(select(database_now()))
+        jobs, runs = self.bench.jobs(), self.bench.rows(select(JobRunRow).order_by(JobRunRow.id))
+        moves, attempts = defaultdict(list), defaultdict(list)
+        for move in self.bench.rows(select(TransitionRow).where(IS_RUN).order_by(TransitionRow.id)):
+            moves[int(move.entity_id)].append((move.from_state, move.to_state))
+        for attempt in self.bench.rows(select(AttemptRow).order_by(AttemptRow.attempt_no)):
+            attempts[attempt.run_id].append(attempt.attempt_no)
+        for run in runs:
+            self._look_at(run, moves[run.id], attempts[run.id])
+        by_job = {job.id: [run.status for run in runs if run.job_id == job.id] for job in jobs}
+        assert all(by_job[job.id][-1] == job.status for job in jobs)
+        assert all(status in ENDED for states in by_job.values() for status in states[:-1])
+        taken = [run for run in runs if run.status == "pending" and run.lease_until and run.lease_until > present]
+        at_work = [run.job_id for run in [*runs, *taken] if run.status == "running" or run in taken]
+        assert len(set(at_work)) <= MOST_RUNNING
+        for one_at_a_time in (self.jobs[:2], self.jobs[3:]):
+            assert sum(by_job[job_id].count("running") for job_id in one_at_a_time) <= 1
+
+    def _look_at(self, run: JobRunRow, moves: Sequence[tuple[str, str]], attempts: Sequence[int]) -> None:
+        begun = moves.count(("pending", "running"))
+        assert run.attempt_no <= run.max_attempts == ATTEMPTS
+        assert begun == len(attempts) + (run.status == "running") <= ATTEMPTS
+        assert attempts == list(range(1, len(attempts) + 1))
+        assert all(later[0] == earlier[1] for earlier, later in pairwise(moves))
+        assert (moves[-1][1] if moves else "pending") == run.status
+        if run.status in ENDED:
+            assert run.lease_until is None
+            said = run.status, run.attempt_no, run.finished_at, len(moves)
+            assert self.gone.setdefault(run.id, said) == said, "what had ended has changed"
+        else:
+            assert run.id not in self.gone
+
+    def _job(self) -> int:
+        return self.chance.choice(self.jobs)
+
+    def _hold(self) -> Hold | None:
+        """Old ones are tried too, by whoever does not know that they are lost."""
+        return self.chance.choice(self.holds[-4:]) if self.holds else None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_attempt_begins_once_and_what_has_ended_stays_so(org_bench: Bench, seed: int) -> None:
+    life = Life(org_bench, Random(seed))
+    for _ in range(STEPS):
+        life.goes_on()
+    assert len(life.begun) > 3, "hardly anything was tried"

@@ -1,0 +1,85 @@
+"""Organisations, hosts and servers as they are found: each by those who reach them, and by nobody else."""
+
+import pytest
+
+from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
+from automation_pipeline.org_jobs.store.organisations import (
+    get_host,
+    get_organisation,
+    get_server,
+    has_organisation,
+    list_hosts,
+    list_organisations,
+    list_servers,
+    locked_host,
+    locked_organisation,
+    locked_server,
+)
+from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
+
+PAGE = {"limit": 10, "offset": 0}
+
+
+def test_everybody_lists_their_own(org_bench: Bench) -> None:
+    places = [
+        org_bench.host(ORG, "a"),
+        org_bench.host(OTHER_ORG, "b"),
+        org_bench.server(ORG),
+        org_bench.server(OTHER_ORG),
+    ]
+    ours = Within(ORG)
+    with org_bench.database.reading() as session:
+        assert [one.id for one in list_organisations(session, ours, **PAGE)] == [ORG]
+        assert [one.id for one in list_organisations(session, EVERYWHERE, **PAGE)] == [ORG, OTHER_ORG]
+        assert [one.id for one in list_hosts(session, ours, **PAGE)] == places[:1]
+        assert [one.id for one in list_hosts(session, EVERYWHERE, **PAGE)] == places[:2]
+        assert [one.id for one in list_servers(session, ours, **PAGE)] == places[2:3]
+        assert [one.id for one in list_servers(session, EVERYWHERE, **PAGE)] == places[2:]
+        assert list_hosts(session, ours, org_id=OTHER_ORG, **PAGE) == []
+        assert list_servers(session, ours, org_id=OTHER_ORG, **PAGE) == []
+
+
+def test_lists_are_narrowed_and_paged(org_bench: Bench) -> None:
+    hosts = [org_bench.host(name=name) for name in ("Eu-1", "eu-2", "us_1")]
+    server = org_bench.server(name="x", host_id=hosts[1])
+    org_bench.server(name="y")
+    with org_bench.database.reading() as session:
+        assert [one.id for one in list_hosts(session, EVERYWHERE, q="EU", **PAGE)] == hosts[:2]
+        assert list_hosts(session, EVERYWHERE, q="%", **PAGE) == []
+        assert [one.id for one in list_hosts(session, EVERYWHERE, limit=1, offset=1)] == hosts[1:2]
+        assert [one.id for one in list_servers(session, EVERYWHERE, host_id=hosts[1], **PAGE)] == [server]
+        assert [one.id for one in list_organisations(session, EVERYWHERE, q="cm", **PAGE)] == [ORG]
+
+
+@pytest.mark.parametrize("find", [get_organisation, locked_organisation])
+@pytest.mark.parametrize("org_id", [OTHER_ORG, "nobody", "", "A\0", "\ud800"])
+def test_the_organisation_of_another_is_not_there(find: object, org_id: str, org_bench: Bench) -> None:
+    org_bench.organisation(ORG)
+    org_bench.organisation(OTHER_ORG)
+    with org_bench.database.transaction() as session, pytest.raises(NotFoundError):
+        find(session, org_id, Within(ORG))
+    with org_bench.database.transaction() as session:
+        assert find(session, ORG, Within(ORG)).id == ORG
+
+
+@pytest.mark.parametrize(
+    ("find", "kind"), [(get_host, "host"), (locked_host, "host"), (get_server, "server"), (locked_server, "server")]
+)
+def test_the_places_of_another_are_not_there(find: object, kind: str, org_bench: Bench) -> None:
+    ours, theirs = (getattr(org_bench, kind)(org_id) for org_id in (ORG, OTHER_ORG))
+    for missing in (theirs, theirs + 99):
+        with (
+            org_bench.database.transaction() as session,
+            pytest.raises(NotFoundError, match=f"^{kind.title()} {missing} does not exist"),
+        ):
+            find(session, missing, Within(ORG))
+    with org_bench.database.transaction() as session:
+        assert find(session, ours, Within(ORG)).id == ours
+
+
+@pytest.mark.parametrize(("org_id", "is_there"), [(ORG, True), ("nobody", False), ("a\0", False), ("\ud800", False)])
+def test_whoever_runs_the_system_asks_for_an_organisation(org_id: str, is_there: bool, org_bench: Bench) -> None:
+    org_bench.organisation(ORG)
+    with org_bench.database.reading() as session:
+        assert has_organisation(session, org_id) is is_there

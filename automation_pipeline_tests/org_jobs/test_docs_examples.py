@@ -1,0 +1,40 @@
+"""What docs/org-jobs.md shows is so: its file is a schedule, its commands are there, its fields and words are ours."""
+
+import json
+import re
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from automation_pipeline.cli.main import app
+from automation_pipeline.org_jobs.domain.job_types import checked_payload, job_type
+from automation_pipeline.org_jobs.domain.org_schedule import OrgSchedule
+from automation_pipeline.org_jobs.domain.policies import MisfirePolicy, OverlapPolicy
+from automation_pipeline.org_jobs.domain.schedule_rules import read_schedule
+
+PAGE = (Path(__file__).parents[2] / "docs" / "org-jobs.md").read_text(encoding="utf-8")
+
+
+def test_the_file_is_a_schedule() -> None:
+    [block] = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    given = json.loads(block)
+    schedule = read_schedule(given)
+    assert checked_payload(job_type(schedule.job_type), given["payload"])["graceSeconds"] == 60
+
+
+def test_every_policy_is_told() -> None:
+    assert [word for word in (*MisfirePolicy, *OverlapPolicy) if f"`{word}`" not in PAGE] == []
+
+
+def test_every_field_that_is_named_is_one() -> None:
+    fields = {field.alias for field in OrgSchedule.model_fields.values()} | {"maxRetries", "backoffMs", "backoffType"}
+    of_schedules = PAGE.partition("## Secrets")[0]
+    named = set(re.findall(r"`([a-z]+[A-Z][A-Za-z]*)`", of_schedules)) - {"maxRunning"}
+    assert named - fields == set()
+
+
+def test_every_command_is_there() -> None:
+    commands = set(re.findall(r"`?automation org-jobs ((?:[a-z-]+ ?){1,2})", PAGE))
+    for command in sorted(commands):
+        shown = CliRunner().invoke(app, ["org-jobs", *command.split(), "--help"])
+        assert shown.exit_code == 0, command

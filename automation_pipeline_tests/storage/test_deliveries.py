@@ -1,0 +1,74 @@
+"""What is carried from a table: all that was claimed is tried, also where writing one of them down breaks."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import pytest
+
+from automation_pipeline.core.delivery import Answer, Delivery, DeliveryStatus, Patience
+from automation_pipeline.core.errors import TransientError
+from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.deliveries import BROKE_OFF, Tray, deliver_waiting
+
+
+@dataclass(frozen=True)
+class Letter:
+    id: int
+    attempt: int = 1
+
+
+class Letters:
+    """Those that wait, and how each stood after its attempt; `broken` cannot be written down."""
+
+    def __init__(self, *waiting: Letter, broken: int = 0) -> None:
+        self.waiting, self.broken = list(waiting), broken
+        self.recorded: dict[int, Delivery] = {}
+
+    @property
+    def tray(self) -> Tray[Letter]:
+        return Tray(lambda _: bool(self.waiting), self._claim, self._record)
+
+    def _claim(self, _session: Session) -> Sequence[Letter]:
+        claimed, self.waiting = self.waiting, []
+        return claimed
+
+    def _record(self, _session: Session, letter: Letter, delivery: Delivery) -> None:
+        if letter.id == self.broken:
+            raise TransientError("The database is away.")
+        self.recorded[letter.id] = delivery
+
+
+def deliver(database: Database, letters: Letters, sent: list[int]) -> int:
+    async def send(letter: Letter, _now: datetime) -> Answer:
+        sent.append(letter.id)
+        return Answer(200, "thanks")
+
+    return asyncio.run(deliver_waiting(letters.tray, send, patience=Patience(attempts=3), database=database))
+
+
+def test_where_nothing_waits_nothing_is_claimed(database: Database) -> None:
+    sent: list[int] = []
+    assert (deliver(database, Letters(), sent), sent) == (0, [])
+
+
+def test_everything_that_was_claimed_is_sent_and_written_down(database: Database) -> None:
+    letters, sent = Letters(Letter(1), Letter(2)), []
+    assert deliver(database, letters, sent) == 2
+    assert sorted(sent) == [1, 2]
+    assert {one.status for one in letters.recorded.values()} == {DeliveryStatus.SENT}
+
+
+def test_what_broke_off_at_every_attempt_is_sent_no_more(database: Database) -> None:
+    letters, sent = Letters(Letter(1, attempt=4)), []
+    deliver(database, letters, sent)
+    assert sent == []
+    assert (letters.recorded[1].status, letters.recorded[1].error) == (DeliveryStatus.FAILED, BROKE_OFF)
+
+
+def test_what_cannot_be_written_down_is_told_after_the_others_are_through(database: Database) -> None:
+    letters, sent = Letters(Letter(1), Letter(2), Letter(3), broken=1), []
+    with pytest.raises(TransientError, match="database is away"):
+        deliver(database, letters, sent)
+    assert sorted(letters.recorded) == [2, 3]
