@@ -10,7 +10,6 @@ from datetime import timedelta
 from functools import cache, cached_property
 from typing import TypeVar
 
-from automation_pipeline.audits.domain import knobs as audit_knobs
 from automation_pipeline.audits.ports import Judge
 from automation_pipeline.automation.domain.due import DueRules
 from automation_pipeline.automation.ports import MailSender, PostOffice, Realtime
@@ -20,7 +19,6 @@ from automation_pipeline.core.counted_limiter import CountedRateLimiter
 from automation_pipeline.core.delivery import Patience
 from automation_pipeline.core.failover import FailoverRateLimiter
 from automation_pipeline.core.meter import Meter
-from automation_pipeline.core.retry import Backoff
 from automation_pipeline.core.settings import Settings, load_settings
 from automation_pipeline.core.slots import Slots
 from automation_pipeline.core.webhooks import WebhookSender
@@ -34,7 +32,6 @@ from automation_pipeline.storage.leases import DatabaseLeases
 from automation_pipeline.storage.metering import Metering
 from automation_pipeline.storage.rate_limits import DatabaseRateLimiter
 from automation_pipeline.storage.work_loop import WorkLoop
-from automation_pipeline.transcription.domain.attempts import Knobs
 from automation_pipeline.transcription.ports import Provider
 
 Result = TypeVar("Result")
@@ -86,7 +83,7 @@ class Services:
     @cached_property
     def speech(self) -> Provider:
         """Speech-to-text under the cap that all processes share."""
-        from automation_pipeline.clients.opening import open_speech  # noqa: PLC0415  httpx only where it is used
+        from automation_pipeline.clients.opening import open_speech, speech_knobs  # noqa: PLC0415  httpx only where it is used
 
         speech = open_speech(self.settings, self.clock.now, self.meter)
         return Provider(speech, self._shared_limiter, speech_knobs(self.settings))
@@ -94,7 +91,7 @@ class Services:
     @cached_property
     def judge(self) -> Judge:
         """The language model of the audits, under the caps that all processes share."""
-        from automation_pipeline.clients.opening import open_model  # noqa: PLC0415  only where it is asked for
+        from automation_pipeline.clients.opening import judge_knobs, open_model  # noqa: PLC0415  only where it is asked for
 
         settings, model = self.settings, open_model(self.settings, self.clock.now, self.meter)
         owner = f"{socket.gethostname()}:{os.getpid()}"
@@ -128,7 +125,13 @@ class Services:
         from automation_pipeline.job_types.opening import open_job_doers  # noqa: PLC0415  the same
 
         caller = opens_https_caller(self.settings, self.meter)
-        return open_job_doers(self.database, self.clock, shop=lambda: self.storefront.name, open_caller=caller)
+        return open_job_doers(
+            self.database,
+            self.clock,
+            shop=lambda: self.storefront.name,
+            registries=lambda: self.registries,
+            open_caller=caller,
+        )
 
     @cached_property
     def webhooks(self) -> WebhookSender:
@@ -212,34 +215,6 @@ def due_rules(settings: Settings) -> DueRules:
         window=timedelta(minutes=settings.automation_scheduler_window_minutes),
         stale_after=timedelta(milliseconds=waits_ms),
         lost_after_seconds=settings.automation_lost_after_seconds,
-    )
-
-
-def speech_knobs(settings: Settings) -> Knobs:
-    return Knobs(
-        per_minute=settings.transcription_elevenlabs_rate_limit_per_minute,
-        max_attempts=settings.transcription_elevenlabs_max_attempts,
-        backoff=Backoff(
-            base_seconds=settings.transcription_elevenlabs_backoff_base_seconds,
-            cap_seconds=settings.transcription_elevenlabs_backoff_max_seconds,
-        ),
-        lease_seconds=settings.transcription_lease_seconds,
-        per_fiche=settings.transcription_recording_per_fiche_concurrency,
-        progress_every=settings.transcription_progress_webhook_frequency,
-    )
-
-
-def judge_knobs(settings: Settings) -> audit_knobs.Knobs:
-    return audit_knobs.Knobs(
-        per_minute=settings.llm_rate_limit_per_minute,
-        attempts=settings.llm_max_attempts,
-        backoff=Backoff(base_seconds=settings.llm_backoff_base_seconds, cap_seconds=settings.llm_backoff_max_seconds),
-        steps_at_once=settings.audit_step_concurrency,
-        max_prompt_characters=settings.llm_max_prompt_characters,
-        lease_seconds=settings.audit_lease_seconds,
-        rounds=settings.audit_tool_rounds,
-        gating=audit_knobs.GatingRules(settings.audit_evidence_gating, settings.audit_evidence_min_quote_chars),
-        excerpt=audit_knobs.ExcerptRules(settings.audit_step_timeline_excerpt, settings.audit_step_timeline_max_chunks),
     )
 
 

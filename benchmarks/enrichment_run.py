@@ -73,9 +73,8 @@ def measure(options: argparse.Namespace, address: str) -> int:
     statuses, starts = outcomes()
     refused = {name: told[name]["refused"] for name in PACES}
     peaks = told["search"]["peak_per_second"], told["inpi"]["peak_per_minute"], told["rcs"]["peak_per_minute"]
-    print(
-        f"{options.companies} companies in {took:.0f} s: {dict(statuses)}; Started, by job: {dict(Counter(starts.values()))}"
-    )
+    leases = dict(Counter(starts.values()))
+    print(f"{options.companies} companies in {took:.0f} s: {dict(statuses)}; Started, by job: {leases}")
     print("search {}/s (limit 7), INPI {}/min (limit 180), RCS {}/min (limit 250)".format(*peaks))
     print(f"refused for haste: {refused}; ratio to the ideal time of {best:.0f} s: {took / best:.2f} (bar {MOST})")
     is_kept = not any(refused.values()) and sum(statuses.values()) == options.companies and set(starts.values()) == {1}

@@ -49,7 +49,7 @@ def create(
         str | None,
         typer.Option(
             help="The organisation that it belongs to: of that it reaches all (--scope ALL), and nothing beyond. It "
-            "may have org-jobs and org-jobs.agents.",
+            "may have org-jobs, org-jobs.agents and enrichment.",
         ),
     ] = None,
     name: Annotated[str, typer.Option("--name", "-n", help="What people will know it by.")] = "unnamed",

@@ -6,14 +6,17 @@ from datetime import datetime
 from functools import cache
 from urllib.parse import urlsplit
 
+from automation_pipeline.audits.domain import knobs as audit_knobs
 from automation_pipeline.audits.ports import LanguageModel
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.meter import Meter
+from automation_pipeline.core.retry import Backoff
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.org_jobs.ports import HttpsCaller
 from automation_pipeline.pricing.domain.knobs import Knobs
 from automation_pipeline.pricing.ports import Storefront
+from automation_pipeline.transcription.domain.attempts import Knobs as SpeechKnobs
 from automation_pipeline.transcription.ports import SpeechToText
 
 
@@ -112,6 +115,34 @@ def shop_knobs(settings: Settings) -> Knobs:
         lease_seconds=settings.pricing_lease_seconds,
         reconciles=settings.worker_enable_reconciliation,
         time_zone=settings.automation_timezone,
+    )
+
+
+def speech_knobs(settings: Settings) -> SpeechKnobs:
+    return SpeechKnobs(
+        per_minute=settings.transcription_elevenlabs_rate_limit_per_minute,
+        max_attempts=settings.transcription_elevenlabs_max_attempts,
+        backoff=Backoff(
+            base_seconds=settings.transcription_elevenlabs_backoff_base_seconds,
+            cap_seconds=settings.transcription_elevenlabs_backoff_max_seconds,
+        ),
+        lease_seconds=settings.transcription_lease_seconds,
+        per_fiche=settings.transcription_recording_per_fiche_concurrency,
+        progress_every=settings.transcription_progress_webhook_frequency,
+    )
+
+
+def judge_knobs(settings: Settings) -> audit_knobs.Knobs:
+    return audit_knobs.Knobs(
+        per_minute=settings.llm_rate_limit_per_minute,
+        attempts=settings.llm_max_attempts,
+        backoff=Backoff(base_seconds=settings.llm_backoff_base_seconds, cap_seconds=settings.llm_backoff_max_seconds),
+        steps_at_once=settings.audit_step_concurrency,
+        max_prompt_characters=settings.llm_max_prompt_characters,
+        lease_seconds=settings.audit_lease_seconds,
+        rounds=settings.audit_tool_rounds,
+        gating=audit_knobs.GatingRules(settings.audit_evidence_gating, settings.audit_evidence_min_quote_chars),
+        excerpt=audit_knobs.ExcerptRules(settings.audit_step_timeline_excerpt, settings.audit_step_timeline_max_chunks),
     )
 
 

@@ -17,6 +17,7 @@ def test_each_type_of_this_system_is_done_by_somebody_in_one_way(database: Datab
         "AUTOMATION_RUN": (False, True),
         "PRICING_RULE_APPLY": (False, True),
         "HTTPS_CALL": (True, False),
+        "COMPANY_ENRICHMENT": (False, True),
     }
     # Without a shop there are no prices, and all else works.
     assert doers["AUTOMATION_RUN"].look({}) == doers["PRICING_RULE_APPLY"].look({}) == {}

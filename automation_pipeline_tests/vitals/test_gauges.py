@@ -142,4 +142,4 @@ def test_the_number_of_queries_does_not_depend_on_what_is_there(
         add_run(database, clock, schedule_id, "completed", 1, 1, 1)
     asked.clear()
     gauges(serving())
-    assert len(asked) == few <= 22
+    assert len(asked) == few <= 24

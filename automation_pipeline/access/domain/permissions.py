@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from automation_pipeline.core.access import Action, Grant, Permission, Scope, united
 
 # What those who belong to an organisation may be allowed; all else knows nothing of organisations.
-OF_ORGANISATIONS = frozenset({Permission.ORG_JOBS, Permission.ORG_JOBS_AGENTS})
+OF_ORGANISATIONS = frozenset({Permission.ORG_JOBS, Permission.ORG_JOBS_AGENTS, Permission.ENRICHMENT})
 
 _ANY = "*"
 _BASES = (_ANY, *Permission)

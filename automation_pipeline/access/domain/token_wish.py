@@ -65,7 +65,7 @@ class TokenWish(JsonModel):
     org_id: Annotated[str, _text(100)] | None = Field(
         default=None,
         description="The organisation that it belongs to: of that it reaches all (the scope is ALL), and nothing "
-        "beyond. It may have `org-jobs` and `org-jobs.agents`.",
+        "beyond. It may have `org-jobs`, `org-jobs.agents` and `enrichment`.",
     )
     permissions: Annotated[
         tuple[Annotated[str, AfterValidator(_permission)], ...],
@@ -91,7 +91,8 @@ class TokenWish(JsonModel):
     def _are_those_of_organisations(cls, words: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         beyond = () if info.data.get("org_id") is None else beyond_organisations(words)
         if beyond:
-            allowed = " and ".join(sorted(OF_ORGANISATIONS))
+            *others, last = sorted(OF_ORGANISATIONS)
+            allowed = f"{', '.join(others)} and {last}"
             raise ValueError(f"of a token of an organisation are {allowed}, not {', '.join(beyond)}")
         return words
 

@@ -14,9 +14,14 @@ from automation_pipeline.org_jobs.domain.https_payload import HttpsCallPayload
 from automation_pipeline.org_jobs.domain.job_type import JobType, Performer
 from automation_pipeline.org_jobs.domain.payload_faults import payload_faults
 from automation_pipeline.org_jobs.domain.payload_kinds import NoPayload
-from automation_pipeline.org_jobs.domain.payloads_of_ours import AutomationRunPayload, PricingRulePayload
+from automation_pipeline.org_jobs.domain.payloads_of_ours import (
+    AutomationRunPayload,
+    CompanyPayload,
+    PricingRulePayload,
+)
 
 AUTOMATION_RUN, PRICING_RULE_APPLY, HTTPS_CALL = "AUTOMATION_RUN", "PRICING_RULE_APPLY", "HTTPS_CALL"
+COMPANY_ENRICHMENT = "COMPANY_ENRICHMENT"
 LARGEST_PAYLOAD = 256 * 1024
 SHORT, USUAL, LONG = 180, 900, 86_400
 
@@ -103,6 +108,13 @@ _ALL = (
         PricingRulePayload,
         limit=LONG,
         permission=Permission.PRICING_RUNS,
+    ),
+    _ours(
+        COMPANY_ENRICHMENT,
+        "Ask the French registers for a company, and wait for the answer.",
+        CompanyPayload,
+        limit=LONG,
+        permission=Permission.ENRICHMENT,
     ),
     _ours(HTTPS_CALL, "Call a public address over HTTPS.", HttpsCallPayload, limit=SHORT),
 )

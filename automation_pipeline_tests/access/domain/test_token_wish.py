@@ -64,7 +64,7 @@ def test_a_token_may_belong_to_an_organisation(words: list[str]) -> None:
         (
             {"orgId": "acme"},
             "permissions",
-            "of a token of an organisation are org-jobs and org-jobs.agents, not fiches",
+            "of a token of an organisation are enrichment, org-jobs and org-jobs.agents, not fiches",
         ),
         ({"orgId": "acme", "permissions": ["*"]}, "permissions", "of a token of an organisation"),
         ({"orgId": "acme", "permissions": ["*.read"]}, "permissions", "of a token of an organisation"),

@@ -38,6 +38,7 @@ LEAST: dict[str, dict[str, Any]] = {
     "AUTOMATION_RUN": {"scheduleId": "11"},
     "PRICING_RULE_APPLY": {"ruleId": "11"},
     "HTTPS_CALL": {"url": "https://example.com"},
+    "COMPANY_ENRICHMENT": {"company": "552032534"},
 }
 
 
