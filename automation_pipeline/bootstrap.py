@@ -23,7 +23,8 @@ from automation_pipeline.core.settings import Settings, load_settings
 from automation_pipeline.core.slots import Slots
 from automation_pipeline.core.webhooks import WebhookSender
 from automation_pipeline.enrichment.domain.vocabulary import SourceApi
-from automation_pipeline.enrichment.ports import Registries, Source
+from automation_pipeline.enrichment.ports import Registries, SharedLogin, Source
+from automation_pipeline.enrichment.store.login_tokens import DatabaseTokens
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.org_jobs.ports import JobDoer
 from automation_pipeline.pricing.ports import Storefront
@@ -110,10 +111,11 @@ class Services:
         """Those that are configured. PermanentError: one is, but not wholly."""
         from automation_pipeline.clients.registries_opening import open_registries  # noqa: PLC0415  where asked for
 
-        return open_registries(self.settings, self.clock.now, self.meter, self._shared_limiter, self.leases)
+        login = SharedLogin(DatabaseTokens(self.database, self.clock, SourceApi.INPI), self.leases)
+        return open_registries(self.settings, self.clock.now, self.meter, self._shared_limiter, login)
 
     def registry(self, api: SourceApi) -> Source | None:
-        """One of them apart from the others, opened anew; None where it is not configured."""
+        """One of them apart from the others, opened anew, with a login of its own; None where it is not configured."""
         from automation_pipeline.clients.registries_opening import open_source  # noqa: PLC0415  where asked for
 
         return open_source(api, self.settings, self.clock.now, self.meter, self._shared_limiter)

@@ -11,7 +11,7 @@ import typer
 from automation_pipeline.cli.desk.chosen import desk
 from automation_pipeline.cli.enrich_following import Enriched, ask_for, follow, look
 from automation_pipeline.cli.enrich_input import Wanted, read_wanted
-from automation_pipeline.cli.enrich_output import document_of, print_checked, print_companies, write_csv
+from automation_pipeline.cli.enrich_output import check_writable, document_of, print_checked, print_companies, write_csv
 from automation_pipeline.cli.output import AsJson, print_json
 from automation_pipeline.core.errors import InvalidInputError
 
@@ -43,18 +43,20 @@ def enrich(
     wanted = read_wanted(numbers or [], csv_file, strict=strict)
     if len(wanted) == 1 and wanted[0].fault is not None:
         raise InvalidInputError(wanted[0].fault)
+    if out is not None:
+        check_writable(out)
     if dry_run:
         told = [Enriched(wanted=one, fault=one.fault) for one in wanted]
     else:
         told = _enriched(wanted, force=force, wait=wait, quiet=as_json)
-    if out is not None:
-        write_csv(out, told)
     if as_json:
         print_json({"companies": [document_of(one) for one in told]})
     elif dry_run:
         print_checked(told)
     else:
         print_companies(told)
+    if out is not None:
+        write_csv(out, told)
     if any(one.fault is not None or (wait and not dry_run and not one.is_good) for one in told):
         raise typer.Exit(1)
 

@@ -20,6 +20,7 @@ from automation_pipeline.enrichment.domain.states import EnrichmentStatus
 from automation_pipeline.enrichment.store.followed import Standing
 
 GOES_ON = "The enrichment goes on without us: the same command without --force tells what is known.\n"
+NEEDS_US = "What is left goes on with the next --wait, or as soon as Dagster's daemon runs (`dagster dev` starts it).\n"
 _GOOD = frozenset({EnrichmentStatus.SUCCESS, EnrichmentStatus.PARTIAL})
 
 
@@ -50,25 +51,30 @@ def ask_for(wanted: Sequence[Wanted], desk: Desk, *, force: bool, quiet: bool) -
 
 
 def follow(asked: Sequence[Enriched], desk: Desk, *, pause: threading.Event, quiet: bool) -> Sequence[Enriched]:
-    """Until no job of theirs is open, however long that takes."""
-    jobs = dict.fromkeys(one.asked.job_id for one in asked if one.asked and one.asked.job_id is not None)
+    """Until no job of theirs is open, however long that takes. As long as nobody else does the jobs they are done here,
+    also one whose worker was lost, as soon as its lease has ended."""
+    goes_on = NEEDS_US
     try:
         with _bar(quiet=quiet) as progress:
             bar = progress.add_task("companies", total=len(_ids(asked)))
-            progress.update(bar, completed=len(_ids(asked)) - len(jobs))
-            desk.companies.work(list(jobs), lambda: progress.advance(bar))
+            known = sum(one.asked.job_id is None for one in asked if one.asked)
             patience = Patience(progress, desk.clock, desk.clock.now())
             while True:
-                standings = look(asked, desk)
-                over = sum(not (one.standing and one.standing.is_running) for one in standings if one.asked)
+                has_workers = desk.companies.has_workers()
+                goes_on = GOES_ON if has_workers else NEEDS_US
+                asked = look(asked, desk)
+                progress.update(bar, completed=_over(asked))
+                if not has_workers:
+                    desk.companies.work(_open_jobs(asked), lambda: progress.advance(bar))
+                    asked = look(asked, desk)
+                over = _over(asked)
                 progress.update(bar, completed=over)
                 if over == len(_ids(asked)):
-                    return standings
-                patience.look(begun=over > len(_ids(asked)) - len(jobs))
+                    return asked
+                patience.look(begun=over > known or not has_workers)
                 pause.wait(POLL_SECONDS)
-                asked = standings
     except KeyboardInterrupt:
-        sys.stderr.write(GOES_ON)
+        sys.stderr.write(goes_on)
         raise
 
 
@@ -89,6 +95,16 @@ def _asked(one: Wanted, desk: Desk, *, force: bool) -> Enriched:
         return Enriched(wanted=one, asked=desk.companies.request(one.body, force=force))
     except (InvalidInputError, ConflictError) as error:
         return Enriched(wanted=one, fault=sentence_of(error))
+
+
+def _over(asked: Sequence[Enriched]) -> int:
+    return sum(not (one.standing and one.standing.is_running) for one in asked if one.asked)
+
+
+def _open_jobs(asked: Sequence[Enriched]) -> list[int]:
+    """Each once: several requests may wait for one."""
+    found = (one.standing.open_job_id for one in asked if one.standing and one.standing.is_running)
+    return list(dict.fromkeys(job_id for job_id in found if job_id is not None))
 
 
 def _ids(asked: Sequence[Enriched]) -> list[int]:

@@ -55,8 +55,7 @@ def _named(number: str) -> dict[str, str]:
 
 def _rows(file: Path) -> Iterator[dict[str, str]]:
     """Of the columns named so, or of the first one; lines without a number are left out."""
-    lines = _text(file).splitlines()
-    rows = csv.reader(lines, delimiter=_delimiter(lines))
+    rows = _parsed(file)
     first: list[str] = next(rows, list[str]())
     names = [name.strip().lower() for name in first]
     places = {name: names.index(name) for name in _COLUMNS if name in names}
@@ -72,6 +71,15 @@ def _rows(file: Path) -> Iterator[dict[str, str]]:
             yield told
 
 
+def _parsed(file: Path) -> Iterator[list[str]]:
+    lines = _text(file).splitlines()
+    rows = csv.reader(lines, delimiter=_delimiter(lines))
+    try:
+        yield from rows
+    except csv.Error as error:
+        raise InvalidInputError(f"{_name(file)} cannot be read: line {rows.line_num}: {error}.") from None
+
+
 def _of_column(rows: Iterable[Sequence[str]], place: int) -> Iterator[dict[str, str]]:
     return (_named(row[place]) for row in rows if len(row) > place and row[place].strip())
 
@@ -82,10 +90,16 @@ def _delimiter(lines: Sequence[str]) -> str:
 
 
 def _text(file: Path) -> str:
-    is_standard_input = str(file) == "-"
-    name = "Standard input" if is_standard_input else str(file)
     try:
-        return (sys.stdin.buffer.read() if is_standard_input else file.read_bytes()).decode("utf-8-sig")
+        return (sys.stdin.buffer.read() if _is_standard_input(file) else file.read_bytes()).decode("utf-8-sig")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InvalidInputError(f"{name} cannot be read: {reason}.") from None
+        raise InvalidInputError(f"{_name(file)} cannot be read: {reason}.") from None
+
+
+def _name(file: Path) -> str:
+    return "Standard input" if _is_standard_input(file) else str(file)
+
+
+def _is_standard_input(file: Path) -> bool:
+    return str(file) == "-"

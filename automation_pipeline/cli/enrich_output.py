@@ -2,7 +2,9 @@
 
 import csv
 import io
-from collections.abc import Sequence
+import os
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from automation_pipeline.cli.enrich_following import Enriched
@@ -49,8 +51,25 @@ def write_csv(path: Path, enriched: Sequence[Enriched]) -> None:
     writer = csv.writer(text)
     writer.writerow((*_COLUMNS, *_LAST))
     writer.writerows(_cells(one) for one in enriched)
-    try:
+    with _writing(path):
         path.write_text(text.getvalue(), encoding="utf-8", newline="")
+
+
+def check_writable(path: Path) -> None:
+    """Before anybody is asked. What is there stays as it is; nothing is left where nothing was."""
+    with _writing(path):
+        target = Path(os.path.realpath(path))
+        is_new = not target.exists()
+        if is_new or target.is_file() or target.is_dir():  # a pipe would take it for the end
+            target.open("a").close()
+        if is_new:
+            target.unlink()
+
+
+@contextmanager
+def _writing(path: Path) -> Generator[None]:
+    try:
+        yield
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no name of a file"
         raise InvalidInputError(f"{path} cannot be written: {reason}.") from None

@@ -26,8 +26,8 @@ Permissions = Annotated[
         help="What the token may do; repeat it, or separate by commas. `automation` and `automation.read` let it "
         "look, `automation.write` act too; `*` is everything, `*.read` to look at everything. There are fiches, "
         "audits, audit-configs, automation, recordings, transcriptions, products, chat, realtime, pricing, "
-        "pricing.runs, pricing.policies, org-jobs, org-jobs.agents, organisations, admin.users, admin.roles and "
-        "admin.permissions.",
+        "pricing.runs, pricing.policies, org-jobs, org-jobs.agents, organisations, enrichment, admin.users, "
+        "admin.roles and admin.permissions.",
     ),
 ]
 ScopeName = Annotated[

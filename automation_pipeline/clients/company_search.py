@@ -22,7 +22,7 @@ SEARCH = Registered(
     "RECHERCHE_ENTREPRISES_BASE_URL",
     "RECHERCHE_ENTREPRISES_BASE_URL",
 )
-INCLUDED = "siege,complements,finances,matching_etablissements"
+INCLUDED = "siege,complements,finances"
 # The state's own IT directorate, which publishes the service.
 SOMEBODY_KNOWN = "130025265"
 
@@ -42,13 +42,14 @@ class CompanySearch:
         )
 
     async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
-        answer = await self._ask(siret or siren, 5 if siret else 1)
+        _ = siret  # a SIRET that it does not know, such as a mistyped one, would hide the company
+        answer = await self._ask(siren)
         if isinstance(answer, SourceError):
             return answer
         if answer.status != 200:
             return self._http.refusal(answer)
         try:
-            company = company_of(answer.body, siren, siret)
+            company = company_of(answer.body, siren)
         except NotUnderstoodError as error:
             return self._http.not_understood(str(error))
         return company or failed(ErrorCode.NOT_FOUND, f"{SEARCH.name} does not know the company.", 200)
@@ -62,6 +63,6 @@ class CompanySearch:
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def _ask(self, number: str, per_page: int) -> Answer | SourceError:
-        wanted = {"q": number, "page": "1", "per_page": str(per_page), "minimal": "true", "include": INCLUDED}
+    async def _ask(self, siren: str) -> Answer | SourceError:
+        wanted = {"q": siren, "page": "1", "per_page": "1", "minimal": "true", "include": INCLUDED}
         return await self._http.get("/search", wanted)

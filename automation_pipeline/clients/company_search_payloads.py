@@ -1,7 +1,5 @@
-"""Answers of the Recherche d'entreprises: which of the companies it found is the one, and what it says of it."""
+"""Answers of the Recherche d'entreprises: whether it found the company that was asked for, and what it says of it."""
 
-from collections.abc import Sequence
-from itertools import chain
 from typing import cast
 
 from pydantic import Field
@@ -44,10 +42,6 @@ class Seat(Payload):
         return "FR" if normal.text(self.code_postal) or normal.text(self.libelle_commune) else None
 
 
-class Establishment(Payload):
-    siret: Said = None
-
-
 class Company(Payload):
     siren: str
     nom_complet: Said = None
@@ -61,7 +55,6 @@ class Company(Payload):
     nature_juridique: Said = None
     tranche_effectif_salarie: Said = None
     statut_diffusion: Said = None
-    matching_etablissements: list[Establishment] | None = None
 
     def fields(self) -> CompanyFields:
         seat = self.siege or Seat()
@@ -76,7 +69,7 @@ class Company(Payload):
             active_status=normal.text(self.etat_administratif),
             address_line1=seat.street(),
             address_line2=normal.text(seat.complement_adresse),
-            postal_code=normal.postal_code(seat.code_postal),
+            postal_code=normal.postal_code(seat.code_postal, seat.libelle_pays_etranger),
             city=normal.text(seat.libelle_commune) or normal.text(seat.libelle_commune_etranger),
             country_code=seat.country(),
             naf_code=normal.naf(self.activite_principale),
@@ -89,29 +82,15 @@ class SearchPayload(Payload):
     results: list[Company] = Field(max_length=25)
 
 
-def company_of(body: bytes | None, siren: str, siret: str | None) -> SourceRecord | None:
-    """None: it is not among those found. NotUnderstoodError: the answer is not made as agreed."""
+def company_of(body: bytes | None, siren: str) -> SourceRecord | None:
+    """None: the first that was found is another. NotUnderstoodError: the answer is not made as agreed."""
     payload, document = read(SearchPayload, body)
-    place = place_of(payload.results, siren, siret)
-    if place is None:
+    if not payload.results or payload.results[0].siren != siren:
         return None
-    company, results = payload.results[place], cast("list[Document]", document["results"])
+    company, results = payload.results[0], cast("list[Document]", document["results"])
     return SourceRecord(
         siren=siren,
         said=company.fields(),
-        document=cast("Document", without(_CHANGES_BY_ITSELF, results[place])),
+        document=cast("Document", without(_CHANGES_BY_ITSELF, results[0])),
         is_masked=normal.text(company.statut_diffusion) in _TOLD_IN_PART or company.masks,
     )
-
-
-def place_of(found: Sequence[Company], siren: str, siret: str | None) -> int | None:
-    """A SIRET is looked for as head office, then among the establishments, then only its company. A SIREN must be
-    that of the first company."""
-    places = [place for place, company in enumerate(found) if company.siren == siren]
-    if siret is None:
-        return 0 if 0 in places else None
-    as_seat = (place for place in places if (found[place].siege or Seat()).siret == siret)
-    as_other = (
-        place for place in places if any(one.siret == siret for one in found[place].matching_etablissements or ())
-    )
-    return next(chain(as_seat, as_other, places), None)

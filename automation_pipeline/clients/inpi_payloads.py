@@ -1,11 +1,23 @@
 """Answers of INPI's national register of companies: its login, and a company's formality."""
 
-from pydantic import ConfigDict
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from automation_pipeline.clients.registry_payloads import NotUnderstoodError, Payload, Said, read
 from automation_pipeline.enrichment.domain import normalising as normal
 from automation_pipeline.enrichment.domain.record import CompanyFields, SourceRecord
+
+Kind = TypeVar("Kind", bound=BaseModel)
+
+
+def _none_of_an_empty_list(given: object) -> object:
+    return None if given == [] else given
+
+
+# An object that holds nothing is told as `[]`.
+Perhaps = Annotated[Kind | None, BeforeValidator(_none_of_an_empty_list)]
 
 
 class LoginPayload(Payload):
@@ -33,12 +45,12 @@ class PersonDescription(Formal):
 
 
 class Entrepreneur(Formal):
-    description_personne: PersonDescription | None = None
+    description_personne: Perhaps[PersonDescription] = None
 
 
 class Identity(Formal):
-    entreprise: Enterprise | None = None
-    entrepreneur: Entrepreneur | None = None
+    entreprise: Perhaps[Enterprise] = None
+    entrepreneur: Perhaps[Entrepreneur] = None
 
 
 class Place(Formal):
@@ -53,7 +65,7 @@ class Place(Formal):
 
 
 class Located(Formal):
-    adresse: Place | None = None
+    adresse: Perhaps[Place] = None
 
 
 class Ending(Formal):
@@ -63,9 +75,9 @@ class Ending(Formal):
 class Whoever(Formal):
     """A company, a sole trader or a farm: they are told alike."""
 
-    identite: Identity | None = None
-    adresse_entreprise: Located | None = None
-    detail_cessation_entreprise: Ending | None = None
+    identite: Perhaps[Identity] = None
+    adresse_entreprise: Perhaps[Located] = None
+    detail_cessation_entreprise: Perhaps[Ending] = None
 
 
 class Creation(Formal):
@@ -74,21 +86,31 @@ class Creation(Formal):
 
 
 class Content(Formal):
-    nature_creation: Creation | None = None
-    personne_morale: Whoever | None = None
-    personne_physique: Whoever | None = None
-    exploitation: Whoever | None = None
+    nature_creation: Perhaps[Creation] = None
+    personne_morale: Perhaps[Whoever] = None
+    personne_physique: Perhaps[Whoever] = None
+    exploitation: Perhaps[Whoever] = None
+
+    def who(self, kind: str | None) -> Whoever:
+        """The one that INPI names; else the first that is told who it is, since the others may be there, but empty."""
+        named = {"M": self.personne_morale, "P": self.personne_physique, "E": self.exploitation}
+        chosen = named.get(kind or "")
+        if chosen and chosen.identite:
+            return chosen
+        there = [one for one in named.values() if one]
+        return next((one for one in there if one.identite), chosen or next(iter(there), Whoever()))
 
 
 class Formality(Formal):
     siren: Said = None
+    type_personne: Said = None
     diffusion_commerciale: bool | None = None
     forme_juridique: Said = None
     content: Content
 
     def fields(self) -> CompanyFields:
         kept = self.content
-        who = kept.personne_morale or kept.personne_physique or kept.exploitation or Whoever()
+        who = kept.who(normal.text(self.type_personne))
         identity = who.identite or Identity()
         enterprise = identity.entreprise or Enterprise()
         place = (who.adresse_entreprise or Located()).adresse or Place()
@@ -104,7 +126,7 @@ class Formality(Formal):
             active_status=_activity(who, enterprise),
             address_line1=normal.line(place.num_voie, place.indice_repetition, place.type_voie, place.voie),
             address_line2=normal.text(place.complement_localisation),
-            postal_code=normal.postal_code(place.code_postal),
+            postal_code=normal.postal_code(place.code_postal, place.code_pays),
             city=normal.text(place.commune),
             country_code=normal.country(place.code_pays),
             naf_code=normal.naf(enterprise.code_ape),

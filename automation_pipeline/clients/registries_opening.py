@@ -6,13 +6,13 @@ from types import MappingProxyType
 
 from pydantic import SecretStr
 
-from automation_pipeline.core.coordination import Leases, Rate, RateLimiter
+from automation_pipeline.core.coordination import Rate, RateLimiter
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.enrichment.domain.knobs import Knobs
 from automation_pipeline.enrichment.domain.vocabulary import SourceApi
-from automation_pipeline.enrichment.ports import Registries, Registry, Source
+from automation_pipeline.enrichment.ports import Registries, Registry, SharedLogin, Source
 
 # What makes a registry configured: all of these, or none.
 VARIABLES: Mapping[SourceApi, tuple[str, ...]] = MappingProxyType(
@@ -25,18 +25,23 @@ VARIABLES: Mapping[SourceApi, tuple[str, ...]] = MappingProxyType(
 
 
 def open_registries(
-    settings: Settings, now: Callable[[], datetime], meter: Meter, limiter: RateLimiter, leases: Leases
+    settings: Settings, now: Callable[[], datetime], meter: Meter, limiter: RateLimiter, login: SharedLogin
 ) -> Registries:
     """PermanentError names a variable that is missing beside others of its registry."""
-    opened = {api: open_source(api, settings, now, meter, limiter) for api in SourceApi}
+    opened = {api: open_source(api, settings, now, meter, limiter, login) for api in SourceApi}
     sources = {api: source for api, source in opened.items() if source is not None}
-    return Registries(sources, limiter, leases, registry_knobs(settings), meter)
+    return Registries(sources, limiter, login.leases, registry_knobs(settings), meter)
 
 
 def open_source(
-    api: SourceApi, settings: Settings, now: Callable[[], datetime], meter: Meter, limiter: RateLimiter
+    api: SourceApi,
+    settings: Settings,
+    now: Callable[[], datetime],
+    meter: Meter,
+    limiter: RateLimiter,
+    login: SharedLogin | None = None,
 ) -> Source | None:
-    """None where it is not configured. PermanentError: it is, but not wholly."""
+    """None where it is not configured. PermanentError: it is, but not wholly. Without a shared login it logs in."""
     given = _given(api, settings)
     if given is None:
         return None
@@ -45,7 +50,8 @@ def open_source(
         return Source(api, _search(*given, settings=settings, now=now, meter=meter), rate, a_day)
     if api is SourceApi.INPI:
         rate, a_day = Rate(settings.inpi_rne_per_minute, 60.0), settings.inpi_rne_calls_per_day
-        return Source(api, _inpi(*given, settings=settings, now=now, meter=meter, limiter=limiter), rate, a_day)
+        inpi = _inpi(*given, settings=settings, now=now, meter=meter, limiter=limiter, login=login)
+        return Source(api, inpi, rate, a_day)
     rate = Rate(settings.api_entreprise_per_second, 1.0)
     return Source(api, _api_entreprise(*given, settings=settings, now=now, meter=meter), rate)
 
@@ -92,12 +98,14 @@ def _inpi(  # noqa: PLR0913  three variables of one source
     now: Callable[[], datetime],
     meter: Meter,
     limiter: RateLimiter,
+    login: SharedLogin | None,
 ) -> Registry:
-    from automation_pipeline.clients.inpi import Account, InpiRegister  # noqa: PLC0415  httpx only where it is used
+    from automation_pipeline.clients.inpi import InpiRegister  # noqa: PLC0415  httpx only where it is used
+    from automation_pipeline.clients.inpi_login import Account  # noqa: PLC0415  the same
 
     seconds = settings.enrichment_timeout_seconds
     account = Account(username, password)
-    return InpiRegister(address, account, now=now, limiter=limiter, timeout_seconds=seconds, meter=meter)
+    return InpiRegister(address, account, now=now, limiter=limiter, shared=login, timeout_seconds=seconds, meter=meter)
 
 
 def _api_entreprise(

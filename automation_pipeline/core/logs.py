@@ -96,7 +96,7 @@ def _as_record(_logger: object, _method: str, event: Event) -> tuple[tuple[objec
 
 def _with_fields(_logger: object, _method: str, event: Event) -> Event:
     fields = cast("Mapping[str, object]", getattr(event["_record"], "fields", {}))
-    correlated = correlation_id()
+    correlated = None if "correlation_id" in fields else correlation_id()  # a line may be on somebody else's behalf
     return {**fields, **({"correlation_id": correlated} if correlated else {}), **event}
 
 

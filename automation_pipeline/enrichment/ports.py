@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from automation_pipeline.core.coordination import Leases, Rate, RateLimiter
@@ -20,6 +21,28 @@ class Registry(Protocol):
     async def check(self) -> None:
         """Nothing, when the source answers us; else an error that says what is wrong."""
         ...
+
+
+class SharedTokens(Protocol):
+    """The token of the last login at a source, for all processes. It stands in no log, error or event."""
+
+    def current(self) -> str | None:
+        """None where there is none, or it serves no longer."""
+        ...
+
+    def keep(self, token: str, until: datetime) -> None: ...
+
+    def forget(self, token: str) -> None:
+        """That one was refused. Another that somebody has got meanwhile stays."""
+        ...
+
+
+@dataclass(frozen=True)
+class SharedLogin:
+    """What processes share of a login: its token, and whose turn it is to get one."""
+
+    tokens: SharedTokens
+    leases: Leases
 
 
 @dataclass(frozen=True)

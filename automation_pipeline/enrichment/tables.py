@@ -2,7 +2,7 @@
 
 from datetime import date, datetime
 
-from sqlalchemy import BigInteger, CheckConstraint, Date, ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy import BigInteger, CheckConstraint, Date, ForeignKey, Index, UniqueConstraint, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from automation_pipeline.storage.metadata import Table
@@ -219,14 +219,19 @@ class FieldSourceRow(Table):
 
 
 class SourceStandingRow(Table):
-    """How a source takes our calls, for all processes: a breaker that is open until then, and the calls of its day."""
+    """How a source takes our calls, for all processes: a breaker that is open until then, the calls of its day, and
+    the token of the last login."""
 
     __tablename__ = "enrichment_sources"
 
     source_api: Mapped[str] = mapped_column(primary_key=True)
     open_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     open_reason: Mapped[str | None]
+    # In a row, all of one kind: silence, or answers that say it is down.
     failures: Mapped[int] = mapped_column(default=0)
+    is_silent: Mapped[bool] = mapped_column(default=False, server_default=false())
     quota_on: Mapped[date | None] = mapped_column(Date)
     quota_used: Mapped[int] = mapped_column(default=0)
+    token: Mapped[str | None] = mapped_column(deferred=True)
+    token_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime)

@@ -2,16 +2,23 @@
 
 import csv
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from errno import ENOSPC
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import delete, select, update
 
 from automation_pipeline.cli import enrich
+from automation_pipeline.cli.enrich_following import NEEDS_US
 from automation_pipeline.cli.output import screen
 from automation_pipeline.enrichment.domain.configured import NOT_CONFIGURED
+from automation_pipeline.enrichment.domain.keys import lock_key
+from automation_pipeline.enrichment.store.working import begin
 from automation_pipeline.enrichment.tables import CompanyRequestRow, JobRow
-from automation_pipeline.storage.pulses import DAEMON, beat_pulse
+from automation_pipeline.storage.leases import DatabaseLeases, LeaseRow
+from automation_pipeline.storage.pulses import DAEMON, PulseRow, beat_pulse
 from automation_pipeline_tests.cli.pricing.workshop import Meanwhile
 from automation_pipeline_tests.cli.register import DANONE, LVMH, NOBODY, a_register
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
@@ -57,6 +64,56 @@ def test_beside_a_daemon_the_work_is_only_followed(terminal: Terminal, monkeypat
     assert ended.err.startswith("The enrichment goes on without us")
 
 
+def expire(terminal: Terminal) -> None:
+    with terminal.database.transaction() as session:
+        session.execute(update(LeaseRow).values(expires_at=datetime(2020, 1, 1, tzinfo=UTC)))
+
+
+def test_a_job_whose_worker_was_killed_is_taken_over_once_its_lease_has_ended(
+    terminal: Terminal, search: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal.json("enrich", DANONE)
+    lease = DatabaseLeases(terminal.database).acquire(lock_key(DANONE), "killed", 120)
+    assert lease is not None
+    with terminal.database.transaction() as session:
+        begin(session, 1, lease, 3, datetime.now(UTC))
+    calls_before = []
+
+    def the_lease_ends() -> None:
+        calls_before.extend(search.calls)
+        expire(terminal)
+
+    monkeypatch.setattr(enrich, "threading", SimpleNamespace(Event=lambda: Meanwhile(the_lease_ends)))
+    [told] = terminal.json("enrich", DANONE, "--wait")["companies"]
+    assert (told["outcome"], told["status"], states(terminal)) == ("ATTACHED", "SUCCESS", ["DONE"])
+    assert (calls_before, len(search.calls)) == ([], 1)
+
+
+def test_where_the_daemon_falls_silent_the_command_does_the_work(
+    terminal: Terminal, search: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with terminal.database.transaction() as session:
+        beat_pulse(session, DAEMON)
+
+    def it_falls_silent() -> None:
+        with terminal.database.transaction() as session:
+            session.execute(delete(PulseRow))
+
+    monkeypatch.setattr(enrich, "threading", SimpleNamespace(Event=lambda: Meanwhile(it_falls_silent)))
+    told = terminal.json("enrich", DANONE, LVMH, "--wait")["companies"]
+    assert ([one["status"] for one in told], len(search.calls)) == (["SUCCESS", "SUCCESS"], 2)
+
+
+@pytest.mark.usefixtures("search")
+def test_whoever_goes_away_where_no_daemon_runs_is_told_who_does_the_rest(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert DatabaseLeases(terminal.database).acquire(lock_key(DANONE), "another", 120)
+    monkeypatch.setattr(enrich, "threading", SimpleNamespace(Event=Meanwhile))
+    ended = terminal.run("enrich", DANONE, "--wait", "--json")
+    assert (ended.code, ended.err) == (130, NEEDS_US)
+
+
 def test_without_waiting_what_is_known_is_shown(terminal: Terminal, search: FakeRegistry) -> None:
     [asked] = terminal.json("enrich", DANONE)["companies"]
     assert (asked["outcome"], asked["status"], asked["company"]) == ("ENQUEUED", "PENDING", None)
@@ -94,6 +151,35 @@ def test_a_csv_goes_in_and_a_csv_comes_out(terminal: Terminal) -> None:
     ]
     assert (rows[0]["vat_number"], rows[2]["given"]) == ("FR27552032534", "12")
     assert "must be nine digits" in rows[2]["error"]
+
+
+@pytest.mark.parametrize("out", ["no/where.csv", "folder"])
+def test_nobody_is_asked_where_the_answer_cannot_be_written(terminal: Terminal, search: FakeRegistry, out: str) -> None:
+    (terminal.room / "folder").mkdir()
+    ended = terminal.run("enrich", DANONE, "--wait", "--out", out)
+    assert (ended.code, ended.out, search.calls, states(terminal)) == (2, "", [], [])
+    assert ended.err.startswith(f"{out} cannot be written: ")
+
+
+@pytest.mark.usefixtures("search")
+def test_an_answer_that_can_no_longer_be_written_is_still_shown(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    ended = terminal.run("enrich", DANONE, "--wait", "--out", "out.csv")
+    assert (ended.code, ended.err) == (2, "out.csv cannot be written: No space left on device.\n")
+    assert "DANONE [SA]" in ended.out
+    assert not (terminal.room / "out.csv").exists()
+
+
+def test_what_is_there_stays_where_nobody_could_be_asked(terminal: Terminal) -> None:
+    file = terminal.room / "out.csv"
+    file.write_text("yesterday", encoding="utf-8")
+    assert NOT_CONFIGURED in terminal.run("enrich", DANONE, "--out", "out.csv").err
+    assert file.read_text(encoding="utf-8") == "yesterday"
 
 
 def test_a_dry_run_only_checks_the_numbers(terminal: Terminal, search: FakeRegistry) -> None:

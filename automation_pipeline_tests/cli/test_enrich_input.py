@@ -1,5 +1,6 @@
 """Which companies are meant: by words, by named columns, by the first column; each once."""
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.cli.enrich_input import read_wanted
+from automation_pipeline.core.errors import InvalidInputError
 
 DANONE, OFFICE = "552032534", "73282932000074"
 
@@ -39,6 +41,11 @@ def test_numbers_that_contradict_each_other_are_a_fault(tmp_path: Path) -> None:
     file.write_text(f"siren,siret\n{DANONE},{OFFICE}\n", encoding="utf-8")
     [wanted] = read_wanted([], file, strict=False)
     assert wanted.fault == "Invalid company identifier: siret: must begin with the SIREN"
+
+
+def test_a_file_that_is_no_csv_is_refused_by_the_line(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"companies\.csv cannot be read: line 3: field larger than"):
+        read(tmp_path, f"siren,name\n{DANONE},Danone\n{DANONE},{'x' * (csv.field_size_limit() + 1)}\n")
 
 
 @given(st.text(max_size=20))

@@ -1,11 +1,13 @@
 """Tokens from the command line: shown once, listed by how they begin, revoked at once; nonsense is refused."""
 
+import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from automation_pipeline.access.stages.recognise_token import recognise_token
+from automation_pipeline.cli.tokens import Permissions
 from automation_pipeline.core.access import Action, Caller, Permission, Scope
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE
@@ -35,6 +37,12 @@ def refused(terminal: Terminal, code: int, *words: str) -> str:
     assert ended.err.endswith(".\n")
     assert ended.err.count("\n") == 1
     return ended.err.strip()
+
+
+def test_the_help_names_every_permission() -> None:
+    [_, option] = get_args(Permissions)
+    named = re.findall(r"[\w.-]*\w", option.help.partition("There are ")[2])
+    assert set(named) - {"and"} == set(Permission)
 
 
 def test_a_token_is_answered_once_and_lets_its_program_in(terminal: Terminal) -> None:

@@ -9,7 +9,8 @@ import httpx
 
 from automation_pipeline.clients.api_entreprise import Bearer, CommerceRegister, Purpose
 from automation_pipeline.clients.company_search import CompanySearch
-from automation_pipeline.clients.inpi import Account, InpiRegister
+from automation_pipeline.clients.inpi import InpiRegister
+from automation_pipeline.clients.inpi_login import Account
 from automation_pipeline_tests.fakes.registries import AtOnce
 
 Result = TypeVar("Result")

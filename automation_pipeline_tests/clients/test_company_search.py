@@ -21,8 +21,8 @@ from automation_pipeline_tests.clients.registers import (
 )
 
 
-@pytest.mark.parametrize(("siret", "asked", "per_page"), [(None, SIREN, "1"), (SIRET, SIRET, "5")])
-def test_one_call_asks_for_all_that_is_read_and_for_no_officers(siret: str | None, asked: str, per_page: str) -> None:
+@pytest.mark.parametrize("siret", [None, SIRET, f"{SIREN}99999"])
+def test_one_call_asks_for_the_company_for_all_that_is_read_and_for_no_officers(siret: str | None) -> None:
     requests: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -34,8 +34,8 @@ def test_one_call_asks_for_all_that_is_read_and_for_no_officers(siret: str | Non
     (request,) = requests
     assert (request.method, request.url.path) == ("GET", "/hidden/search")
     params = request.url.params
-    assert (params["q"], params["per_page"], params["minimal"]) == (asked, per_page, "true")
-    assert set(params["include"].split(",")) == {"siege", "complements", "finances", "matching_etablissements"}
+    assert (params["q"], params["per_page"], params["minimal"]) == (SIREN, "1", "true")
+    assert set(params["include"].split(",")) == {"siege", "complements", "finances"}
     assert "Authorization" not in request.headers
 
 

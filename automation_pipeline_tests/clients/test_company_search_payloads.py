@@ -1,23 +1,20 @@
-"""Which of the companies that were found is the one, and what the Recherche d'entreprises says of it."""
+"""Whether the company that was asked for was found, and what the Recherche d'entreprises says of it."""
 
 import json
 from datetime import date
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from automation_pipeline.clients.company_search_payloads import Company, company_of, place_of
+from automation_pipeline.clients.company_search_payloads import company_of
 from automation_pipeline.enrichment.domain.record import CompanyFields, SourceRecord
 from automation_pipeline_tests.clients.registers import OTHER, SIREN, SIRET, found, seat, unit
 
 MASK = "[NON-DIFFUSIBLE]"
-ELSEWHERE = f"{SIREN}00018"
 
 
-def read(*units: Any, siret: str | None = None) -> SourceRecord | None:
-    return company_of(json.dumps(found(*units)).encode(), SIREN, siret)
+def read(*units: Any) -> SourceRecord | None:
+    return company_of(json.dumps(found(*units)).encode(), SIREN)
 
 
 def said(**changed: object) -> CompanyFields:
@@ -61,7 +58,7 @@ def test_a_company_is_told_in_our_words() -> None:
         ({"siege": seat(adresse="75009 PARIS")}, "address_line1", None),
         ({"siege": seat(complement_adresse="BATIMENT B")}, "address_line2", "BATIMENT B"),
         ({"siege": seat(code_postal=1000)}, "postal_code", "01000"),
-        ({"siege": seat(libelle_pays_etranger="SUISSE")}, "country_code", None),
+        ({"siege": seat(libelle_pays_etranger="SUISSE")}, "country_code", "CH"),
         ({"siege": seat(libelle_commune=None, libelle_commune_etranger="GENEVE")}, "city", "GENEVE"),
         ({"date_creation": "nobody knows"}, "creation_date", None),
         ({"tranche_effectif_salarie": None}, "headcount_range", None),
@@ -95,35 +92,14 @@ def test_what_changes_by_itself_is_not_kept() -> None:
     assert record.document["nom_complet"] == "DANONE (GERVAIS)"
 
 
-AS_SEAT = unit(siege=seat(siret=ELSEWHERE))
-AS_OTHER = unit(matching_etablissements=[{"siret": ELSEWHERE}])
-STRANGER = unit(OTHER, siege=seat(siret=f"{OTHER}00074"))
-
-
 @pytest.mark.parametrize(
-    ("units", "siret", "place"),
-    [
-        ([], None, None),
-        ([], ELSEWHERE, None),
-        ([unit()], None, 0),
-        ([STRANGER], None, None),
-        ([STRANGER, unit()], None, None),  # of a SIREN, the first must be it
-        ([unit(), AS_OTHER, AS_SEAT], ELSEWHERE, 2),
-        ([unit(), AS_OTHER], ELSEWHERE, 1),
-        ([STRANGER, unit(siege=None), unit()], ELSEWHERE, 1),
-        ([STRANGER], ELSEWHERE, None),
-        ([unit(OTHER, siege=seat(siret=ELSEWHERE))], ELSEWHERE, None),
-    ],
+    ("sirens", "is_found"),
+    [([], False), ([SIREN], True), ([OTHER], False), ([SIREN, OTHER], True), ([OTHER, SIREN], False)],
 )
-def test_which_of_them_is_the_one(units: list[Any], siret: str | None, place: int | None) -> None:
-    assert place_of([Company.model_validate(one) for one in units], SIREN, siret) == place
-    record = read(*units, siret=siret)
-    assert (record is None) is (place is None)
+def test_only_the_first_that_was_found_is_the_one(sirens: list[str], is_found: bool) -> None:
+    record = read(*map(unit, sirens))
+    assert (record is not None and record.siren == SIREN) is is_found
 
 
-@given(st.lists(st.sampled_from([unit(), AS_SEAT, AS_OTHER, STRANGER, unit(OTHER)]), max_size=5), st.booleans())
-def test_nobody_else_is_ever_chosen(units: list[Any], by_siret: bool) -> None:
-    place = place_of([Company.model_validate(one) for one in units], SIREN, ELSEWHERE if by_siret else None)
-    assert place is None or units[place]["siren"] == SIREN
-    if by_siret:
-        assert (place is None) is all(one["siren"] != SIREN for one in units)
+def test_an_establishment_that_was_found_beside_the_head_office_changes_nothing() -> None:
+    assert said(matching_etablissements=[{"siret": f"{SIREN}00018", "adresse": "1 RUE BASSE"}]) == said()

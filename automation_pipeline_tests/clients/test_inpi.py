@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from automation_pipeline.clients import inpi as subject
+from automation_pipeline.clients.inpi_login import LOGIN_KEY, REFUSAL_HOLDS
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.enrichment.domain.record import SourceRecord
@@ -110,7 +111,7 @@ def test_a_refused_password_is_not_tried_again_for_a_while() -> None:
     assert {(each.error_code, each.http_status) for each in said} == {("AUTH_ERROR", 401)}
     assert "INPI_RNE_PASSWORD" in said[0].message
     assert register.calls == {"login": 1}
-    now[0] += subject.REFUSAL_HOLDS - timedelta(seconds=1)
+    now[0] += REFUSAL_HOLDS - timedelta(seconds=1)
     assert fetch(one).error_code == "AUTH_ERROR"
     assert register.calls["login"] == 1
     now[0] += timedelta(seconds=1)
@@ -155,8 +156,9 @@ class Crowded(AtOnce):
 def test_processes_take_turns_to_log_in() -> None:
     register, limiter = Inpi(), Crowded()
     error = fetch(inpi(register, limiter=limiter))
-    assert (error.error_code, error.http_status, error.retryable) == ("SOURCE_UNAVAILABLE", None, True)
-    assert (register.calls, limiter.asked) == ({}, [subject.LOGIN_KEY])
+    assert (error.error_code, error.http_status, error.retryable) == ("RATE_LIMIT", None, True)
+    assert error.is_ours
+    assert (register.calls, limiter.asked) == ({}, [LOGIN_KEY])
 
 
 def test_one_who_gives_up_while_logging_in_leaves_the_door_open() -> None:

@@ -51,6 +51,14 @@ def test_a_line_is_one_json_object_with_its_fields(capsys: pytest.CaptureFixture
     }
 
 
+def test_a_line_on_behalf_of_somebody_else_keeps_the_id_that_it_names(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("info", "json")
+    with correlated("of-the-run"):
+        _log.info("Done", correlation_id="of-the-asker")
+        _log.info("Done")
+    assert [line["correlation_id"] for line in lines(capsys)] == ["of-the-asker", "of-the-run"]
+
+
 def test_a_line_for_people_cannot_be_made_to_look_like_two(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("info", "text")
     _log.warning("It is\nover: %s", "100 %", who="Anna B", empty="", word="x", many=[1, 2])

@@ -10,7 +10,8 @@ import pytest
 
 from automation_pipeline.clients.api_entreprise import Bearer, CommerceRegister, Purpose
 from automation_pipeline.clients.company_search import CompanySearch
-from automation_pipeline.clients.inpi import Account, InpiRegister
+from automation_pipeline.clients.inpi import InpiRegister
+from automation_pipeline.clients.inpi_login import Account
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.enrichment.domain.record import SourceError, SourceRecord
 from automation_pipeline.enrichment.domain.vocabulary import ErrorCode
@@ -18,6 +19,7 @@ from automation_pipeline_tests import outside
 from automation_pipeline_tests.fakes.registries import AtOnce, FakeRegistry, error, record
 
 DANONE, SEAT = "552032534", "55203253400646"
+UNKNOWN_ESTABLISHMENT = f"{DANONE}99999"
 NOBODY = "000000000"
 LONG = 60.0  # so that a slow machine is no finding
 STATUSES = {
@@ -127,7 +129,7 @@ def place(request: pytest.FixtureRequest) -> Place:
     return over_http(request.param, request.getfixturevalue("unlimited"))
 
 
-@pytest.mark.parametrize("siret", [None, SEAT])
+@pytest.mark.parametrize("siret", [None, SEAT, UNKNOWN_ESTABLISHMENT])
 def test_a_known_company_is_told_in_one_call(place: Place, siret: str | None) -> None:
     told = place.fetch(siret=siret)
     assert isinstance(told, SourceRecord), told
@@ -137,8 +139,9 @@ def test_a_known_company_is_told_in_one_call(place: Place, siret: str | None) ->
     assert place.calls() == 1
 
 
-def test_the_same_company_is_told_in_the_same_words(place: Place) -> None:
-    assert place.fetch() == place.fetch()
+@pytest.mark.parametrize("siret", [None, SEAT, UNKNOWN_ESTABLISHMENT])
+def test_the_same_company_is_told_in_the_same_words(place: Place, siret: str | None) -> None:
+    assert place.fetch() == place.fetch(siret=siret)
 
 
 def test_an_unknown_company_is_an_error_that_does_not_pass(place: Place) -> None:

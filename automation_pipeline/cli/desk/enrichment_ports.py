@@ -27,8 +27,12 @@ class CompanyDesk(Protocol):
         """With `force`, also what is known and fresh is asked for anew."""
         ...
 
+    def has_workers(self) -> bool:
+        """Whether others do the jobs, without us."""
+        ...
+
     def work(self, job_ids: Sequence[int], on_end: Callable[[], object]) -> None:
-        """Do the jobs here, where nobody else would; told after each. Where others do them, nothing."""
+        """Do the jobs here; told of each that is over. One that somebody is at is left to them."""
         ...
 
     def followed(self, request_ids: Sequence[int]) -> Sequence[Standing]: ...

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from automation_pipeline.enrichment.domain.error_text import error_text, item
+from automation_pipeline.enrichment.domain.error_text import LOST_WORKER, error_text, item
 from automation_pipeline.enrichment.domain.record import SourceError, SourceOutcome
 from automation_pipeline.enrichment.domain.states import EnrichmentStatus
 from automation_pipeline.enrichment.domain.vocabulary import REQUIRED_SOURCES, CallStatus, ErrorCode
@@ -56,6 +56,25 @@ def evaluate(
         core_identity_present=core_identity_present,
         error=error_text(items) or None,
         is_worth_retrying=any(one.error is not None and one.error.retryable for one in counted),
+    )
+
+
+def given_up(
+    outcomes: Sequence[SourceOutcome], *, core_identity_present: bool, optional_not_found_counts: bool = True
+) -> Evaluation:
+    """A job that nobody could end: what was heard counts, but nothing was made of it."""
+    heard = evaluate(
+        outcomes, core_identity_present=core_identity_present, optional_not_found_counts=optional_not_found_counts
+    )
+    unasked = {item(source, None, ErrorCode.SOURCE_UNAVAILABLE) for source in REQUIRED_SOURCES}
+    unasked -= {item(one.source, one.error.http_status, one.error.error_code) for one in outcomes if one.error}
+    items = [one for one in (heard.error or "").split("|") if one and one not in unasked]
+    return replace(
+        heard,
+        status=EnrichmentStatus.FAILED,
+        core_identity_present=False,
+        error=error_text([*items, LOST_WORKER]),
+        is_worth_retrying=True,
     )
 
 

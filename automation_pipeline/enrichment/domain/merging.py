@@ -27,13 +27,15 @@ def merged(
     records: Mapping[SourceApi, SourceRecord],
     identifiers: Identifiers,
     locked: Collection[str] = (),
+    failed: Collection[SourceApi] = (),
 ) -> Snapshot:
-    """What nobody says now is kept as it was, and so is what a user has locked."""
+    """What nobody says now is kept as it was, and so is what a user has locked, or a source has said that comes first
+    and could not be asked now."""
     said: dict[str, Any] = {}  # Any: a field is a text or a day
     sources = dict(before.sources) if before else {}
     for field in FIELDS:
         first = None if field in locked else _first(field, records)
-        if first is not None:
+        if first is not None and not _is_better(field, before, first[0], failed):
             sources[field], said[field] = first
     values = replace(before.values if before else CompanyFields(), **said)
     is_masked = any(record.is_masked for record in records.values()) if records else bool(before and before.is_masked)
@@ -44,6 +46,15 @@ def _first(field: str, records: Mapping[SourceApi, SourceRecord]) -> tuple[Sourc
     """The source that comes first among those which say something."""
     told = ((one, getattr(records[one].said, field)) for one in PRIORITY[field] if one in records)
     return next(((source, value) for source, value in told if value is not None), None)
+
+
+def _is_better(field: str, before: Snapshot | None, source: SourceApi, failed: Collection[SourceApi]) -> bool:
+    """What is known, than what this source says."""
+    its = before.sources.get(field) if before else None
+    if before is None or its not in failed or getattr(before.values, field) is None:
+        return False
+    order = PRIORITY[field]
+    return its in order and order.index(its) < order.index(source)
 
 
 def changes(before: Snapshot | None, after: Snapshot) -> dict[str, dict[str, str | None]]:

@@ -1,7 +1,10 @@
 """One spelling for what the registries spell each in their way. None: not said, or masked."""
 
 import re
+import unicodedata
 from datetime import date
+
+from automation_pipeline.enrichment.domain.countries import BY_NAME, BY_THREE_LETTERS, OVERSEAS, TWO_LETTERS
 
 MASKED = "[NON-DIFFUSIBLE]"
 _NAF = re.compile(r"(\d{2})\.?(\d{2})([A-Z])")
@@ -10,10 +13,6 @@ _DATES = (
     (re.compile(r"(\d{2})[/-](\d{2})[/-](\d{4})"), (3, 2, 1)),
     (re.compile(r"(\d{4})(\d{2})(\d{2})"), (1, 2, 3)),
 )
-_COUNTRIES = {
-    "FRA": "FR", "FRANCE": "FR", "BEL": "BE", "CHE": "CH", "DEU": "DE", "ESP": "ES", "GBR": "GB", "ITA": "IT",
-    "LUX": "LU", "MCO": "MC", "NLD": "NL", "PRT": "PT", "USA": "US", "AND": "AD", "AUT": "AT", "IRL": "IE",
-}  # fmt: skip
 
 
 def text(given: object) -> str | None:
@@ -35,9 +34,11 @@ def naf(given: object) -> str | None:
 
 
 def country(given: object) -> str | None:
-    """Two letters; a code that we do not know is not said, rather than said wrongly."""
-    bare = (text(given) or "").upper()
-    return bare if re.fullmatch(r"[A-Z]{2}", bare) else _COUNTRIES.get(bare)
+    """Two letters, of a code or of INSEE's name; what we do not know is not said, rather than said wrongly."""
+    apart = unicodedata.normalize("NFKD", text(given) or "").upper()
+    bare = " ".join(re.findall("[A-Z0-9]+", "".join(sign for sign in apart if not unicodedata.combining(sign))))
+    code = bare if bare in TWO_LETTERS else BY_THREE_LETTERS.get(bare) or BY_NAME.get(bare)
+    return "FR" if code in OVERSEAS else code
 
 
 def day(given: object) -> date | None:
@@ -52,10 +53,11 @@ def day(given: object) -> date | None:
     return None
 
 
-def postal_code(given: object) -> str | None:
-    """Five digits in France; a leading zero that a number has lost comes back."""
+def postal_code(given: object, country_said: object = None) -> str | None:
+    """Five digits in France, where a leading zero that a number has lost comes back; abroad as it is said."""
     bare = text(given)
-    return bare.zfill(5) if bare and bare.isdigit() and len(bare) <= 5 else bare
+    is_french = text(country_said) is None or country(country_said) == "FR"
+    return f"0{bare}" if bare and is_french and re.fullmatch("[0-9]{4}", bare) else bare
 
 
 def line(*parts: object) -> str | None:

@@ -45,13 +45,15 @@ class SourceRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceError:
-    """One call that failed. `retry_after_seconds` is what the source asked for."""
+    """One call that failed. `retry_after_seconds` is what the source asked for. `is_ours`: we did not make the call,
+    which says nothing of the source."""
 
     error_code: ErrorCode
     message: str
     http_status: int | None = None
     retryable: bool = False
     retry_after_seconds: float | None = None
+    is_ours: bool = False
 
     def document(self, source: SourceApi) -> dict[str, object]:
         return {
@@ -76,6 +78,11 @@ class SourceOutcome:
     @property
     def status(self) -> CallStatus:
         return CallStatus.FAILED if self.record is None else CallStatus.SUCCESS
+
+    @property
+    def has_failed(self) -> bool:
+        """Not: it has answered that it does not know the company."""
+        return self.error is not None and self.error.error_code is not ErrorCode.NOT_FOUND
 
 
 @dataclass(frozen=True)

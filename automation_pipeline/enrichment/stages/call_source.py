@@ -4,15 +4,17 @@ import asyncio
 import time
 from datetime import datetime
 from random import Random
+from typing import Literal
 
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.enrichment.domain.breaker import is_down, may_be_sent_again, rest_after
+from automation_pipeline.enrichment.domain.breaker import is_down, is_silent, may_be_sent_again, rest_after
 from automation_pipeline.enrichment.domain.measures import RATE_LIMITED
 from automation_pipeline.enrichment.domain.record import SourceError, SourceOutcome, SourceRecord
 from automation_pipeline.enrichment.domain.vocabulary import ErrorCode
 from automation_pipeline.enrichment.ports import Registries, Source
 from automation_pipeline.enrichment.store.sources import (
     SourceStanding,
+    give_back_call,
     note_answer,
     note_failure,
     rest,
@@ -46,6 +48,7 @@ class _Caller:
     ) -> None:
         self._source, self._registries, self._database = source, registries, database
         self._clock, self._random = clock, random
+        self._call_of = clock.now().date()
 
     async def ask(self, siren: str, siret: str | None) -> SourceOutcome:
         """Where no further call may be made, what the last one came to counts."""
@@ -55,7 +58,11 @@ class _Caller:
             refusal = await self._wait_for_turn()
             if refusal is not None:
                 return self._outcome(said or refusal, calls, began)
-            calls, said = calls + 1, await self._fetch(siren, siret)
+            heard = await self._fetch(siren, siret)
+            if isinstance(heard, SourceError) and heard.is_ours:
+                await asyncio.to_thread(self._give_back_call)
+                return self._outcome(said or heard, calls, began)
+            calls, said = calls + 1, heard
             if isinstance(said, SourceRecord):
                 await asyncio.to_thread(self._note_answer)
                 return self._outcome(said, calls, began)
@@ -68,19 +75,22 @@ class _Caller:
 
     async def _wait_for_turn(self) -> SourceError | None:
         """Why it is not called now. Else it is our turn, and one of the day's calls is ours: whoever waits looks again
-        at its end, since others have heard more by then."""
-        refusal = await asyncio.to_thread(self._rests)
-        if refusal is not None:
-            return refusal
-        wait = await asyncio.to_thread(self._turn)
-        if wait is None:
-            return _not_now(f"It is called by so many that a turn is {LONGEST_TURN_SECONDS:.0f} s away.")
-        await asyncio.sleep(wait)
-        taken = await asyncio.to_thread(self._take_call)
-        if isinstance(taken, SourceError):
-            return taken
-        await asyncio.sleep(taken)
-        return None
+        at its end, since others have heard more by then. A turn that comes while it rests is let go: else all whose
+        turns came meanwhile would call at once."""
+        while True:
+            rests = await asyncio.to_thread(self._rests)
+            if isinstance(rests, SourceError):
+                return rests
+            if rests > 0:
+                await asyncio.sleep(rests)
+                continue
+            wait = await asyncio.to_thread(self._turn)
+            if wait is None:
+                return _not_now(f"It is called by so many that a turn is {LONGEST_TURN_SECONDS:.0f} s away.")
+            await asyncio.sleep(wait)
+            taken = await asyncio.to_thread(self._take_call)
+            if taken is not False:
+                return taken
 
     async def _fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
         seconds = self._registries.knobs.call_seconds
@@ -91,21 +101,30 @@ class _Caller:
             message = f"It did not answer within {seconds:g} s."
             return SourceError(error_code=ErrorCode.TIMEOUT, message=message, retryable=True)
 
-    def _rests(self) -> SourceError | None:
-        with self._database.reading() as session:
-            return self._refusal(standings(session)[self._source.api], self._clock.now())
-
-    def _take_call(self) -> SourceError | float:
+    def _rests(self) -> SourceError | float:
         """How long it still rests, if that is short enough to be waited for."""
+        with self._database.reading() as session:
+            standing, now = standings(session)[self._source.api], self._clock.now()
+        return self._refusal(standing, now) or standing.rests_seconds(now)
+
+    def _take_call(self) -> SourceError | Literal[False] | None:
+        """None: it is ours. False: it has begun to rest for a short while."""
         now = self._clock.now()
         with self._database.transaction() as session:
             standing = standings(session)[self._source.api]
             refusal = self._refusal(standing, now)
             if refusal is not None:
                 return refusal
+            if standing.is_resting(now):
+                return False
             if not take_call(session, self._source.api, self._source.calls_a_day, now):
                 return _not_now(f"Its {self._source.calls_a_day} calls of the day are used up.")
-            return standing.rests_seconds(now)
+            self._call_of = now.date()
+            return None
+
+    def _give_back_call(self) -> None:
+        with self._database.transaction() as session:
+            give_back_call(session, self._source.api, self._call_of, self._clock.now())
 
     def _refusal(self, standing: SourceStanding, now: datetime) -> SourceError | None:
         if standing.rests_seconds(now) <= self._registries.knobs.longest_retry_after_seconds:
@@ -123,9 +142,9 @@ class _Caller:
     def _note_error(self, said: SourceError, *, goes_on: bool) -> None:
         api, now = self._source.api, self._clock.now()
         with self._database.transaction() as session:
-            if not is_down(said):
+            if not is_down(said) and not said.is_ours:
                 note_answer(session, api, now)
-            failures = note_failure(session, api, now) if is_down(said) else 0
+            failures = note_failure(session, api, now, is_silent=is_silent(said)) if is_down(said) else 0
             length = rest_after(api, said, failures, goes_on=goes_on)
             if length is not None:
                 rest(session, api, length, said.message, now)

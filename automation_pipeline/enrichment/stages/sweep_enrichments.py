@@ -6,7 +6,7 @@ from datetime import datetime
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.enrichment.domain.measures import LOST_LEASES
-from automation_pipeline.enrichment.domain.vocabulary import REQUIRED_SOURCES, SourceApi
+from automation_pipeline.enrichment.domain.vocabulary import REQUIRED_SOURCES, JobState, SourceApi
 from automation_pipeline.enrichment.ports import Registries
 from automation_pipeline.enrichment.store.sources import SourceStanding, standings
 from automation_pipeline.enrichment.store.sweeping import ask_again, grow_stale, open_jobs, refresh_due
@@ -32,15 +32,16 @@ def sweep_enrichments(*, registries: Registries, database: Database, clock: Cloc
     knobs, now = registries.knobs, clock.now()
     with database.transaction() as session:
         again = ask_again(session, now, knobs.lock_seconds, limit)
-    if again:
-        registries.meter.count(LOST_LEASES, again)
+    lost = again.count(JobState.RUNNING)
+    if lost:
+        registries.meter.count(LOST_LEASES, lost)
     with database.transaction() as session:
         stale = grow_stale(session, now, knobs.freshness, limit)
     with database.reading() as session:
         left = _left(registries, standings(session), open_jobs(session), now, limit)
     with database.transaction() as session:
         refreshed = refresh_due(session, now, left) if left else 0
-    return SweepReport(stale, refreshed, again)
+    return SweepReport(stale, refreshed, len(again))
 
 
 def _left(

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.coordination import Lease
+from automation_pipeline.core.correlation import correlated
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.logs import log
 from automation_pipeline.core.spread import observe
@@ -22,7 +23,15 @@ from automation_pipeline.enrichment.ports import Registries, Source
 from automation_pipeline.enrichment.stages.call_source import call_source
 from automation_pipeline.enrichment.store.finishing import finish, give_up
 from automation_pipeline.enrichment.store.views import JobView, get_job
-from automation_pipeline.enrichment.store.working import Begun, LostJobError, beat, begin, keep_outcome, siren_of
+from automation_pipeline.enrichment.store.working import (
+    Begun,
+    LostJobError,
+    beat,
+    begin,
+    keep_outcome,
+    note_visit,
+    siren_of,
+)
 from automation_pipeline.storage.database import Database, Session
 
 Value = TypeVar("Value")
@@ -51,6 +60,7 @@ class _Worker:
     async def work(self) -> None:
         lease = await asyncio.to_thread(self._acquire)
         if lease is None:
+            await self._write(lambda session: note_visit(session, self._job_id, self._now()))
             return
         try:
             with suppress(LostJobError):
@@ -62,8 +72,12 @@ class _Worker:
     async def _work_under(self, lease: Lease) -> None:
         knobs = self._registries.knobs
         begun = await self._write(lambda session: begin(session, self._job_id, lease, knobs.max_attempts, self._now()))
-        if begun is None:
-            return
+        if begun is not None:
+            with correlated(begun.facts.correlation_id):  # whoever is waited for here may only be attached
+                await self._go_on(begun, lease)
+
+    async def _go_on(self, begun: Begun, lease: Lease) -> None:
+        knobs = self._registries.knobs
         if begun.facts.attempt > knobs.max_attempts:
             evaluation = await self._write(lambda session: give_up(session, begun, knobs, self._now()))
             await asyncio.to_thread(self._tell, begun, evaluation)

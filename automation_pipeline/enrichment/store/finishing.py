@@ -10,13 +10,12 @@ from sqlalchemy.orm import Session
 from automation_pipeline.enrichment.domain import events
 from automation_pipeline.enrichment.domain.documents import checksum
 from automation_pipeline.enrichment.domain.due import due_at, is_tried_again_soon
-from automation_pipeline.enrichment.domain.error_text import LOST_WORKER
-from automation_pipeline.enrichment.domain.evaluation import Evaluation, evaluate
+from automation_pipeline.enrichment.domain.evaluation import Evaluation, evaluate, given_up
 from automation_pipeline.enrichment.domain.events import JobFacts
 from automation_pipeline.enrichment.domain.identifiers import Identifiers
 from automation_pipeline.enrichment.domain.knobs import Knobs
 from automation_pipeline.enrichment.domain.merging import changes, has_core_identity, merged, value_hash
-from automation_pipeline.enrichment.domain.record import FIELDS, CompanyFields, Snapshot, SourceOutcome
+from automation_pipeline.enrichment.domain.record import FIELDS, CompanyFields, Snapshot, SourceOutcome, SourceRecord
 from automation_pipeline.enrichment.domain.states import EnrichmentStatus
 from automation_pipeline.enrichment.domain.vocabulary import DOCUMENT_TYPES, JobState, SourceApi, Trigger
 from automation_pipeline.enrichment.store.requests import mirror, move_enrichment
@@ -48,9 +47,9 @@ def finish(session: Session, begun: Begun, knobs: Knobs, now: datetime) -> Evalu
     """LostJobError: somebody else has the job by now, and nothing is written."""
     row, job = held_with_enrichment(session, begun, now)
     outcomes, known = outcomes_of(session, job.id), known_of(session, row.siren)
-    records = {source: one.record for source, one in outcomes.items() if one.record is not None}
-    after = merged(known.snapshot, records, Identifiers(row.siren, job.company_siret), known.locked)
-    found = merged(None, records, Identifiers(row.siren, job.company_siret))
+    records, failed = _records(outcomes), {source for source, one in outcomes.items() if one.has_failed}
+    after = merged(known.snapshot, records, Identifiers(row.siren, job.company_siret), known.locked, failed)
+    found = _found(row.siren, job, outcomes)
     evaluation = evaluate(
         tuple(outcomes.values()),
         core_identity_present=has_core_identity(found),
@@ -58,7 +57,8 @@ def finish(session: Session, begun: Begun, knobs: Knobs, now: datetime) -> Evalu
     )
     if evaluation.status in _GOOD:
         job.changes = changes(known.snapshot, after) or None
-        _keep_snapshot(session, after, found.sources, known, now)
+        told = {field: source for field, source in found.sources.items() if after.sources.get(field) is source}
+        _keep_snapshot(session, after, told, known, now)
     _keep_what_was_said(session, row.siren, outcomes, now)
     _end(session, row, job, evaluation, knobs, now)
     return evaluation
@@ -67,17 +67,24 @@ def finish(session: Session, begun: Begun, knobs: Knobs, now: datetime) -> Evalu
 def give_up(session: Session, begun: Begun, knobs: Knobs, now: datetime) -> Evaluation:
     """A job whose workers were lost again and again."""
     row, job = held_with_enrichment(session, begun, now)
-    evaluation = Evaluation(
-        status=EnrichmentStatus.FAILED,
-        success=0,
-        required_failed=1,
-        optional_failed=0,
-        core_identity_present=False,
-        error=LOST_WORKER,
-        is_worth_retrying=True,
+    outcomes = outcomes_of(session, job.id)
+    evaluation = given_up(
+        tuple(outcomes.values()),
+        core_identity_present=has_core_identity(_found(row.siren, job, outcomes)),
+        optional_not_found_counts=knobs.optional_not_found_counts,
     )
+    _keep_what_was_said(session, row.siren, outcomes, now)
     _end(session, row, job, evaluation, knobs, now)
     return evaluation
+
+
+def _records(outcomes: Mapping[SourceApi, SourceOutcome]) -> dict[SourceApi, SourceRecord]:
+    return {source: one.record for source, one in outcomes.items() if one.record is not None}
+
+
+def _found(siren: str, job: JobRow, outcomes: Mapping[SourceApi, SourceOutcome]) -> Snapshot:
+    """What is said now, whatever was known."""
+    return merged(None, _records(outcomes), Identifiers(siren, job.company_siret))
 
 
 def known_of(session: Session, siren: str) -> Known:

@@ -18,7 +18,8 @@ from automation_pipeline.storage.bulk import among
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """Of a request. `is_running`: a job of its SIREN is open; `company`: the last good snapshot."""
+    """Of a request. `is_running`: a job of its SIREN is open, which `open_job_id` names where it may be worked on from
+    here; `company`: the last good snapshot."""
 
     request_id: int
     siren: str
@@ -27,6 +28,7 @@ class Standing:
     error: str | None
     is_running: bool
     company: CompanyView | None
+    open_job_id: int | None = None
 
 
 def followed(session: Session, request_ids: Sequence[int]) -> Sequence[Standing]:
@@ -38,8 +40,9 @@ def followed(session: Session, request_ids: Sequence[int]) -> Sequence[Standing]
     ).all()
     sirens = [row.company_siren for row in rows]
     companies = _companies(session, sirens)
-    running = select(JobRow.company_siren).where(among(session, JobRow.company_siren, sirens), JobRow.state.in_(OPEN))
-    at_work = set(session.scalars(running))
+    is_theirs = among(session, JobRow.company_siren, sirens)
+    running = select(JobRow.company_siren, JobRow.id).where(is_theirs, JobRow.state.in_(OPEN))
+    open_jobs = dict(session.execute(running).tuples().all())
     return [
         Standing(
             request_id=row.id,
@@ -47,8 +50,9 @@ def followed(session: Session, request_ids: Sequence[int]) -> Sequence[Standing]
             siret=row.siret,
             status=EnrichmentStatus(row.enrichment_status),
             error=row.enrichment_error,
-            is_running=row.company_siren in at_work,
+            is_running=row.company_siren in open_jobs,
             company=companies.get(row.company_siren),
+            open_job_id=open_jobs.get(row.company_siren),
         )
         for row in rows
     ]

@@ -6,6 +6,7 @@ from datetime import datetime
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from automation_pipeline.core.correlation import CORRELATION_TAG
 from automation_pipeline.enrichment.domain.identifiers import Identifiers
 from automation_pipeline.enrichment.domain.vocabulary import JobState, Trigger
 from automation_pipeline.enrichment.store.requests import Asking
@@ -62,7 +63,8 @@ def add_jobs(
 
 
 def ask_for_workers(session: Session, jobs: Sequence[JobRow], now: datetime) -> None:
-    """A number is never used twice, so that Dagster does not take the request for an old one."""
+    """A number is never used twice, so that Dagster does not take the request for an old one. The run works under the
+    id of whoever wanted the job, also when it is the sweep that asks."""
     wishes: list[RunWish] = []
     for job in jobs:
         job.requests, job.requested_at = job.requests + 1, now
@@ -71,6 +73,7 @@ def ask_for_workers(session: Session, jobs: Sequence[JobRow], now: datetime) -> 
             "enrichment/siren": job.company_siren,
             "enrichment/trigger": job.trigger,
             "dagster/priority": str(job.priority),
+            CORRELATION_TAG: job.correlation_id,
         }
         wishes.append(RunWish(request_key(job.id, job.requests), JOB, {"job_id": job.id}, tags))
     file_requests(session, wishes, now)

@@ -55,6 +55,18 @@ def take_call(session: Session, source: SourceApi, calls_a_day: int | None, now:
     return taken is not None
 
 
+def give_back_call(session: Session, source: SourceApi, day: date, now: datetime) -> None:
+    """One that was taken of that day, and not made."""
+    session.execute(
+        update(SourceStandingRow)
+        .where(
+            SourceStandingRow.source_api == source, SourceStandingRow.quota_on == day, SourceStandingRow.quota_used > 0
+        )
+        .values(quota_used=SourceStandingRow.quota_used - 1, updated_at=now)
+        .execution_options(synchronize_session=False)
+    )
+
+
 def note_answer(session: Session, source: SourceApi, now: datetime) -> None:
     """It answers: what failed before does not count any more."""
     session.execute(
@@ -65,12 +77,14 @@ def note_answer(session: Session, source: SourceApi, now: datetime) -> None:
     )
 
 
-def note_failure(session: Session, source: SourceApi, now: datetime) -> int:
-    """How many there are in a row by now."""
-    row = {"source_api": source, "failures": 1, "quota_used": 0, "updated_at": now}
+def note_failure(session: Session, source: SourceApi, now: datetime, *, is_silent: bool) -> int:
+    """How many of its kind there are in a row by now."""
+    said = {"is_silent": is_silent, "updated_at": now}
+    row = {"source_api": source, "failures": 1, "quota_used": 0, **said}
     insert = insert_into(session, SourceStandingRow).values(**row)
+    in_a_row = case((SourceStandingRow.is_silent == is_silent, SourceStandingRow.failures + 1), else_=1)
     counted = insert.on_conflict_do_update(
-        index_elements=["source_api"], set_={"failures": SourceStandingRow.failures + 1, "updated_at": now}
+        index_elements=["source_api"], set_={"failures": in_a_row, **said}
     ).returning(SourceStandingRow.failures)
     return session.scalar(counted) or 1
 
@@ -90,16 +104,6 @@ def rest(session: Session, source: SourceApi, length: timedelta, reason: str, no
             set_={"open_until": until, "open_reason": reason, "failures": 0, "updated_at": now},
             where=is_longer,
         )
-    )
-
-
-def wake(session: Session, source: SourceApi, now: datetime) -> None:
-    """By somebody who knows better: it may be called again."""
-    session.execute(
-        update(SourceStandingRow)
-        .where(SourceStandingRow.source_api == source)
-        .values(open_until=None, open_reason=None, failures=0, updated_at=now)
-        .execution_options(synchronize_session=False)
     )
 
 

@@ -65,14 +65,16 @@ def open_jobs(session: Session) -> int:
     return session.scalar(select(func.count()).select_from(JobRow).where(JobRow.state.in_(OPEN))) or 0
 
 
-def ask_again(session: Session, now: datetime, lock_seconds: float, limit: int) -> int:
+def ask_again(session: Session, now: datetime, lock_seconds: float, limit: int) -> list[JobState]:
     """For jobs that nobody has begun, or whose worker has not been heard of for longer than its lease lasts; unless
-    somebody who was asked for is about to come."""
+    somebody who was asked for is about to come. How each stands: whose worker was lost is RUNNING."""
     was_asked = JobRow.requested_at <= now - timedelta(seconds=NOT_BEGUN_SECONDS)
     is_silent = JobRow.heartbeat_at <= now - timedelta(seconds=lock_seconds)
     asked_since = JobRow.requested_at > now - timedelta(seconds=lock_seconds)
+    # It found the lease of another, held by somebody alive or dead, which is over by now.
+    has_come = and_(JobRow.heartbeat_at >= JobRow.requested_at, is_silent)
     is_lost = or_(
-        and_(JobRow.state == JobState.PENDING, was_asked),
+        and_(JobRow.state == JobState.PENDING, or_(was_asked, has_come)),
         and_(JobRow.state == JobState.RUNNING, is_silent, ~asked_since),
     )
     key = literal(REQUEST_KEY) + cast(JobRow.id, Text) + literal("-") + cast(JobRow.requests, Text)
@@ -80,7 +82,7 @@ def ask_again(session: Session, now: datetime, lock_seconds: float, limit: int) 
     query = select(JobRow).where(JobRow.state.in_(OPEN), is_lost, ~is_waiting).order_by(JobRow.id).limit(limit)
     rows = session.scalars(query.with_for_update(skip_locked=True)).all()
     ask_for_workers(session, rows, now)
-    return len(rows)
+    return [JobState(row.state) for row in rows]
 
 
 def _without_job(session: Session, rows: Sequence[EnrichmentRow]) -> list[EnrichmentRow]:

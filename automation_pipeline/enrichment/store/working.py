@@ -91,6 +91,16 @@ def beat(session: Session, begun: Begun, now: datetime) -> None:
     )
 
 
+def note_visit(session: Session, job_id: int, now: datetime) -> None:
+    """A worker came and could not begin: the lease of an earlier job is held."""
+    session.execute(
+        update(JobRow)
+        .where(JobRow.id == job_id, JobRow.state == JobState.PENDING)
+        .values(heartbeat_at=now)
+        .execution_options(synchronize_session=False)
+    )
+
+
 def keep_outcome(session: Session, begun: Begun, outcome: SourceOutcome, now: datetime) -> None:
     """LostJobError: it is not ours to say any more."""
     held(session, begun)

@@ -189,8 +189,11 @@ def upgrade() -> None:
         sa.Column("open_until", UtcDateTime(), nullable=True),
         sa.Column("open_reason", sa.String(), nullable=True),
         sa.Column("failures", sa.Integer(), nullable=False),
+        sa.Column("is_silent", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("quota_on", sa.Date(), nullable=True),
         sa.Column("quota_used", sa.Integer(), nullable=False),
+        sa.Column("token", sa.String(), nullable=True),
+        sa.Column("token_until", UtcDateTime(), nullable=True),
         sa.Column("updated_at", UtcDateTime(), nullable=False),
         sa.PrimaryKeyConstraint("source_api", name=op.f("pk_enrichment_sources")),
     )

@@ -1,10 +1,17 @@
 """When a source is left alone, for how long, and when the same job may ask it again."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from automation_pipeline.enrichment.domain.breaker import SILENT_AFTER, is_down, may_be_sent_again, rest_after
+from automation_pipeline.enrichment.domain.breaker import (
+    SILENT_AFTER,
+    is_down,
+    is_silent,
+    may_be_sent_again,
+    rest_after,
+)
 from automation_pipeline.enrichment.domain.record import SourceError
 from automation_pipeline.enrichment.domain.vocabulary import ErrorCode, SourceApi
 
@@ -28,6 +35,11 @@ def error(code: str, after: float | None = None) -> SourceError:
         (RCS, 2.0, True, 2 * SECOND),
         (INPI, 2.0, False, 10 * MINUTE),
         (INPI, 3600.0, False, HOUR),
+        (SEARCH, 86_400.0, False, 24 * HOUR),
+        (SEARCH, 86_401.0, False, 24 * HOUR),
+        (INPI, 2.5e11, False, 24 * HOUR),  # the last day of the year 9999
+        (RCS, 1e300, True, 24 * HOUR),
+        (RCS, float("inf"), False, 24 * HOUR),
     ],
 )
 def test_a_source_that_is_too_busy_rests_as_long_as_it_says_and_not_too_short(
@@ -61,6 +73,13 @@ def test_what_is_down_is_what_may_be_up_again(code: ErrorCode) -> None:
     assert is_down(error(code)) is (code in PASSING)
 
 
+@pytest.mark.parametrize("code", list(ErrorCode))
+def test_a_call_that_we_did_not_make_says_nothing_of_the_source(code: ErrorCode) -> None:
+    ours = replace(error(code, 90.0), is_ours=True)
+    assert not is_down(ours)
+    assert rest_after(INPI, ours, SILENT_AFTER) is None
+
+
 @pytest.mark.parametrize(
     ("source", "code", "after", "again"),
     [
@@ -79,3 +98,18 @@ def test_only_what_may_pass_soon_is_sent_again_and_never_to_inpi_when_it_is_busy
     source: SourceApi, code: str, after: float | None, again: bool
 ) -> None:
     assert may_be_sent_again(source, error(code, after), 5.0) is again
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "silent", "down"),
+    [
+        ("TIMEOUT", None, True, True),
+        ("SOURCE_UNAVAILABLE", None, True, True),
+        ("SOURCE_UNAVAILABLE", 408, False, False),
+        ("SOURCE_UNAVAILABLE", 409, False, False),
+        ("UPSTREAM_5XX", 503, False, True),
+    ],
+)
+def test_whoever_answers_with_a_status_is_not_silent(code: str, status: int | None, silent: bool, down: bool) -> None:
+    said = replace(error(code), http_status=status)
+    assert (is_silent(said), is_down(said)) == (silent, down)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.enrichment.domain.evaluation import Evaluation, evaluate
+from automation_pipeline.enrichment.domain.evaluation import Evaluation, evaluate, given_up
 from automation_pipeline.enrichment.domain.record import CompanyFields, SourceError, SourceOutcome, SourceRecord
 from automation_pipeline.enrichment.domain.states import ENRICHMENT, EnrichmentStatus
 from automation_pipeline.enrichment.domain.vocabulary import OPTIONAL_SOURCES, ErrorCode, SourceApi
@@ -100,3 +100,23 @@ def test_the_invariants_hold_whatever_the_sources_do(outcomes: list[SourceOutcom
             assert one.error
     for item in (one.error or "").split("|"):
         assert not item or re.fullmatch(r"[A-Z_]+:(-|\d{3}):[A-Z0-9_]+", item)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "error", "counted"),
+    [
+        ([], "-:-:INTERNAL_ERROR", (0, 1, 1, 0)),
+        ([ok(SEARCH), ok(INPI)], "-:-:INTERNAL_ERROR", (2, 0, 0, 0)),
+        (
+            [bad(SEARCH, ErrorCode.SOURCE_UNAVAILABLE)],
+            "API_RECHERCHE_ENTREPRISES:-:SOURCE_UNAVAILABLE|-:-:INTERNAL_ERROR",
+            (0, 1, 1, 0),
+        ),
+    ],
+)
+def test_a_job_that_nobody_could_end_counts_what_was_heard(
+    outcomes: list[SourceOutcome], error: str, counted: tuple[int, ...]
+) -> None:
+    one = given_up(outcomes, core_identity_present=True)
+    assert (one.status, one.error, counts(one), one.core_identity_present) == (FAILED, error, counted, False)
+    assert one.is_worth_retrying

@@ -76,3 +76,30 @@ def test_an_empty_value_never_overwrites_and_every_value_has_its_source(
 def test_core_identity_is_a_name_and_a_place(said: dict[str, str | None]) -> None:
     place = said["address_line1"] or said["postal_code"] or said["city"]
     assert has_core_identity(Snapshot(WHO.siren, CompanyFields(**said))) == bool(said["legal_name"] and place)
+
+
+KNOWN = Snapshot(
+    WHO.siren,
+    CompanyFields(legal_form="5510", country_code="FR", city="PARIS", rcs_city="PARIS"),
+    {"legal_form": INPI, "country_code": INPI, "city": RCS, "rcs_city": SEARCH},
+)
+
+
+def test_what_a_source_has_said_that_comes_first_and_fails_now_is_kept() -> None:
+    records = {SEARCH: record(legal_form="5599", city="LYON")}
+    kept = merged(KNOWN, records, WHO, failed={INPI})
+    assert (kept.values.legal_form, kept.sources["legal_form"]) == ("5510", INPI)
+    assert (kept.values.city, kept.sources["city"]) == ("LYON", SEARCH)
+    heard = merged(KNOWN, records | {INPI: record(country_code="FR")}, WHO)
+    assert (heard.values.legal_form, heard.sources["legal_form"]) == ("5599", SEARCH)
+
+
+def test_what_a_source_has_said_that_comes_later_or_not_at_all_is_not_kept_because_it_fails() -> None:
+    after = merged(KNOWN, {INPI: record(city="LYON", rcs_city="LYON")}, WHO, failed={RCS, SEARCH})
+    assert (after.values.city, after.values.rcs_city) == ("LYON", "LYON")
+
+
+def test_nothing_that_is_not_known_is_kept() -> None:
+    before = Snapshot(WHO.siren, CompanyFields(), {"legal_form": INPI})
+    after = merged(before, {SEARCH: record(legal_form="5599")}, WHO, failed={INPI})
+    assert (after.values.legal_form, after.sources["legal_form"]) == ("5599", SEARCH)

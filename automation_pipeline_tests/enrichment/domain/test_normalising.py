@@ -16,7 +16,29 @@ def test_a_naf_code_has_its_dot(given: object, said: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"), [("FRA", "FR"), ("FR", "FR"), ("france", "FR"), ("XYZ", None), (None, None), (99100, None)]
+    ("given", "said"),
+    [
+        ("FRA", "FR"),
+        ("FR", "FR"),
+        ("france", "FR"),
+        ("POL", "PL"),
+        ("ch", "CH"),
+        ("SUISSE", "CH"),
+        ("ROYAUME-UNI", "GB"),
+        ("ETATS-UNIS", "US"),
+        ("\u00c9tats-Unis", "US"),
+        ("COTE D'IVOIRE", "CI"),
+        ("IRLANDE, ou EIRE", "IE"),
+        ("TCHEQUE (REPUBLIQUE)", "CZ"),
+        ("MTQ", "FR"),
+        ("RE", "FR"),
+        ("POLYNESIE FRANCAISE", "FR"),
+        ("XYZ", None),
+        ("XX", None),
+        ("ATLANTIDE", None),
+        (None, None),
+        (99100, None),
+    ],
 )
 def test_a_country_has_two_letters(given: object, said: str | None) -> None:
     assert country(given) == said
@@ -49,6 +71,22 @@ def test_a_line_is_made_of_what_is_said() -> None:
     assert line(None, "") is None
 
 
-@pytest.mark.parametrize(("given", "said"), [("75009", "75009"), (1000, "01000"), ("B-1000", "B-1000"), (None, None)])
-def test_a_postal_code_has_its_leading_zero(given: object, said: str | None) -> None:
-    assert postal_code(given) == said
+@pytest.mark.parametrize(
+    ("given", "country_said", "said"),
+    [
+        ("75009", None, "75009"),
+        (1000, None, "01000"),
+        (1000, "FRA", "01000"),
+        ("1000", "[NON-DIFFUSIBLE]", "01000"),
+        ("1000", "BEL", "1000"),
+        (1204, "SUISSE", "1204"),
+        ("1000", "a country of which nobody has heard", "1000"),
+        ("75", None, "75"),
+        ("101", "ISL", "101"),
+        ("B-1000", None, "B-1000"),
+        ("\u0661\u0660\u0660\u0660", None, "\u0661\u0660\u0660\u0660"),
+        (None, None, None),
+    ],
+)
+def test_a_postal_code_of_france_has_its_leading_zero(given: object, country_said: object, said: str | None) -> None:
+    assert postal_code(given, country_said) == said

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
@@ -13,7 +14,7 @@ from automation_pipeline.enrichment.domain.vocabulary import SourceApi
 from automation_pipeline.enrichment.ports import Registries
 from automation_pipeline.enrichment.stages import call_source as module
 from automation_pipeline.enrichment.stages.call_source import call_source
-from automation_pipeline.enrichment.store.sources import SourceStanding, rest, standings, wake
+from automation_pipeline.enrichment.store.sources import SourceStanding, rest, standings
 from automation_pipeline_tests.enrichment.bench import RATE, Bench
 from automation_pipeline_tests.enrichment.scripted import (
     BUSY,
@@ -34,6 +35,7 @@ LATER = fails("RATE_LIMIT", 429, after=6.0)
 UNSAID = fails("RATE_LIMIT", 429)
 UNREACHABLE = fails("SOURCE_UNAVAILABLE")
 REFUSED = fails("AUTH_ERROR", 401)
+OURS = replace(UNSAID, http_status=None, is_ours=True)
 
 
 class Middle(Random):
@@ -164,8 +166,7 @@ def test_a_source_that_has_not_answered_ten_times_in_a_row_is_left_alone(
     outcome = call(bench, source)
     assert (outcome.error, outcome.attempts) == (SILENT, 1)
     assert standing(bench, source).open_until == bench.clock.now() - timedelta(seconds=0.25) + length
-    with bench.database.transaction() as session:
-        wake(session, source, bench.clock.now())
+    bench.pass_time(seconds=length.total_seconds())
     bench.sources[source].always = says(source)
     assert call(bench, source).status == "SUCCESS"
 
@@ -196,6 +197,32 @@ def test_every_call_counts_for_the_day_also_one_that_fails(bench: Bench) -> None
     outcome = call(bench)
     assert (outcome.error, outcome.attempts, len(bench.sources[RCS].asked)) == (DOWN, 2, 2)
     assert standing(bench).quota_used == 2
+
+
+def test_a_call_that_we_did_not_make_is_no_call_of_the_day_and_holds_nothing_against_the_source(
+    bench: Bench, waits: list[float]
+) -> None:
+    bench.a_day = {INPI: 1}
+    bench.tell(inpi=SILENT)
+    call(bench, INPI)
+    bench.pass_time(days=1)
+    before = standing(bench, INPI)
+    bench.tell(inpi=OURS)
+    waits.clear()
+    for _ in range(12):
+        outcome = call(bench, INPI)
+        assert (outcome.error, outcome.attempts) == (OURS, 0)
+    after = standing(bench, INPI)
+    assert (after.failures, after.open_until, after.quota_used) == (before.failures, None, 0)
+    assert (waits, bench.meter.drain()) == ([], {})
+    bench.tell(inpi=says(INPI))
+    assert call(bench, INPI).status == "SUCCESS"
+
+
+def test_what_the_source_said_last_counts_where_no_further_call_is_made(bench: Bench) -> None:
+    bench.tell(inpi=[DOWN, OURS])
+    outcome = call(bench, INPI)
+    assert (outcome.error, outcome.attempts, standing(bench, INPI).quota_used) == (DOWN, 1, 1)
 
 
 def test_a_turn_that_is_too_far_away_is_not_waited_for(bench: Bench) -> None:

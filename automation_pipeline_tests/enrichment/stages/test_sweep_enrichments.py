@@ -5,6 +5,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select, update
 
+from automation_pipeline.enrichment.domain.keys import lock_key
+from automation_pipeline.enrichment.domain.measures import LOST_LEASES
 from automation_pipeline.enrichment.store.sources import rest
 from automation_pipeline.enrichment.tables import CompanyRow, EnrichmentRow, SourceStandingRow
 from automation_pipeline_tests.enrichment.bench import Bench
@@ -195,3 +197,51 @@ def test_a_sweep_asks_as_many_questions_whatever_is_due(bench: Bench) -> None:
 def questions(sent: list[str]) -> list[str]:
     """Rows that are new are one statement on PostgreSQL, but one each on SQLite, which is not asked over a network."""
     return [one for one in sent if one.startswith(("SELECT", "UPDATE"))]
+
+
+def after_one_that_died(bench: Bench) -> int | None:
+    """A job whose worker finds the lease of the one before, which has died when its work was done."""
+    bench.enriched()
+    bench.pass_time(days=31)
+    lock = bench.leases.acquire(lock_key(SIREN), "dead", bench.knobs.lock_seconds)
+    assert lock is not None
+    asked = bench.request()
+    bench.take_requests()
+    bench.pass_time(seconds=5)
+    assert bench.work(asked.job_id).state == "PENDING"
+    return asked.job_id
+
+
+def test_a_worker_that_found_a_dead_ones_lease_is_followed_when_that_is_over(bench: Bench) -> None:
+    job_id = after_one_that_died(bench)
+    bench.pass_time(seconds=119)
+    assert bench.sweep().asked_again == 0
+    bench.pass_time(seconds=1)
+    assert bench.sweep().asked_again == 1
+    assert bench.holder() is None
+    bench.take_requests()
+    assert bench.work(job_id).status == "SUCCESS"
+
+
+def test_whoever_is_asked_for_after_that_is_given_the_usual_time(bench: Bench) -> None:
+    after_one_that_died(bench)
+    bench.pass_time(seconds=120)
+    assert bench.sweep().asked_again == 1
+    bench.take_requests()
+    bench.pass_time(seconds=299)
+    assert bench.sweep().asked_again == 0
+    bench.pass_time(seconds=1)
+    assert bench.sweep().asked_again == 1
+
+
+def test_only_a_worker_that_had_begun_is_a_lost_lease(bench: Bench) -> None:
+    after_one_that_died(bench)
+    bench.pass_time(seconds=300)
+    assert bench.sweep().asked_again == 1
+    assert LOST_LEASES not in {name for name, _ in bench.meter.drain()}
+    bench.take_requests()
+    bench.work_and_die(bench.jobs()[-1].id)
+    bench.pass_time(seconds=300)
+    assert bench.sweep().asked_again == 1
+    counted = {name: amount for (name, _), amount in bench.meter.drain().items()}
+    assert counted.get(LOST_LEASES) == 1

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
+from automation_pipeline.core.correlation import correlated, correlation_id
 from automation_pipeline.core.logs import configure_logs
 from automation_pipeline.enrichment.domain import measures
 from automation_pipeline.enrichment.tables import DocumentRow, FieldSourceRow, RetrievalRow
@@ -270,6 +271,21 @@ def test_every_line_of_the_log_has_the_thirteen_fields_and_no_answer(
     assert (lines[4]["error_code"], lines[4]["http_status"]) == ("UPSTREAM_5XX", 503)
     assert SECRET not in written
     assert SECRET not in str([event.payload for event in bench.events()])
+
+
+def test_lines_events_and_calls_bear_the_id_of_whoever_asked_not_of_whoever_works(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: list[str | None] = []
+    bench.tell(*[(lambda: calls.append(correlation_id()),)] * 3)
+    asked = bench.request(tenant="t1")
+    configure_logs("info", "json", of="package")
+    with correlated("of-the-run"):
+        bench.work(asked.job_id)
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines() if line.startswith("{")]
+    assert [line["correlation_id"] for line in lines] == ["of-t1"] * 5
+    assert {event.correlation_id for event in bench.events()} == {"of-t1"}
+    assert calls == ["of-t1"] * 3
 
 
 def test_what_is_done_is_counted(bench: Bench) -> None:

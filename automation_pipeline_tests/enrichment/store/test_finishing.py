@@ -1,9 +1,13 @@
 """The end of a job: all of it is kept, or nothing."""
 
+import pytest
+
+from automation_pipeline.enrichment.domain.record import SourceError
+from automation_pipeline.enrichment.domain.vocabulary import SourceApi
 from automation_pipeline.enrichment.store.finishing import known_of
-from automation_pipeline.enrichment.tables import DocumentRow, FieldSourceRow
+from automation_pipeline.enrichment.tables import DocumentRow, FieldSourceRow, RetrievalRow
 from automation_pipeline_tests.enrichment.bench import Bench
-from automation_pipeline_tests.enrichment.scripted import INPI, RCS, SEARCH, SILENT, SIREN, says
+from automation_pipeline_tests.enrichment.scripted import DOWN, INPI, RCS, SEARCH, SILENT, SIREN, UNKNOWN, says
 
 
 def test_nothing_of_an_end_that_is_not_kept_can_be_seen(bench: Bench) -> None:
@@ -49,3 +53,38 @@ def test_requests_of_a_process_whose_clock_is_ahead_are_told_too(bench: Bench) -
     bench.set_request(asked.request_id, created_at=bench.clock.now().replace(minute=5))
     bench.work(asked.job_id)
     assert bench.request_row(asked.request_id).enrichment_status == "SUCCESS"
+
+
+@pytest.mark.parametrize(("inpi", "form", "source"), [(DOWN, "5510", INPI), (UNKNOWN, "5599", SEARCH)])
+def test_a_better_source_that_fails_leaves_what_it_has_said_and_when(
+    bench: Bench, inpi: SourceError, form: str, source: SourceApi
+) -> None:
+    bench.enriched()
+    began = bench.clock.now()
+    bench.pass_time(days=30)
+    bench.tell(search=says(SEARCH, legal_form="5599"), inpi=inpi)
+    bench.enriched()
+    company = bench.company()
+    assert company is not None
+    assert company.legal_form == form
+    [row] = [one for one in bench.rows_of(FieldSourceRow) if one.field == "legal_form"]
+    assert (row.source_api, row.fetched_at == began) == (source, source == INPI)
+    assert (bench.jobs()[-1].changes is None) is (source == INPI)
+
+
+def test_what_was_heard_before_a_job_is_given_up_is_counted_and_kept(bench: Bench) -> None:
+    bench.tell(inpi=DOWN)
+    asked = bench.request()
+    for _ in range(3):
+        bench.work_and_die(asked.job_id, RCS)
+        bench.pass_time(seconds=120)
+    bench.work(asked.job_id)
+    job = bench.job(asked.job_id)
+    assert (job.status, job.sources_success_count, job.required_failed_count, job.optional_failed_count) == (
+        "FAILED", 1, 0, 1,
+    )  # fmt: skip
+    assert (job.core_identity_present, job.enrichment_error) == (False, "INPI_RNE:503:UPSTREAM_5XX|-:-:INTERNAL_ERROR")
+    assert [row.source_api for row in bench.rows_of(DocumentRow)] == [SEARCH]
+    told = {row.source_api: (row.last_status, row.last_error) for row in bench.rows_of(RetrievalRow)}
+    assert told == {SEARCH: ("SUCCESS", None), INPI: ("FAILED", "UPSTREAM_5XX")}
+    assert bench.company() is None

@@ -26,6 +26,7 @@ def test_every_request_is_told_by_as_many_queries_however_many_there_are(
     assert [one.request_id for one in told] == asked
     assert [(one.siren, one.is_running, one.company) for one in told] == [(siren, True, None) for siren in SIRENS]
     assert counts[0] == counts[1]
+    assert [one.open_job_id for one in told] == [1, 2, 3, 1]
 
 
 def test_nothing_is_told_of_requests_that_are_not_there(database: Database) -> None:

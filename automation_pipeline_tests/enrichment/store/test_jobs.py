@@ -3,6 +3,7 @@
 import pytest
 from sqlalchemy.exc import IntegrityError
 
+from automation_pipeline.core.correlation import CORRELATION_TAG, correlated
 from automation_pipeline.enrichment.domain.identifiers import Identifiers
 from automation_pipeline.enrichment.domain.vocabulary import Trigger
 from automation_pipeline.enrichment.store.jobs import add_job, ask_for_workers, attach, last_job, open_job
@@ -40,6 +41,14 @@ def test_every_worker_is_asked_for_under_a_key_of_its_own(bench: Bench) -> None:
         "company_enrichment", SIREN, "REQUEST_CREATED",
     )  # fmt: skip
     assert row.tags["enrichment/job_id"] == str(asked.job_id)
+
+
+def test_every_worker_is_asked_for_under_the_id_of_whoever_wanted_the_job(bench: Bench) -> None:
+    with correlated("of-the-run"):
+        asked = bench.request(tenant="t1")
+        with bench.database.transaction() as session:
+            ask_for_workers(session, [session.get_one(JobRow, asked.job_id)], bench.clock.now())
+    assert [row.tags[CORRELATION_TAG] for row in bench.rows_of(RunRequestRow)] == ["of-t1", "of-t1"]
 
 
 def test_a_request_waits_for_a_job_once(bench: Bench) -> None:

@@ -6,12 +6,12 @@ import pytest
 
 from automation_pipeline.enrichment.store.sources import (
     SourceStanding,
+    give_back_call,
     note_answer,
     note_failure,
     rest,
     standings,
     take_call,
-    wake,
 )
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import INPI, RCS
@@ -50,15 +50,26 @@ def test_of_a_day_several_processes_take_no_more_than_it_has(bench: Bench, datab
     assert standing(bench).quota_used == 10
 
 
+def test_a_call_that_was_not_made_is_given_back_to_its_day(bench: Bench) -> None:
+    now = bench.clock.now()
+    with bench.database.transaction() as session:
+        assert take_call(session, INPI, 1, now)
+        give_back_call(session, INPI, now.date() - timedelta(days=1), now)
+        assert not take_call(session, INPI, 1, now)
+        for _ in range(2):
+            give_back_call(session, INPI, now.date(), now)
+        assert [take_call(session, INPI, 1, now) for _ in range(2)] == [True, False]
+
+
 def test_failures_in_a_row_are_counted_until_it_answers(bench: Bench) -> None:
     with bench.database.transaction() as session:
-        assert [note_failure(session, INPI, bench.clock.now()) for _ in range(3)] == [1, 2, 3]
-        note_failure(session, RCS, bench.clock.now())
+        assert [note_failure(session, INPI, bench.clock.now(), is_silent=True) for _ in range(3)] == [1, 2, 3]
+        note_failure(session, RCS, bench.clock.now(), is_silent=False)
         note_answer(session, INPI, bench.clock.now())
     assert standing(bench).failures == 0
     with bench.database.transaction() as session:
-        assert note_failure(session, INPI, bench.clock.now()) == 1
-        assert note_failure(session, RCS, bench.clock.now()) == 2
+        assert note_failure(session, INPI, bench.clock.now(), is_silent=True) == 1
+        assert note_failure(session, RCS, bench.clock.now(), is_silent=False) == 2
 
 
 @pytest.mark.parametrize(("then", "left", "reason"), [(2, 10, "first"), (20, 20, "then")])
@@ -74,9 +85,9 @@ def test_the_longer_rest_counts(bench: Bench, then: int, left: int, reason: str)
     assert not known.is_resting(now + left * MINUTE)
 
 
-def test_a_source_can_be_woken(bench: Bench) -> None:
+def test_failures_of_the_other_kind_begin_the_row_anew(bench: Bench) -> None:
     now = bench.clock.now()
     with bench.database.transaction() as session:
-        rest(session, INPI, 10 * MINUTE, "It is busy.", now)
-        wake(session, INPI, now)
-    assert not standing(bench).is_resting(now)
+        kinds = (True, True, False, False, False, True)
+        assert [note_failure(session, INPI, now, is_silent=kind) for kind in kinds] == [1, 2, 1, 2, 3, 1]
+    assert standing(bench).failures == 1

@@ -1,7 +1,9 @@
 """What the sweep finds: each company once, however many sweeps overlap."""
 
+from automation_pipeline.core.correlation import CORRELATION_TAG, correlated
 from automation_pipeline.enrichment.store.sweeping import ask_again, grow_stale, open_jobs, refresh_due
 from automation_pipeline.enrichment.tables import EnrichmentRow
+from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import SIREN
 from automation_pipeline_tests.enrichment.stages.processes import sweep
@@ -34,7 +36,22 @@ def test_each_part_does_no_more_than_it_is_allowed(bench: Bench) -> None:
     bench.take_requests()
     now = bench.pass_time(minutes=5)
     with bench.database.transaction() as session:
-        assert [ask_again(session, now, 120.0, 2) for _ in range(3)] == [2, 1, 0]
+        assert [len(ask_again(session, now, 120.0, 2)) for _ in range(3)] == [2, 1, 0]
+
+
+def test_a_sweep_asks_again_for_others_and_anew_for_itself(bench: Bench) -> None:
+    bench.enriched(SIRENS[0])
+    bench.pass_time(days=40)
+    bench.request(SIREN, tenant="t1")
+    bench.take_requests()
+    bench.pass_time(minutes=5)
+    with correlated("of-the-tick"):
+        bench.sweep()
+    tags = [(row.tags["enrichment/siren"], row.tags[CORRELATION_TAG]) for row in bench.rows_of(RunRequestRow)]
+    assert tags[2:] == [(SIREN, "of-t1"), (SIRENS[0], "of-the-tick")]
+    job = bench.jobs()[-1]
+    bench.work(job.id)
+    assert job.correlation_id == bench.events("Started")[-1].correlation_id == "of-the-tick"
 
 
 def test_a_job_is_open_until_it_is_done(bench: Bench) -> None:

@@ -12,7 +12,7 @@ from automation_pipeline.core.correlation import correlation_id
 from automation_pipeline.core.pool import work_through
 from automation_pipeline.enrichment.domain.configured import check_configured
 from automation_pipeline.enrichment.domain.measures import ASKED
-from automation_pipeline.enrichment.domain.vocabulary import DEFAULT_TENANT
+from automation_pipeline.enrichment.domain.vocabulary import DEFAULT_TENANT, JobState
 from automation_pipeline.enrichment.stages.request_enrichment import request_enrichment
 from automation_pipeline.enrichment.stages.work_enrichment import work_enrichment
 from automation_pipeline.enrichment.store.followed import Standing, followed
@@ -38,24 +38,24 @@ class LocalCompanies:
         our.meter.count(ASKED, outcome=made.asked)
         return AskedCompany(request_id=made.request_id, outcome=made.asked, job_id=made.job_id, warnings=made.warnings)
 
+    def has_workers(self) -> bool:
+        """Dagster's daemon, which makes runs of them."""
+        with self._services.database.reading() as session:
+            silence = seconds_since_beat(session, DAEMON)
+        return silence is not None and silence < LONGEST_SILENCE_SECONDS
+
     def work(self, job_ids: Sequence[int], on_end: Callable[[], object]) -> None:
         our, owner = self._services, f"cli:{socket.gethostname()}:{os.getpid()}"
-        if not job_ids or self._has_daemon():
-            return
 
         async def work_on(job_id: int) -> None:
-            await work_enrichment(
+            view = await work_enrichment(
                 job_id, registries=our.registries, database=our.database, clock=our.clock, owner=owner
             )
-            on_end()
+            if view.state is JobState.DONE:
+                on_end()
 
         our.run(work_through(job_ids, work_on, lambda _: None, width=AT_ONCE))
 
     def followed(self, request_ids: Sequence[int]) -> Sequence[Standing]:
         with self._services.database.reading() as session:
             return followed(session, request_ids)
-
-    def _has_daemon(self) -> bool:
-        with self._services.database.reading() as session:
-            silence = seconds_since_beat(session, DAEMON)
-        return silence is not None and silence < LONGEST_SILENCE_SECONDS

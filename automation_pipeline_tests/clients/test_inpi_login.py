@@ -1,0 +1,196 @@
+"""The login at INPI's register that processes share: one logs in, the others take the token, nobody insists."""
+
+import asyncio
+import logging
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.clients import inpi_login as subject
+from automation_pipeline.clients.inpi import InpiRegister
+from automation_pipeline.clients.inpi_login import LOGIN_LEASE, Account
+from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.enrichment.domain.record import SourceError, SourceRecord
+from automation_pipeline.enrichment.domain.vocabulary import SourceApi
+from automation_pipeline.enrichment.ports import SharedLogin
+from automation_pipeline.enrichment.store.login_tokens import DatabaseTokens
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.leases import DatabaseLeases
+from automation_pipeline_tests import outside
+from automation_pipeline_tests.clients.registers import SIREN, fetch, formality, inpi, using
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.registries import AtOnce
+
+LONG = 60.0  # so that a slow machine is no finding
+CREW = 5
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "LOOK_FOR_SECONDS", LONG)
+    monkeypatch.setattr(subject, "LOOK_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(subject, "REFUSAL_HOLDS_OTHERS_SECONDS", 3600.0)
+
+
+@pytest.fixture
+def shared(database: Database, clock: StandingClock) -> SharedLogin:
+    return SharedLogin(DatabaseTokens(database, clock, SourceApi.INPI), DatabaseLeases(database))
+
+
+def register(url: str, shared: SharedLogin, clock: StandingClock, password: str) -> InpiRegister:
+    """As a process of its own has it: nothing in it is another's."""
+    account = Account(outside.INPI_USERNAME, password)
+    options: Any = {"now": clock.now, "limiter": AtOnce(), "timeout_seconds": LONG, "shared": replace(shared)}
+    return InpiRegister(f"{url}/registries/inpi", account, **options)
+
+
+async def asked(registers: list[InpiRegister]) -> list[SourceRecord | SourceError]:
+    return await asyncio.gather(*(one.fetch(SIREN, None) for one in registers))
+
+
+def all_at_once(registers: list[InpiRegister]) -> list[SourceRecord | SourceError]:
+    async def ask() -> list[SourceRecord | SourceError]:
+        try:
+            return await asked(registers)
+        finally:
+            for one in registers:
+                await one.aclose()
+
+    return asyncio.run(ask())
+
+
+def logins(url: str) -> int:
+    """Those that were tried, good or not."""
+    return outside.registries_totals(url)["sources"]["inpi.login"]["calls"]
+
+
+def test_one_process_logs_in_for_all(simulated: str, shared: SharedLogin, clock: StandingClock) -> None:
+    for _ in range(2):  # those who come later find the token
+        crew = [register(simulated, shared, clock, outside.INPI_PASSWORD) for _ in range(CREW)]
+        assert all(isinstance(said, SourceRecord) for said in all_at_once(crew))
+    assert logins(simulated) == 1
+
+
+def test_an_expired_token_is_replaced_once_for_all_processes(
+    simulated: str, shared: SharedLogin, clock: StandingClock
+) -> None:
+    crew = [register(simulated, shared, clock, outside.INPI_PASSWORD) for _ in range(CREW)]
+    all_at_once(crew)
+    outside.expire_inpi_tokens(simulated)
+    assert all(isinstance(said, SourceRecord) for said in all_at_once(crew))
+    assert logins(simulated) == 2
+
+
+def test_a_token_that_serves_no_longer_is_not_tried(simulated: str, shared: SharedLogin, clock: StandingClock) -> None:
+    all_at_once([register(simulated, shared, clock, outside.INPI_PASSWORD)])
+    clock.pass_time(subject.TOKEN_SERVES)
+    all_at_once([register(simulated, shared, clock, outside.INPI_PASSWORD)])
+    totals = outside.registries_totals(simulated)["sources"]
+    assert (totals["inpi.login"]["calls"], totals["inpi"]["statuses"]) == (2, {"200": 4})
+
+
+def test_a_wrong_password_is_tried_by_one_process_once(
+    simulated: str, shared: SharedLogin, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "LOOK_FOR_SECONDS", 0.0)
+    crew = [register(simulated, shared, clock, "wr0ng") for _ in range(CREW)]
+    for _ in range(2):
+        errors = [said for said in all_at_once(crew) if isinstance(said, SourceError)]
+        assert Counter((one.error_code, one.is_ours) for one in errors) == {
+            ("AUTH_ERROR", False): 1,
+            ("RATE_LIMIT", True): CREW - 1,
+        }
+    assert logins(simulated) == 1
+
+
+def test_whoever_waits_in_vain_has_not_called(shared: SharedLogin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "LOOK_FOR_SECONDS", 0.0)
+    assert shared.leases.acquire(LOGIN_LEASE, "another process", 3600.0)
+    calls: list[str] = []
+    error = fetch(inpi(lambda request: calls.append(request.method), shared=shared))
+    assert (error.error_code, error.http_status, error.retryable, error.is_ours) == ("RATE_LIMIT", None, True, True)
+    assert error.message.endswith(".")
+    assert calls == []
+
+
+class Gate:
+    """INPI, whose login fails with these statuses first."""
+
+    def __init__(self, *statuses: int) -> None:
+        self.statuses, self.calls = list(statuses), Counter[str]()
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.calls[request.method] += 1
+        if request.method == "GET":
+            return httpx.Response(200, json=formality())
+        status = self.statuses.pop(0) if self.statuses else 200
+        return httpx.Response(status, json={"token": "jwt.s3cret"} if status == 200 else {})
+
+
+@pytest.mark.parametrize("status", [403, 429, 503])
+def test_a_login_that_fails_otherwise_leaves_the_door_to_others(shared: SharedLogin, status: int) -> None:
+    gate = Gate(status)
+    assert fetch(inpi(gate, shared=shared)).http_status == status
+    assert isinstance(fetch(inpi(gate, shared=shared)), SourceRecord)
+
+
+def test_one_who_gives_up_while_logging_in_leaves_the_door_to_others(shared: SharedLogin) -> None:
+    async def give_up(one: InpiRegister) -> None:
+        asking = asyncio.create_task(one.fetch(SIREN, None))
+        await at_the_door.wait()
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+    async def never(_request: httpx.Request) -> httpx.Response:
+        at_the_door.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    at_the_door = asyncio.Event()
+    using(inpi(never, shared=shared), give_up)
+    assert shared.leases.holder(LOGIN_LEASE) is None
+    assert isinstance(fetch(inpi(Gate(), shared=shared)), SourceRecord)
+
+
+def test_the_token_stands_in_no_log_and_in_no_text(shared: SharedLogin, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    one = inpi(Gate(), shared=shared)
+    said = fetch(one)
+    assert shared.tokens.current() == "jwt.s3cret"
+    assert "s3cret" not in caplog.text
+    assert "s3cret" not in repr((one, vars(one), shared, said))
+
+
+def services(url: str, database_url: str, clock: StandingClock, password: str) -> Services:
+    account = {"inpi_rne_username": outside.INPI_USERNAME, "inpi_rne_password": SecretStr(password)}
+    where = {"database_url": database_url, "inpi_rne_base_url": f"{url}/registries/inpi", "redis_url": None}
+    patient = {"enrichment_timeout_seconds": LONG}
+    return Services(Settings().model_copy(update={**account, **where, **patient}), clock)
+
+
+def test_the_services_of_every_process_share_the_login(simulated: str, database_url: str, clock: StandingClock) -> None:
+    for _ in range(2):
+        one = services(simulated, database_url, clock, outside.INPI_PASSWORD)
+        said = fetch(one.registries.sources[SourceApi.INPI].registry)
+        one.database.dispose()
+        assert isinstance(said, SourceRecord)
+    assert logins(simulated) == 1
+
+
+def test_a_check_of_the_password_is_not_content_with_a_token_of_others(
+    simulated: str, shared: SharedLogin, database_url: str, clock: StandingClock
+) -> None:
+    all_at_once([register(simulated, shared, clock, outside.INPI_PASSWORD)])
+    one = services(simulated, database_url, clock, "wr0ng")
+    apart = one.registry(SourceApi.INPI)
+    assert apart is not None
+    with pytest.raises(PermanentError, match="INPI_RNE_PASSWORD"):
+        using(apart.registry, lambda registry: registry.check())
+    one.database.dispose()
+    assert shared.tokens.current() is not None
