@@ -53,6 +53,7 @@ bench: setup
 	@python benchmarks/read_api.py
 	@python benchmarks/pricing_run.py
 	@python benchmarks/org_dispatch.py
+	@python benchmarks/enrichment_run.py
 
 lock: $(READY)
 	@uv pip compile pyproject.toml --group dev --universal --no-strip-extras --python-version 3.11 \

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from automation_pipeline.cli.desk.pricing_ports import Span
+from automation_pipeline.cli.desk.span import Span
 from automation_pipeline.org_jobs.domain.audit_entry import AuditEntry
 from automation_pipeline.org_jobs.domain.backfill import Backfill
 from automation_pipeline.org_jobs.domain.job_types import JobTypeCard

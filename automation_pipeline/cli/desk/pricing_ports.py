@@ -1,10 +1,10 @@
 """What the pricing commands ask for, a protocol a noun."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from automation_pipeline.api.schemas.pricing_shop import ShopShown
+from automation_pipeline.cli.desk.span import Span
 from automation_pipeline.pricing.domain.dead_letters import DeadLetterReport
 from automation_pipeline.pricing.domain.policy import Policy
 from automation_pipeline.pricing.domain.price_change import PriceChange, PriceChangeFilter
@@ -16,14 +16,6 @@ from automation_pipeline.pricing.domain.run_log import LoggedMove
 from automation_pipeline.pricing.domain.states import RunState, TargetState
 
 Document = Mapping[str, object]
-
-
-@dataclass(frozen=True)
-class Span:
-    """A page of a list."""
-
-    limit: int
-    offset: int = 0
 
 
 class PricingRuleDesk(Protocol):

@@ -4,10 +4,9 @@ from collections.abc import Iterable
 
 from rich.text import Text
 
+from automation_pipeline.cli.fitted_tables import print_fitted_table
+from automation_pipeline.cli.listing import counted, minute, say
 from automation_pipeline.cli.output import print_facts, screen
-from automation_pipeline.cli.pricing.arguments import counted, say
-from automation_pipeline.cli.pricing.rule_page import minute
-from automation_pipeline.cli.pricing.tables import print_price_table
 from automation_pipeline.org_jobs.domain.backfill import Backfill, LeftOut
 from automation_pipeline.org_jobs.domain.states import BatchState
 
@@ -26,7 +25,7 @@ WHY = {
 
 
 def print_backfills(backfills: Iterable[Backfill]) -> None:
-    print_price_table(
+    print_fitted_table(
         ("id", "organisation", "schedule", "status", "period (UTC)", "made (UTC)", "jobs"),
         ((b.id, b.org_id, b.schedule_id, _status(b), _period(b), minute(b.created_at), _counts(b)) for b in backfills),
         texts={"jobs"},
@@ -58,7 +57,7 @@ def print_backfill(backfill: Backfill) -> None:
 def _print_dry_run(b: Backfill) -> None:
     if b.times:
         columns = ("due (UTC)", "begins (UTC)", "")
-        print_price_table(
+        print_fitted_table(
             columns, ((minute(t.scheduled_for), minute(t.effective_for), WHY[t.left_out]) for t in b.times)
         )
         screen.print()

@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 
 from automation_pipeline.cli.desk.chosen import desk
+from automation_pipeline.cli.listing import Limit, Offset, one_more, say_more
 from automation_pipeline.cli.org_jobs.arguments import OfOrg
 from automation_pipeline.cli.org_jobs.backfill_page import print_backfill, print_backfills
 from automation_pipeline.cli.output import AsJson, print_json
-from automation_pipeline.cli.pricing.arguments import Limit, Offset, one_more, say_more
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
 from automation_pipeline.org_jobs.domain.backfill import Backfill
 

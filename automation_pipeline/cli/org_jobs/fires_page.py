@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 from rich.text import Text
 
+from automation_pipeline.cli.fitted_tables import print_fitted_table
+from automation_pipeline.cli.listing import minute
 from automation_pipeline.cli.org_jobs.job_page import COLOURS as JOB_COLOURS
 from automation_pipeline.cli.org_jobs.wall_times import wall
 from automation_pipeline.cli.output import one_line
-from automation_pipeline.cli.pricing.rule_page import minute
-from automation_pipeline.cli.pricing.tables import print_price_table
 from automation_pipeline.org_jobs.domain.org_schedule import ScheduleFire
 from automation_pipeline.org_jobs.domain.states import FireOutcome
 
@@ -16,7 +16,7 @@ COLOURS = {FireOutcome.DISPATCHED: "green", FireOutcome.SKIPPED: "yellow", FireO
 
 
 def print_fires(fires: Iterable[ScheduleFire], timezone: str) -> None:
-    print_price_table(
+    print_fitted_table(
         (f"due, {timezone}", "decided (UTC)", "by", "outcome", "job", "why"),
         (
             (wall(f.scheduled_for, timezone), minute(f.fired_at), f.trigger, Text(f.outcome, COLOURS[f.outcome]),

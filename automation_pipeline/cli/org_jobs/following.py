@@ -8,10 +8,10 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from automation_pipeline.cli.desk.ports import Desk
 from automation_pipeline.cli.following import NO_DAEMON, PATIENCE, POLL_SECONDS
+from automation_pipeline.cli.listing import say
 from automation_pipeline.cli.org_jobs.job_page import outcome
 from automation_pipeline.cli.org_jobs.job_words import standing, trouble
 from automation_pipeline.cli.output import print_json, screen
-from automation_pipeline.cli.pricing.arguments import say
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.org_jobs.domain.job_type import Performer
 from automation_pipeline.org_jobs.domain.org_job import OrgJob

@@ -7,6 +7,7 @@ import typer
 
 from automation_pipeline.cli.desk.chosen import desk
 from automation_pipeline.cli.desk.ports import Desk
+from automation_pipeline.cli.listing import say
 from automation_pipeline.cli.org_jobs.arguments import (
     File,
     JobId,
@@ -20,7 +21,6 @@ from automation_pipeline.cli.org_jobs.arguments import (
 from automation_pipeline.cli.org_jobs.following import followed_to_its_end
 from automation_pipeline.cli.org_jobs.job_page import outcome
 from automation_pipeline.cli.output import AsJson, print_json
-from automation_pipeline.cli.pricing.arguments import say
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
 from automation_pipeline.org_jobs.domain.org_job import OrgJob
 from automation_pipeline.org_jobs.domain.retry_policy import BackoffType

@@ -5,12 +5,11 @@ from collections.abc import Iterable
 
 from rich.text import Text
 
+from automation_pipeline.cli.fitted_tables import print_fitted_table
+from automation_pipeline.cli.listing import minute, say
 from automation_pipeline.cli.org_jobs.job_words import standing, trouble
 from automation_pipeline.cli.org_jobs.wall_times import second
 from automation_pipeline.cli.output import one_line, print_facts, screen
-from automation_pipeline.cli.pricing.arguments import say
-from automation_pipeline.cli.pricing.rule_page import minute
-from automation_pipeline.cli.pricing.tables import print_price_table
 from automation_pipeline.org_jobs.domain.org_job import Attempt, JobMove, OrgJob, OrgJobRun
 from automation_pipeline.org_jobs.domain.states import ENDED_RUN_STATES, RunState
 
@@ -24,7 +23,7 @@ COLOURS = {
 
 
 def print_jobs(jobs: Iterable[OrgJob]) -> None:
-    print_price_table(
+    print_fitted_table(
         ("id", "organisation", "type", "server", "status", "made (UTC)", "by", "why"),
         (
             (j.id, j.org_id, j.type, j.server_instance_id, _coloured(j), minute(j.created_at), j.created_by, trouble(j))
@@ -61,7 +60,7 @@ def print_job(job: OrgJob) -> None:
     attempts = [(number, one) for number, a_run in enumerate(job.runs, start=1) for one in a_run.attempts]
     if attempts:
         screen.print()
-        print_price_table(
+        print_fitted_table(
             ("run", "attempt", "began (UTC)", "ended (UTC)", "status", "by", "why"),
             (_attempt(number, one) for number, one in attempts),
             texts={"by", "why"},

@@ -7,11 +7,11 @@ from uuid import UUID
 import typer
 
 from automation_pipeline.cli.desk.chosen import desk
+from automation_pipeline.cli.listing import Limit, Offset, one_more, say, say_more
 from automation_pipeline.cli.org_jobs.arguments import AfterId, JobId, OfOrg
 from automation_pipeline.cli.org_jobs.job_page import print_job, print_jobs, print_moves
 from automation_pipeline.cli.org_jobs.queue_page import print_queues, print_types
 from automation_pipeline.cli.output import AsJson, print_json
-from automation_pipeline.cli.pricing.arguments import Limit, Offset, one_more, say, say_more
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
 from automation_pipeline.org_jobs.domain.org_job import JobFilter
 from automation_pipeline.org_jobs.domain.states import RunState

@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 
 from automation_pipeline.cli.desk.chosen import desk
+from automation_pipeline.cli.listing import Limit, Offset, one_more, say_more
 from automation_pipeline.cli.org_jobs.arguments import File, Reason, changed_fields, given_fields
 from automation_pipeline.cli.org_jobs.maintenance import EndMaintenance, MaintenanceUntil, maintenance
 from automation_pipeline.cli.org_jobs.places_page import print_organisation, print_organisations
 from automation_pipeline.cli.output import AsJson, print_json
-from automation_pipeline.cli.pricing.arguments import Limit, Offset, one_more, say_more
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.org_jobs.domain.organisation import Organisation
 

@@ -5,14 +5,14 @@ from datetime import datetime
 
 from rich.text import Text
 
+from automation_pipeline.cli.fitted_tables import print_fitted_table
+from automation_pipeline.cli.listing import minute
 from automation_pipeline.cli.output import one_line, print_facts
-from automation_pipeline.cli.pricing.rule_page import minute
-from automation_pipeline.cli.pricing.tables import print_price_table
 from automation_pipeline.org_jobs.domain.organisation import Host, Organisation, Server
 
 
 def print_organisations(organisations: Iterable[Organisation]) -> None:
-    print_price_table(
+    print_fitted_table(
         ("id", "name", "state", "at once", "maintenance until (UTC)"),
         ((one.id, one.name, _state(one), one.max_running, minute(one.maintenance_until)) for one in organisations),
         texts={"name"},
@@ -33,7 +33,7 @@ def print_organisation(one: Organisation) -> None:
 
 
 def print_hosts(hosts: Iterable[Host]) -> None:
-    print_price_table(
+    print_fitted_table(
         ("id", "organisation", "name", "agent", "last heard of (UTC)", "maintenance until (UTC)"),
         (
             (one.id, one.org_id, one.name, one.agent_version, _heard_of(one.last_seen_at),
@@ -58,7 +58,7 @@ def print_host(one: Host) -> None:
 
 
 def print_servers(servers: Iterable[Server]) -> None:
-    print_price_table(
+    print_fitted_table(
         ("id", "organisation", "name", "host", "state"),
         ((one.id, one.org_id, one.name, one.host_id, _in_use(one)) for one in servers),
         texts={"name"},

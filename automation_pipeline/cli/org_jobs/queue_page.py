@@ -4,15 +4,15 @@ from collections.abc import Iterable
 
 from rich.text import Text
 
-from automation_pipeline.cli.pricing.rule_page import minute
-from automation_pipeline.cli.pricing.tables import print_price_table
+from automation_pipeline.cli.fitted_tables import print_fitted_table
+from automation_pipeline.cli.listing import minute
 from automation_pipeline.org_jobs.domain.job_types import JobTypeCard
 from automation_pipeline.org_jobs.domain.org_job import QueueStanding
 
 
 def print_queues(queues: Iterable[QueueStanding]) -> None:
     columns = ("organisation", "state", "waiting", "to be retried", "taken", "running", "at once", "oldest (UTC)")
-    print_price_table(columns, map(_queue, queues), texts={"state"})
+    print_fitted_table(columns, map(_queue, queues), texts={"state"})
 
 
 def _queue(one: QueueStanding) -> tuple[object, ...]:
@@ -29,7 +29,7 @@ def _state(one: QueueStanding) -> Text:
 
 def print_types(types: Iterable[JobTypeCard]) -> None:
     columns = ("type", "by", "changes", "at most", "needs", "what it does")
-    print_price_table(columns, map(_type, types), texts={"needs", "what it does"})
+    print_fitted_table(columns, map(_type, types), texts={"needs", "what it does"})
 
 
 def _type(one: JobTypeCard) -> tuple[object, ...]:

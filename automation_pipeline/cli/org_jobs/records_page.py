@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 
 from rich.text import Text
 
+from automation_pipeline.cli.fitted_tables import print_fitted_table
+from automation_pipeline.cli.listing import minute
 from automation_pipeline.cli.output import one_line
-from automation_pipeline.cli.pricing.rule_page import minute
-from automation_pipeline.cli.pricing.tables import print_price_table
 from automation_pipeline.org_jobs.domain.alerts import AlertSeverity
 from automation_pipeline.org_jobs.domain.audit_entry import AuditEntry
 from automation_pipeline.org_jobs.domain.raised_alert import OrgAlert
@@ -17,12 +17,12 @@ COLOURS = {AlertSeverity.WARNING: "yellow", AlertSeverity.CRITICAL: "red"}
 
 def print_alerts(alerts: Iterable[OrgAlert]) -> None:
     columns = ("id", "raised (UTC)", "organisation", "alert", "severity", "about", "message", "webhook")
-    print_price_table(columns, map(_alert, alerts), texts={"about", "message", "webhook"})
+    print_fitted_table(columns, map(_alert, alerts), texts={"about", "message", "webhook"})
 
 
 def print_entries(entries: Iterable[AuditEntry]) -> None:
     columns = ("id", "at (UTC)", "organisation", "who", "did", "to", "change", "why")
-    print_price_table(columns, map(_entry, entries), texts={"who", "to", "change", "why"})
+    print_fitted_table(columns, map(_entry, entries), texts={"who", "to", "change", "why"})
 
 
 def _alert(alert: OrgAlert) -> tuple[object, ...]:

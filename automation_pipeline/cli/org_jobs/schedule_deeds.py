@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from automation_pipeline.cli.desk.chosen import desk
+from automation_pipeline.cli.listing import say
 from automation_pipeline.cli.org_jobs.arguments import (
     Payload,
     Reason,
@@ -17,7 +18,6 @@ from automation_pipeline.cli.org_jobs.backfill_page import print_backfill
 from automation_pipeline.cli.org_jobs.following import followed_to_its_end
 from automation_pipeline.cli.org_jobs.schedule_page import next_due
 from automation_pipeline.cli.output import AsJson, print_json
-from automation_pipeline.cli.pricing.arguments import say
 from automation_pipeline.core.instants import iso
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.org_jobs.domain.backfill import MOST_AT_ONCE, Behaviour

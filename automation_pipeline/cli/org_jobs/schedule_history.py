@@ -1,11 +1,11 @@
 """`automation org-jobs schedules fires|log`: what became of a schedule's times, and who changed it."""
 
 from automation_pipeline.cli.desk.chosen import desk
+from automation_pipeline.cli.listing import Limit, say
 from automation_pipeline.cli.org_jobs.arguments import AfterId, ScheduleId
 from automation_pipeline.cli.org_jobs.fires_page import print_fires
 from automation_pipeline.cli.org_jobs.records_page import print_entries
 from automation_pipeline.cli.output import AsJson, print_json
-from automation_pipeline.cli.pricing.arguments import Limit, say
 from automation_pipeline.core.json_model import as_document
 
 

@@ -5,13 +5,12 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
+from automation_pipeline.cli.fitted_tables import print_fitted_table
+from automation_pipeline.cli.listing import counted, minute, say
 from automation_pipeline.cli.org_jobs.fires_page import print_fires
 from automation_pipeline.cli.org_jobs.schedule_words import cadence, next_steps, on_trouble, retries, window
 from automation_pipeline.cli.org_jobs.wall_times import wall_and_utc
 from automation_pipeline.cli.output import one_line, print_facts, screen
-from automation_pipeline.cli.pricing.arguments import counted, say
-from automation_pipeline.cli.pricing.rule_page import minute
-from automation_pipeline.cli.pricing.tables import print_price_table
 from automation_pipeline.org_jobs.domain.org_schedule import OrgSchedule, ScheduleFire
 from automation_pipeline.org_jobs.domain.states import ScheduleState
 
@@ -25,7 +24,7 @@ COLOURS = {
 
 
 def print_schedules(schedules: Iterable[OrgSchedule]) -> None:
-    print_price_table(
+    print_fitted_table(
         ("id", "organisation", "name", "type", "cron", "state", "next (UTC)", "last", "runs"),
         (
             (s.id, s.org_id, s.name, s.job_type, f"{s.cron_expression} {s.timezone}", _state(s), _next(s),

@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 
 from automation_pipeline.cli.desk.chosen import desk
+from automation_pipeline.cli.fitted_tables import print_fitted_table
+from automation_pipeline.cli.listing import say
 from automation_pipeline.cli.org_jobs.arguments import After, File, ScheduleId, given_fields, read_instant
 from automation_pipeline.cli.org_jobs.schedule_flags import ScheduleFlags, with_schedule_flags
 from automation_pipeline.cli.output import AsJson, print_json, screen
-from automation_pipeline.cli.pricing.arguments import say
-from automation_pipeline.cli.pricing.tables import print_price_table
 from automation_pipeline.cli.schedule_page import iso
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.org_jobs.domain.preview import DEFAULT_COUNT, MOST_RUNS, ComingRun, SchedulePreview
@@ -59,7 +59,7 @@ def _show(told: SchedulePreview, *, as_json: bool) -> None:
         say(told.note)
     if told.runs:
         screen.print()
-        print_price_table((told.timezone, "UTC", "note"), map(_run, told.runs), texts={"note"})
+        print_fitted_table((told.timezone, "UTC", "note"), map(_run, told.runs), texts={"note"})
 
 
 def _run(run: ComingRun) -> tuple[object, ...]:

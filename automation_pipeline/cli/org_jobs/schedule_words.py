@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from automation_pipeline.cli.pricing.arguments import counted
-from automation_pipeline.cli.pricing.rule_page import minute
+from automation_pipeline.cli.listing import counted, minute
 from automation_pipeline.core.execution_window import WindowPolicy
 from automation_pipeline.org_jobs.domain.org_schedule import OrgSchedule
 from automation_pipeline.org_jobs.domain.policies import MisfirePolicy, OverlapPolicy

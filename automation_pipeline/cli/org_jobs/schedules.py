@@ -7,6 +7,7 @@ import typer
 
 from automation_pipeline.cli.desk.chosen import desk
 from automation_pipeline.cli.desk.org_jobs_ports import OrgJobsDesk
+from automation_pipeline.cli.listing import Limit, Offset, one_more, say, say_more
 from automation_pipeline.cli.org_jobs import schedule_deeds, schedule_history, schedule_times
 from automation_pipeline.cli.org_jobs.arguments import (
     File,
@@ -21,7 +22,6 @@ from automation_pipeline.cli.org_jobs.arguments import (
 from automation_pipeline.cli.org_jobs.schedule_flags import ScheduleFlags, with_schedule_flags
 from automation_pipeline.cli.org_jobs.schedule_page import LAST_FIRES, print_schedule, print_schedules
 from automation_pipeline.cli.output import AsJson, print_json
-from automation_pipeline.cli.pricing.arguments import Limit, Offset, one_more, say, say_more
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
 from automation_pipeline.org_jobs.domain.org_schedule import OrgSchedule
 from automation_pipeline.org_jobs.domain.states import ScheduleState

@@ -7,10 +7,10 @@ import typer
 
 from automation_pipeline.cli.desk.chosen import desk
 from automation_pipeline.cli.desk.pricing_ports import DeadLetterDesk
+from automation_pipeline.cli.fitted_tables import print_fitted_table
+from automation_pipeline.cli.listing import counted, minute, say
 from automation_pipeline.cli.output import AsJson, one_line, print_json
-from automation_pipeline.cli.pricing.arguments import PROJECT, Project, Targets, counted, say
-from automation_pipeline.cli.pricing.rule_page import minute
-from automation_pipeline.cli.pricing.tables import print_price_table
+from automation_pipeline.cli.pricing.arguments import PROJECT, Project, Targets
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.domain.dead_letters import DeadLetter, DeadLetterReport
@@ -78,7 +78,7 @@ def _print_report(report: DeadLetterReport) -> None:
         say(f"Project {report.project_id} has no dead letter.")
         return
     columns = ("target", "run", "variant", "failed (UTC)", "reason", "worth a retry", "error")
-    print_price_table(columns, map(_letter, report.entries), texts={"variant", "worth a retry", "error"})
+    print_fitted_table(columns, map(_letter, report.entries), texts={"variant", "worth a retry", "error"})
     say(
         f"{report.total_failed} failed: {report.retryable} worth another try, {report.stale} older than a day. "
         f"By reason: {', '.join(f'{count} {kind}' for kind, count in report.by_error_type.items())}."

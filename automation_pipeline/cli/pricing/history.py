@@ -6,11 +6,12 @@ import typer
 from rich.text import Text
 
 from automation_pipeline.cli.desk.chosen import desk
+from automation_pipeline.cli.fitted_tables import print_fitted_table
+from automation_pipeline.cli.listing import Limit, Offset, one_more, say_more
 from automation_pipeline.cli.output import AsJson, one_line, print_json
-from automation_pipeline.cli.pricing.arguments import Limit, Offset, OfProject, one_more, say_more
+from automation_pipeline.cli.pricing.arguments import OfProject
 from automation_pipeline.cli.pricing.paging import every_change
 from automation_pipeline.cli.pricing.prices import amount, change
-from automation_pipeline.cli.pricing.tables import print_price_table
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
 from automation_pipeline.pricing.domain.alerts import AlertSeverity
 from automation_pipeline.pricing.domain.price_change import PriceChange, PriceChangeFilter
@@ -29,7 +30,7 @@ def alerts(*, project: OfProject = None, limit: Limit = 50, offset: Offset = 0, 
         print_json({"alerts": [as_document(alert) for alert in found[:limit]], "more": len(found) > limit})
         return
     columns = ("id", "raised (UTC)", "project", "alert", "severity", "message", "webhook")
-    print_price_table(columns, map(_alert, found[:limit]), texts={"project", "message", "webhook"})
+    print_fitted_table(columns, map(_alert, found[:limit]), texts={"project", "message", "webhook"})
     say_more(found, limit, offset)
 
 
@@ -50,7 +51,7 @@ def changes(
         print_json({"changes": [as_document(one) for one in found]})
         return
     columns = ("written (UTC)", "run", "by", "variant", "sku", "before", "after", "change", "note")
-    print_price_table(columns, map(_change, found), texts={"by", "variant", "sku", "note"})
+    print_fitted_table(columns, map(_change, found), texts={"by", "variant", "sku", "note"})
 
 
 def _alert(alert: PricingAlert) -> tuple[object, ...]:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from automation_pipeline.cli.desk.pricing_ports import PricingDesk, PricingRunDesk, Span
+from automation_pipeline.cli.desk.pricing_ports import PricingDesk, PricingRunDesk
+from automation_pipeline.cli.desk.span import Span
 from automation_pipeline.pricing.domain.price_change import PriceChange, PriceChangeFilter
 from automation_pipeline.pricing.domain.rule_run import RuleTarget, SkippedVariant
 from automation_pipeline.pricing.domain.run_log import LoggedMove

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from automation_pipeline.cli.desk.chosen import desk
+from automation_pipeline.cli.listing import say
 from automation_pipeline.cli.output import AsJson, print_json, read_json_object
-from automation_pipeline.cli.pricing.arguments import PROJECT, Project, say
+from automation_pipeline.cli.pricing.arguments import PROJECT, Project
 from automation_pipeline.cli.pricing.guardrails import print_policy
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.domain.policy import Policy

@@ -5,9 +5,11 @@ from typing import Annotated
 import typer
 
 from automation_pipeline.cli.desk.chosen import desk
-from automation_pipeline.cli.desk.pricing_ports import PricingDesk, Span
+from automation_pipeline.cli.desk.pricing_ports import PricingDesk
+from automation_pipeline.cli.desk.span import Span
+from automation_pipeline.cli.listing import say
 from automation_pipeline.cli.output import AsJson, print_json
-from automation_pipeline.cli.pricing.arguments import RuleId, asking_the_shop, say
+from automation_pipeline.cli.pricing.arguments import RuleId, asking_the_shop
 from automation_pipeline.cli.pricing.next_steps import next_step
 from automation_pipeline.cli.pricing.paging import every_skipped, every_target
 from automation_pipeline.cli.pricing.preview_page import print_account, print_blocked, print_targets

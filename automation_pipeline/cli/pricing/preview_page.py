@@ -6,10 +6,10 @@ from typing import cast
 
 from rich.text import Text
 
-from automation_pipeline.cli.pricing.arguments import say
+from automation_pipeline.cli.fitted_tables import print_fitted_table
+from automation_pipeline.cli.listing import say
 from automation_pipeline.cli.pricing.guardrails import check_words
 from automation_pipeline.cli.pricing.prices import amount, change, compare_at_change, price
-from automation_pipeline.cli.pricing.tables import print_price_table
 from automation_pipeline.pricing.domain.outcome import Skip, Warn
 from automation_pipeline.pricing.domain.rule_run import RuleRun, RuleTarget, SkippedVariant
 
@@ -21,7 +21,7 @@ _SKIPS = {str(one): one.why for one in Skip}
 def print_targets(run: RuleRun, targets: Sequence[RuleTarget]) -> None:
     if not targets:
         return
-    print_price_table(
+    print_fitted_table(
         ("target", "variant", "sku", "before", "after", "change", "compare-at", "limited by", "warnings"),
         map(_target, targets),
         texts={"variant", "sku", "limited by", "warnings"},
@@ -37,7 +37,7 @@ def print_blocked(run: RuleRun, blocked: Sequence[SkippedVariant]) -> None:
         return
     say(f"Blocked by the project's guardrails: {run.blocked}")
     columns = ("variant", "sku", "price", "proposed", "because")
-    print_price_table(columns, map(_blocked, blocked), texts={"variant", "sku", "because"})
+    print_fitted_table(columns, map(_blocked, blocked), texts={"variant", "sku", "because"})
     if run.blocked > len(blocked):
         say(f"{len(blocked)} of {run.blocked} blocked ones are shown: --all shows every one.")
 

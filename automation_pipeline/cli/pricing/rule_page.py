@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import cast
 
+from automation_pipeline.cli.fitted_tables import print_fitted_table
+from automation_pipeline.cli.listing import minute, say
 from automation_pipeline.cli.output import print_facts
-from automation_pipeline.cli.pricing.arguments import say
-from automation_pipeline.cli.pricing.tables import print_price_table
 from automation_pipeline.pricing.domain.field_rules import UNTOUCHED
 from automation_pipeline.pricing.domain.money import in_words
 from automation_pipeline.pricing.domain.pricing_rule import PricingRule, RuleVersion, input_document
@@ -15,7 +14,7 @@ from automation_pipeline.pricing.domain.transform import IN_MINOR_UNITS, Operati
 
 
 def print_rules(rules: Iterable[PricingRule]) -> None:
-    print_price_table(
+    print_fitted_table(
         ("id", "name", "project", "state", "version", "does", "starts (UTC)", "ends (UTC)"),
         (
             (r.id, r.name, r.project_id, _state(r), r.version, _transform(input_document(r)), minute(r.schedule_at),
@@ -50,7 +49,7 @@ def print_rule(rule: PricingRule) -> None:
 
 
 def print_versions(versions: Iterable[RuleVersion]) -> None:
-    print_price_table(
+    print_fitted_table(
         ("version", "from (UTC)", "by", "picks", "does"),
         (
             (v.version, minute(v.created_at), v.created_by, _json(v.rule.get("selector")), _transform(v.rule))
@@ -58,10 +57,6 @@ def print_versions(versions: Iterable[RuleVersion]) -> None:
         ),
         texts={"by", "picks", "does"},
     )
-
-
-def minute(instant: datetime | None) -> str:
-    return f"{instant:%Y-%m-%d %H:%M}" if instant else ""
 
 
 def _state(rule: PricingRule) -> str:

@@ -6,18 +6,9 @@ from typing import Annotated
 import typer
 
 from automation_pipeline.cli.desk.chosen import desk
+from automation_pipeline.cli.listing import Limit, Offset, one_more, say, say_more
 from automation_pipeline.cli.output import AsJson, consent, print_json, read_json_object
-from automation_pipeline.cli.pricing.arguments import (
-    PROJECT,
-    Limit,
-    Offset,
-    OfProject,
-    Project,
-    RuleId,
-    one_more,
-    say,
-    say_more,
-)
+from automation_pipeline.cli.pricing.arguments import PROJECT, OfProject, Project, RuleId
 from automation_pipeline.cli.pricing.rule_page import print_rule, print_rules, print_versions
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.domain.pricing_rule import PricingRule

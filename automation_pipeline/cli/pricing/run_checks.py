@@ -6,10 +6,11 @@ import typer
 from rich.text import Text
 
 from automation_pipeline.cli.desk.chosen import desk
+from automation_pipeline.cli.fitted_tables import print_fitted_table
+from automation_pipeline.cli.listing import counted, say
 from automation_pipeline.cli.output import AsJson, print_json
-from automation_pipeline.cli.pricing.arguments import RunId, asking_the_shop, counted, say
+from automation_pipeline.cli.pricing.arguments import RunId, asking_the_shop
 from automation_pipeline.cli.pricing.prices import amount, percent
-from automation_pipeline.cli.pricing.tables import print_price_table
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.domain.reconciliation import Mismatch, MismatchSeverity, ReconciliationReport
 from automation_pipeline.pricing.domain.rule_run import RuleRun
@@ -46,10 +47,10 @@ def reconcile(
 def _print_report(report: ReconciliationReport, planned: RuleRun | None) -> None:
     if report.details:
         columns = ("target", "sku", "expected", "in the shop", "difference", "weight")
-        print_price_table(columns, map(_mismatch, report.details), texts={"sku", "difference"})
+        print_fitted_table(columns, map(_mismatch, report.details), texts={"sku", "difference"})
     if report.unverified:
         columns = ("target", "not verified because")
-        print_price_table(columns, ((one.target_id, one.reason) for one in report.unverified), texts={columns[1]})
+        print_fitted_table(columns, ((one.target_id, one.reason) for one in report.unverified), texts={columns[1]})
     say(
         f"Run {report.run_id}: {counted(report.total_checked, 'price')} compared, {report.mismatches} differ, "
         f"{len(report.unverified)} could not be read."

@@ -9,8 +9,9 @@ import typer
 
 from automation_pipeline.cli.desk.chosen import desk
 from automation_pipeline.cli.desk.ports import Desk
+from automation_pipeline.cli.listing import counted, say
 from automation_pipeline.cli.output import AsJson, print_json
-from automation_pipeline.cli.pricing.arguments import RuleId, RunId, Targets, Wait, counted, say
+from automation_pipeline.cli.pricing.arguments import RuleId, RunId, Targets, Wait
 from automation_pipeline.cli.pricing.following import Followed, follow_run
 from automation_pipeline.cli.pricing.next_steps import next_step
 from automation_pipeline.cli.pricing.run_page import outcome

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
+from automation_pipeline.cli.fitted_tables import print_fitted_table
+from automation_pipeline.cli.listing import minute, say
 from automation_pipeline.cli.output import one_line, print_facts
-from automation_pipeline.cli.pricing.arguments import say
 from automation_pipeline.cli.pricing.next_steps import next_step
 from automation_pipeline.cli.pricing.preview_page import picked, skipped_by_reason, variant_name
 from automation_pipeline.cli.pricing.prices import change, price
-from automation_pipeline.cli.pricing.rule_page import minute
-from automation_pipeline.cli.pricing.tables import print_price_table
 from automation_pipeline.pricing.domain.policy import Policy
 from automation_pipeline.pricing.domain.rule_run import RuleRun, RuleTarget
 from automation_pipeline.pricing.domain.run_log import LoggedMove
@@ -33,7 +32,7 @@ TARGET_COLOURS = {
 
 def print_runs(runs: Iterable[RuleRun]) -> None:
     """Left alone and blocked variants are told by `show`."""
-    print_price_table(
+    print_fitted_table(
         ("id", "rule", "project", "status", "by", "made (UTC)", "targets"),
         (
             (r.id, f"{r.rule_id} {r.rule_name}", r.project_id, _status(r), r.trigger, minute(r.created_at),
@@ -73,7 +72,7 @@ def print_run(run: RuleRun, policy: Policy | None) -> None:
 
 
 def print_run_targets(targets: Iterable[RuleTarget]) -> None:
-    print_price_table(
+    print_fitted_table(
         ("target", "variant", "sku", "before", "after", "change", "status", "tries", "why"),
         map(_target, targets),
         texts={"variant", "sku", "why"},

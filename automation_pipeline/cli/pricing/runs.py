@@ -5,16 +5,10 @@ from typing import Annotated
 import typer
 
 from automation_pipeline.cli.desk.chosen import desk
+from automation_pipeline.cli.listing import Limit, Offset, one_more, say_more
 from automation_pipeline.cli.output import AsJson, print_json
 from automation_pipeline.cli.pricing import run_checks, run_deeds
-from automation_pipeline.cli.pricing.arguments import (
-    Limit,
-    Offset,
-    OfProject,
-    RunId,
-    one_more,
-    say_more,
-)
+from automation_pipeline.cli.pricing.arguments import OfProject, RunId
 from automation_pipeline.cli.pricing.paging import every_log_line, every_target
 from automation_pipeline.cli.pricing.run_page import print_log, print_run, print_run_targets, print_runs
 from automation_pipeline.core.json_model import LARGEST_ID, as_document

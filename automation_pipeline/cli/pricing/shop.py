@@ -6,8 +6,8 @@ import typer
 
 from automation_pipeline.api.schemas.pricing_shop import ShopShown
 from automation_pipeline.cli.desk.chosen import desk
+from automation_pipeline.cli.listing import minute
 from automation_pipeline.cli.output import AsJson, print_facts, print_json
-from automation_pipeline.cli.pricing.rule_page import minute
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.domain.circuit import CircuitState
 

@@ -7,7 +7,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from automation_pipeline.cli import main
+from automation_pipeline_tests.cli.conftest import Sized
+from automation_pipeline_tests.cli.pricing.workshop import Workshop
 from automation_pipeline_tests.cli.terminal import Terminal
+from automation_pipeline_tests.fakes.shop import FakeShop, variant
 
 
 def every_command(of: TyperCommand | TyperGroup, *words: str) -> Iterator[tuple[str, ...]]:
@@ -37,3 +40,34 @@ def test_the_names_that_others_hold_on_to_are_there() -> None:
     runs = {f"runs {what}" for what in ("list", "show", "apply", "retry", "rollback", "reconcile", "cancel")}
     rules = {f"rules {what}" for what in ("create", "list", "show", "update", "delete")}
     assert runs | rules | {"preview", "dlq"} <= told
+
+
+TITLE = "Pull col rond en laine n° 1 · S / terracotta"
+PRICES = ("1995.00 EUR", "1795.50 EUR", "-10.0 %  -199.50 EUR")
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+@pytest.mark.parametrize(
+    ("words", "whole"),
+    [
+        (("preview", "1"), ("1795.50 EUR", "1615.95 EUR", "-10.0 %  -179.55 EUR", "1995.00 EUR -> 1795.50 EUR")),
+        (("changes",), ("apply (rule:1)", *PRICES)),
+        (("runs", "targets", "1"), ("APPLIED", *PRICES)),
+        (("runs", "list"), ("APPLIED", "cli", "5 = 5 applied")),
+    ],
+)
+def test_no_command_breaks_a_price_or_a_state_at_80_columns(
+    workshop: Workshop,
+    shop: FakeShop,
+    on_terminal: Sized,
+    words: tuple[str, ...],
+    whole: tuple[str, ...],
+    is_terminal: bool,
+) -> None:
+    shop.put(variant("70000010001", "7000001", 199_500, sku="SKU-" + "9" * 20, title=TITLE, compare_at=249_900))
+    workshop.applied(
+        name="A rule of a long name " * 5, transform={"op": "percent", "value": -10, "compareAt": "before"}
+    )
+    on_terminal(80, is_terminal=is_terminal)
+    said = workshop.run(*words).out
+    assert [one for one in whole if one not in said] == []

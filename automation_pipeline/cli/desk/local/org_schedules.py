@@ -7,7 +7,7 @@ from automation_pipeline.api.versions import expected_number
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.desk.local.actor import actor
 from automation_pipeline.cli.desk.local.org_choice import chosen_org, refuse_strange_org
-from automation_pipeline.cli.desk.pricing_ports import Span
+from automation_pipeline.cli.desk.span import Span
 from automation_pipeline.org_jobs.domain.audit_entry import AuditEntry
 from automation_pipeline.org_jobs.domain.backfill import Backfill
 from automation_pipeline.org_jobs.domain.org_schedule import Dispatched, OrgSchedule, ScheduleFire

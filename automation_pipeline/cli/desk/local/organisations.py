@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.desk.local.actor import actor
 from automation_pipeline.cli.desk.local.org_choice import chosen_org, refuse_strange_org
-from automation_pipeline.cli.desk.pricing_ports import Span
+from automation_pipeline.cli.desk.span import Span
 from automation_pipeline.org_jobs.domain.organisation import Host, Organisation, Server
 from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE
 from automation_pipeline.org_jobs.stages.create_host import create_host

@@ -9,7 +9,7 @@ from automation_pipeline.cli.desk.local.pricing_projects import LocalDeadLetters
 from automation_pipeline.cli.desk.local.pricing_rules import LocalPricingRules
 from automation_pipeline.cli.desk.local.pricing_runs import LocalPricingRuns
 from automation_pipeline.cli.desk.local.project_names import refuse_strange_project
-from automation_pipeline.cli.desk.pricing_ports import Span
+from automation_pipeline.cli.desk.span import Span
 from automation_pipeline.pricing.domain.price_change import PriceChange, PriceChangeFilter
 from automation_pipeline.pricing.domain.raised_alert import PricingAlert
 from automation_pipeline.pricing.stages.pause_shop import pause_shop

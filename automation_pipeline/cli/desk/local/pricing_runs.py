@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.desk.local.actor import actor
 from automation_pipeline.cli.desk.local.project_names import refuse_strange_project
-from automation_pipeline.cli.desk.pricing_ports import Span
+from automation_pipeline.cli.desk.span import Span
 from automation_pipeline.pricing.domain.reconciliation import ReconciliationReport
 from automation_pipeline.pricing.domain.rule_run import RuleRun, RuleTarget, SkippedVariant
 from automation_pipeline.pricing.domain.run_filter import RunFilter

@@ -3,7 +3,6 @@ the neighbours."""
 
 from collections.abc import Sequence
 
-from automation_pipeline.cli.desk.pricing_ports import Span
 from automation_pipeline.cli.desk.remote.api import Api, Document, as_model, data_of, list_of
 from automation_pipeline.cli.desk.remote.org_schedules import RemoteOrgSchedules, newest
 from automation_pipeline.cli.desk.remote.organisations import (
@@ -12,6 +11,7 @@ from automation_pipeline.cli.desk.remote.organisations import (
     RemoteServers,
     refuse_strange_org,
 )
+from automation_pipeline.cli.desk.span import Span
 from automation_pipeline.org_jobs.domain.audit_entry import AuditEntry
 from automation_pipeline.org_jobs.domain.backfill import Backfill
 from automation_pipeline.org_jobs.domain.job_types import JobTypeCard

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from automation_pipeline.cli.desk.pricing_ports import Span
 from automation_pipeline.cli.desk.remote.api import Api, Document, as_model, data_of, list_of
 from automation_pipeline.cli.desk.remote.organisations import refuse_strange_org
+from automation_pipeline.cli.desk.span import Span
 from automation_pipeline.core.instants import iso
 from automation_pipeline.org_jobs.domain.audit_entry import AuditEntry
 from automation_pipeline.org_jobs.domain.backfill import Backfill

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from automation_pipeline.cli.desk.pricing_ports import Span
 from automation_pipeline.cli.desk.remote.api import Api, Document, as_model, data_of, list_of
+from automation_pipeline.cli.desk.span import Span
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.org_jobs.domain.organisation import Host, Organisation, Server, id_fault
 

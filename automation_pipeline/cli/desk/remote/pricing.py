@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from automation_pipeline.api.schemas.pricing_shop import ShopShown
-from automation_pipeline.cli.desk.pricing_ports import Span
 from automation_pipeline.cli.desk.remote.api import Api, as_model, data_of, list_of
 from automation_pipeline.cli.desk.remote.pricing_projects import RemoteDeadLetters, RemotePolicies
 from automation_pipeline.cli.desk.remote.pricing_rules import RemotePricingRules
 from automation_pipeline.cli.desk.remote.pricing_runs import RemotePricingRuns
+from automation_pipeline.cli.desk.span import Span
 from automation_pipeline.pricing.domain.price_change import PriceChange, PriceChangeFilter
 from automation_pipeline.pricing.domain.raised_alert import PricingAlert
 

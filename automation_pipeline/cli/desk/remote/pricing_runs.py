@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from automation_pipeline.cli.desk.pricing_ports import Span
 from automation_pipeline.cli.desk.remote.api import Api, Document, as_model, data_of, list_of
+from automation_pipeline.cli.desk.span import Span
 from automation_pipeline.pricing.domain.reconciliation import ReconciliationReport
 from automation_pipeline.pricing.domain.rule_run import RuleRun, RuleTarget, SkippedVariant
 from automation_pipeline.pricing.domain.run_log import LoggedMove

@@ -1,15 +1,9 @@
 """Tables of prices can be read on a plain terminal, and by whoever reads a pipe or a log."""
 
-from collections.abc import Callable
-
 import pytest
 
-from automation_pipeline.cli.output import screen
-from automation_pipeline.cli.pricing.tables import NARROWEST_FILE, print_price_table
-from automation_pipeline_tests.cli.pricing.workshop import Workshop
-from automation_pipeline_tests.fakes.shop import FakeShop, variant
-
-Sized = Callable[..., None]
+from automation_pipeline.cli.fitted_tables import NARROWEST_FILE, print_fitted_table
+from automation_pipeline_tests.cli.conftest import Sized
 
 IDS = "7000001/70000010001"
 TITLE = "Pull col rond en laine n° 1 · S / terracotta"
@@ -17,18 +11,9 @@ COLUMNS = ("target", "variant", "sku", "before", "after", "change", "note")
 ROW = (1, f"{TITLE}  {IDS}", "", "19.95 EUR", "16.90 EUR", "-15.3 %  -3.05 EUR", None)
 
 
-@pytest.fixture
-def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Sized:
-    def sized(width: int, *, is_terminal: bool) -> None:
-        monkeypatch.setattr(screen, "_width", width)
-        monkeypatch.setattr(screen, "_force_terminal", is_terminal)
-
-    return sized
-
-
 def printed(capsys: pytest.CaptureFixture[str], *rows: tuple[object, ...]) -> list[str]:
     capsys.readouterr()
-    print_price_table(COLUMNS, rows, texts={"variant", "sku", "note"})
+    print_fitted_table(COLUMNS, rows, texts={"variant", "sku", "note"})
     return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
 
 
@@ -88,33 +73,3 @@ def test_where_a_terminal_has_no_room_for_a_table_each_row_is_a_block(
 def test_a_table_without_rows_has_its_head(capsys: pytest.CaptureFixture[str], on_terminal: Sized) -> None:
     on_terminal(80, is_terminal=True)
     assert [line.split() for line in printed(capsys)] == [list(COLUMNS)]
-
-
-PRICES = ("1995.00 EUR", "1795.50 EUR", "-10.0 %  -199.50 EUR")
-
-
-@pytest.mark.parametrize("is_terminal", [True, False])
-@pytest.mark.parametrize(
-    ("words", "whole"),
-    [
-        (("preview", "1"), ("1795.50 EUR", "1615.95 EUR", "-10.0 %  -179.55 EUR", "1995.00 EUR -> 1795.50 EUR")),
-        (("changes",), ("apply (rule:1)", *PRICES)),
-        (("runs", "targets", "1"), ("APPLIED", *PRICES)),
-        (("runs", "list"), ("APPLIED", "cli", "5 = 5 applied")),
-    ],
-)
-def test_no_command_breaks_a_price_or_a_state_at_80_columns(
-    workshop: Workshop,
-    shop: FakeShop,
-    on_terminal: Sized,
-    words: tuple[str, ...],
-    whole: tuple[str, ...],
-    is_terminal: bool,
-) -> None:
-    shop.put(variant("70000010001", "7000001", 199_500, sku="SKU-" + "9" * 20, title=TITLE, compare_at=249_900))
-    workshop.applied(
-        name="A rule of a long name " * 5, transform={"op": "percent", "value": -10, "compareAt": "before"}
-    )
-    on_terminal(80, is_terminal=is_terminal)
-    said = workshop.run(*words).out
-    assert [one for one in whole if one not in said] == []

@@ -1,4 +1,4 @@
-"""Tables of prices that stay readable however narrow the screen is: prices, states and times are never broken, and
+"""Tables that stay readable however narrow the screen is: prices, states and times are never broken, and
 where that leaves no room for a table, each row is a block of lines."""
 
 from collections.abc import Collection, Iterable, Sequence
@@ -46,7 +46,7 @@ class _Column:
         return [self.name, *(line for cell in self.cells for line in cell.plain.splitlines())]
 
 
-def print_price_table(names: Sequence[str], rows: Iterable[Sequence[object]], *, texts: Collection[str] = ()) -> None:
+def print_fitted_table(names: Sequence[str], rows: Iterable[Sequence[object]], *, texts: Collection[str] = ()) -> None:
     """`texts` are the columns that may be broken between words. A column that is empty in all rows is left out."""
     lines = [[_cell(value) for value in row] for row in rows]
     columns = [_Column(name, [line[at] for line in lines], name in texts) for at, name in enumerate(names)]
