@@ -8,7 +8,6 @@ from pydantic import AfterValidator, Field, StrictBool
 from automation_pipeline.core.json_model import JsonModel
 from automation_pipeline.org_jobs.domain.payload_kinds import KnownId
 
-
 _COMPANY = re.compile(r"^([0-9]{9}|[0-9]{14})$")
 
 
