@@ -22,12 +22,16 @@ settings.register_profile("suite", deadline=None, derandomize=True, suppress_hea
 settings.load_profile("suite")
 
 
+# What gives a test a database.
+STORED = {"database_kind", "sqlite_template", "terminal"}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "/e2e/" in item.nodeid:
             item.add_marker("e2e")
             item.add_marker(pytest.mark.timeout(600))
-        if "database_kind" in getattr(item, "fixturenames", ()):
+        if STORED & set(getattr(item, "fixturenames", ())):
             item.add_marker("stored")
         chosen = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         asked = set(getattr(item, "fixturenames", ())) & {"postgres_server", "redis_url"}
