@@ -124,7 +124,6 @@ class JobRow(Table):
     heartbeat_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     requests: Mapped[int] = mapped_column(default=0)
     requested_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    dagster_run_id: Mapped[str | None]
     started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     finished_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     sources_success_count: Mapped[int] = mapped_column(default=0)

@@ -28,5 +28,3 @@ ENRICHMENT = StateMachine(
         S.STALE: frozenset({S.RUNNING}),
     },
 )
-
-HAS_SNAPSHOT = frozenset({S.SUCCESS, S.PARTIAL, S.STALE})

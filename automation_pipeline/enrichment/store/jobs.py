@@ -91,8 +91,3 @@ def attach(session: Session, job: JobRow, request: CompanyRequestRow, asking: As
     }  # fmt: skip
     insert = insert_into(session, AttachmentRow).values(**row)
     session.execute(insert.on_conflict_do_nothing(index_elements=["job_id", "request_id"]))
-
-
-def last_job(session: Session, siren: str) -> JobRow | None:
-    query = select(JobRow).where(JobRow.company_siren == siren).order_by(JobRow.id.desc()).limit(1)
-    return session.scalar(query)

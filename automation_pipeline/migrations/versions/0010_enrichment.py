@@ -151,7 +151,6 @@ def upgrade() -> None:
         sa.Column("heartbeat_at", UtcDateTime(), nullable=True),
         sa.Column("requests", sa.Integer(), nullable=False),
         sa.Column("requested_at", UtcDateTime(), nullable=True),
-        sa.Column("dagster_run_id", sa.String(), nullable=True),
         sa.Column("started_at", UtcDateTime(), nullable=True),
         sa.Column("finished_at", UtcDateTime(), nullable=True),
         sa.Column("sources_success_count", sa.Integer(), nullable=False),

@@ -1,13 +1,7 @@
 """Keys that make one thing one thing, however often it is tried."""
 
-from datetime import datetime
-
 JOB = "org_job"
 PRODUCER = "org-jobs"
-
-
-def fire_key(schedule_id: str, scheduled_for: datetime) -> str:
-    return f"schedule:{schedule_id}:{round(scheduled_for.timestamp() * 1000)}"
 
 
 def run_key(run_id: int) -> str:

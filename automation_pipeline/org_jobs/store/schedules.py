@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Select, func, or_, select
+from sqlalchemy import ColumnElement, Select, or_, select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.core.errors import NotFoundError
@@ -44,11 +44,6 @@ def list_schedules(
     query = select(ScheduleRow).where(*_chosen(chosen or ScheduleFilter(), within))
     page = query.order_by(ScheduleRow.created_at.desc(), ScheduleRow.id).limit(limit).offset(offset)
     return [as_schedule(row) for row in session.scalars(page)]
-
-
-def count_schedules(session: Session, within: Within, *, chosen: ScheduleFilter | None = None) -> int:
-    query = select(func.count(ScheduleRow.id)).where(*_chosen(chosen or ScheduleFilter(), within))
-    return session.scalar(query) or 0
 
 
 def locked_schedule(session: Session, schedule_id: str, within: Within) -> ScheduleRow:

@@ -6,7 +6,7 @@ from sqlalchemy.exc import IntegrityError
 from automation_pipeline.core.correlation import CORRELATION_TAG, correlated
 from automation_pipeline.enrichment.domain.identifiers import Identifiers
 from automation_pipeline.enrichment.domain.vocabulary import Trigger
-from automation_pipeline.enrichment.store.jobs import add_job, ask_for_workers, attach, last_job, open_job
+from automation_pipeline.enrichment.store.jobs import add_job, ask_for_workers, attach, open_job
 from automation_pipeline.enrichment.tables import JobRow
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.enrichment.bench import Bench, asking
@@ -20,14 +20,13 @@ def test_a_second_open_job_is_refused_by_the_database(bench: Bench) -> None:
     assert len(bench.jobs()) == 1
 
 
-def test_a_job_is_open_until_it_is_done_and_stays_the_last(bench: Bench) -> None:
+def test_a_job_is_open_until_it_is_done(bench: Bench) -> None:
     asked = bench.request()
     with bench.database.reading() as session:
         assert open_job(session, SIREN).id == asked.job_id
     bench.work(asked.job_id)
     with bench.database.reading() as session:
         assert open_job(session, SIREN) is None
-        assert last_job(session, SIREN).id == asked.job_id
 
 
 def test_every_worker_is_asked_for_under_a_key_of_its_own(bench: Bench) -> None:
