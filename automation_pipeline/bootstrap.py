@@ -1,6 +1,7 @@
 """Composition root: settings in, services out. The only module that knows which adapter serves which port.
 
-Nothing is opened before it is asked for, and adapters that are not configured are not even imported.
+Nothing is opened before it is asked for, and adapters that are not configured are not even imported; nor is a room
+whose work a process does not do.
 """
 
 import os
@@ -8,11 +9,9 @@ import socket
 from collections.abc import Coroutine, Mapping
 from datetime import timedelta
 from functools import cache, cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from automation_pipeline.audits.ports import Judge
 from automation_pipeline.automation.domain.due import DueRules
-from automation_pipeline.automation.ports import MailSender, PostOffice, Realtime
 from automation_pipeline.core.clock import Clock, SystemClock
 from automation_pipeline.core.coordination import Leases, RateLimiter
 from automation_pipeline.core.counted_limiter import CountedRateLimiter
@@ -21,19 +20,22 @@ from automation_pipeline.core.failover import FailoverRateLimiter
 from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.settings import Settings, load_settings
 from automation_pipeline.core.slots import Slots
-from automation_pipeline.core.webhooks import WebhookSender
-from automation_pipeline.enrichment.domain.vocabulary import SourceApi
-from automation_pipeline.enrichment.ports import Registries, SharedLogin, Source
-from automation_pipeline.enrichment.store.login_tokens import DatabaseTokens
-from automation_pipeline.fiches.ports import FicheSource
-from automation_pipeline.org_jobs.ports import JobDoer
-from automation_pipeline.pricing.ports import Storefront
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.leases import DatabaseLeases
 from automation_pipeline.storage.metering import Metering
 from automation_pipeline.storage.rate_limits import DatabaseRateLimiter
 from automation_pipeline.storage.work_loop import WorkLoop
-from automation_pipeline.transcription.ports import Provider
+
+if TYPE_CHECKING:
+    from automation_pipeline.audits.ports import Judge
+    from automation_pipeline.automation.ports import MailSender, PostOffice, Realtime
+    from automation_pipeline.core.webhooks import WebhookSender
+    from automation_pipeline.enrichment.domain.vocabulary import SourceApi
+    from automation_pipeline.enrichment.ports import Registries, Source
+    from automation_pipeline.fiches.ports import FicheSource
+    from automation_pipeline.org_jobs.ports import JobDoer
+    from automation_pipeline.pricing.ports import Storefront
+    from automation_pipeline.transcription.ports import Provider
 
 Result = TypeVar("Result")
 
@@ -75,23 +77,25 @@ class Services:
         return Slots(self.leases, "crm-sales-list", places, owner=f"{socket.gethostname()}:{os.getpid()}")
 
     @cached_property
-    def crm(self) -> FicheSource:
+    def crm(self) -> "FicheSource":
         """PermanentError names the setting that is missing."""
         from automation_pipeline.clients.opening import open_crm  # noqa: PLC0415  only where it is asked for
 
         return open_crm(self.settings, self.clock.now, self.meter)
 
     @cached_property
-    def speech(self) -> Provider:
+    def speech(self) -> "Provider":
         """Speech-to-text under the cap that all processes share."""
         from automation_pipeline.clients.opening import open_speech, speech_knobs  # noqa: PLC0415  httpx only where it is used
+        from automation_pipeline.transcription.ports import Provider  # noqa: PLC0415  the same
 
         speech = open_speech(self.settings, self.clock.now, self.meter)
         return Provider(speech, self._shared_limiter, speech_knobs(self.settings))
 
     @cached_property
-    def judge(self) -> Judge:
+    def judge(self) -> "Judge":
         """The language model of the audits, under the caps that all processes share."""
+        from automation_pipeline.audits.ports import Judge  # noqa: PLC0415  only where it is asked for
         from automation_pipeline.clients.opening import judge_knobs, open_model  # noqa: PLC0415  only where it is asked for
 
         settings, model = self.settings, open_model(self.settings, self.clock.now, self.meter)
@@ -100,28 +104,31 @@ class Services:
         return Judge(model, self._shared_limiter, places, self.leases, judge_knobs(settings))
 
     @cached_property
-    def storefront(self) -> Storefront:
+    def storefront(self) -> "Storefront":
         """The shop whose prices are changed. PermanentError names the setting that is missing."""
         from automation_pipeline.clients.opening import open_storefront  # noqa: PLC0415  only where it is asked for
 
         return open_storefront(self.settings, self.clock.now, self.meter)
 
     @cached_property
-    def registries(self) -> Registries:
+    def registries(self) -> "Registries":
         """Those that are configured. PermanentError: one is, but not wholly."""
         from automation_pipeline.clients.registries_opening import open_registries  # noqa: PLC0415  where asked for
+        from automation_pipeline.enrichment.domain.vocabulary import SourceApi  # noqa: PLC0415  the same
+        from automation_pipeline.enrichment.ports import SharedLogin  # noqa: PLC0415  the same
+        from automation_pipeline.enrichment.store.login_tokens import DatabaseTokens  # noqa: PLC0415  the same
 
         login = SharedLogin(DatabaseTokens(self.database, self.clock, SourceApi.INPI), self.leases)
         return open_registries(self.settings, self.clock.now, self.meter, self._shared_limiter, login)
 
-    def registry(self, api: SourceApi) -> Source | None:
+    def registry(self, api: "SourceApi") -> "Source | None":
         """One of them apart from the others, opened anew, with a login of its own; None where it is not configured."""
         from automation_pipeline.clients.registries_opening import open_source  # noqa: PLC0415  where asked for
 
         return open_source(api, self.settings, self.clock.now, self.meter, self._shared_limiter)
 
     @cached_property
-    def job_doers(self) -> Mapping[str, JobDoer]:
+    def job_doers(self) -> "Mapping[str, JobDoer]":
         """Who does organisations' jobs of this system's own types."""
         from automation_pipeline.clients.opening import opens_https_caller  # noqa: PLC0415  only where it is asked for
         from automation_pipeline.job_types.opening import open_job_doers  # noqa: PLC0415  the same
@@ -136,7 +143,7 @@ class Services:
         )
 
     @cached_property
-    def webhooks(self) -> WebhookSender:
+    def webhooks(self) -> "WebhookSender":
         from automation_pipeline.clients.webhook import WebhookClient  # noqa: PLC0415  httpx only where it is used
 
         settings = self.settings
@@ -148,21 +155,22 @@ class Services:
         )
 
     @cached_property
-    def mail(self) -> MailSender | None:
+    def mail(self) -> "MailSender | None":
         from automation_pipeline.mail.opening import open_mail  # noqa: PLC0415  only where it is asked for
 
         return open_mail(self.settings)
 
     @cached_property
-    def realtime(self) -> Realtime | None:
+    def realtime(self) -> "Realtime | None":
         """None where Pusher is not configured. PermanentError: it is, but not wholly."""
         from automation_pipeline.realtime.opening import open_realtime  # noqa: PLC0415  only where it is asked for
 
         return open_realtime(self.settings, self.clock.now, self.meter)
 
     @cached_property
-    def post_office(self) -> PostOffice:
+    def post_office(self) -> "PostOffice":
         """Who carries messages about runs."""
+        from automation_pipeline.automation.ports import PostOffice  # noqa: PLC0415  only where it is asked for
         from automation_pipeline.realtime.opening import open_publisher  # noqa: PLC0415  only where it is asked for
 
         secret = self.settings.webhook_secret

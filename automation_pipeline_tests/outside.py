@@ -62,6 +62,10 @@ def fault(url: str, *rules: Mapping[str, object]) -> None:
     _post(url, "faults", list(rules))
 
 
+def clear_faults(url: str) -> None:
+    httpx.delete(f"{url}/_sim/faults", verify=NO_CERTIFICATES).raise_for_status()
+
+
 def calls(url: str, item: str, route: str = "crm.details") -> int:
     """How often the route was called about the item."""
     answer = httpx.get(

@@ -8,18 +8,18 @@ import pytest
 import yaml
 
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.definitions import defs
+from automation_pipeline.definitions import ALONE, OF_ASSETS, defs, whole
 from automation_pipeline.orchestration.executor import executor_of, processes_of
 
 
 @pytest.fixture(scope="module")
 def loaded() -> dg.Definitions:
-    return defs()
+    return whole()
 
 
 def test_the_public_names_are_there(loaded: dg.Definitions) -> None:
     jobs = {job.name for job in loaded.resolve_all_job_defs() if not job.name.startswith("__")}
-    nightly = {"sales_list_revalidation", "sales_list_staleness"}
+    nightly = {"sales_list_revalidation", "sales_list_staleness", "housekeeping"}
     of_pricing = {"rule_run", "rule_reconciliation"}
     of_fiches = {"audit_fiche", "audit_rerun", "automation_run", "sales_range_fetch", "transcribe_fiche"}
     assert jobs == of_fiches | of_pricing | nightly | {"org_job", "company_enrichment"}
@@ -44,6 +44,7 @@ def test_the_nights_run_by_themselves_on_the_clock_of_paris(loaded: dg.Definitio
     }
     running = dg.DefaultScheduleStatus.RUNNING
     assert schedules == {
+        "nightly_housekeeping": ("housekeeping", "30 3 * * *", "Europe/Paris", running),
         "yesterdays_sales_list": ("sales_list_revalidation", "15 4 * * *", "Europe/Paris", running),
         "stale_sales_lists": ("sales_list_staleness", "0 5 * * *", "Europe/Paris", running),
         "daily_pricing_reconciliation": ("rule_reconciliation", "0 6 * * *", "Europe/Paris", running),
@@ -94,8 +95,42 @@ def test_the_executor_is_configuration() -> None:
     assert (executor_of(several).name, processes_of(several)) == ("multiprocess", 3)
 
 
-def test_what_draws_reports_is_not_loaded_with_the_definitions() -> None:
-    heavy = "{'pandas', 'pyarrow', 'matplotlib'}"
-    look = f"import sys; from automation_pipeline.definitions import defs; defs(); print({heavy} & set(sys.modules))"
-    loaded = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
-    assert loaded.stdout.strip().splitlines()[-1] == "set()"
+def loaded_by(what: str) -> set[str]:
+    """The modules that a process has which does only this."""
+    look = f"import sys; from automation_pipeline.definitions import defs, whole; {what}; print(*sys.modules)"
+    said = subprocess.run([sys.executable, "-W", "ignore", "-c", look], capture_output=True, text=True, check=True)
+    return set(said.stdout.split())
+
+
+def test_what_draws_and_what_serves_is_not_loaded_with_the_definitions() -> None:
+    heavy = {"pandas", "pyarrow", "matplotlib", "fastapi", "uvicorn", "typer", "celery", "redis", "httpx"}
+    found = loaded_by("whole()")
+    assert heavy & found == set()
+    assert {name for name in found if name.startswith("automation_pipeline.simulator")} == set()
+
+
+def test_a_run_loads_its_own_job_and_nothing_of_the_rest() -> None:
+    found = {name for name in loaded_by("defs().get_job('automation_run')") if name.startswith("automation_pipeline.")}
+    rooms = {name.split(".")[1] for name in found}
+    assert rooms & {"audits", "clients", "enrichment", "org_jobs", "pricing", "transcription"} == set()
+    assert {name for name in found if name.startswith("automation_pipeline.defs.")} == {
+        "automation_pipeline.defs.automation",
+        "automation_pipeline.defs.automation.hook",
+        "automation_pipeline.defs.automation.job",
+    }
+
+
+def test_a_job_that_is_loaded_alone_is_the_one_of_the_whole(loaded: dg.Definitions) -> None:
+    repository, everything = loaded_defs(), loaded.get_repository_def()
+    assert set(repository.job_names) == set(everything.job_names) == {*ALONE, *OF_ASSETS}
+    for name in ALONE:
+        alone, same = repository.get_job(name), everything.get_job(name)
+        assert alone.get_job_snapshot_id() == same.get_job_snapshot_id()
+        assert set(alone.resource_defs) == set(same.resource_defs)
+        assert alone.executor_def.name == same.executor_def.name
+
+
+def loaded_defs() -> dg.RepositoryDefinition:
+    found = defs()
+    assert isinstance(found, dg.RepositoryDefinition)
+    return found

@@ -33,9 +33,8 @@ def api(
 
 
 def _check_revision() -> None:
-    from automation_pipeline import migrations  # noqa: PLC0415  Alembic only where it is used
+    from automation_pipeline.migrations.standing import standing_of  # noqa: PLC0415  Alembic only where it is used
 
-    revision, newest = migrations.current(bootstrap.services().database), migrations.revisions()[-1]
-    if revision != newest:
-        at = f"at {revision}, not {newest}" if revision else "empty"
-        raise PermanentError(f"The database is {at}: run `automation db upgrade` first.")
+    standing = standing_of(bootstrap.services().database)
+    if not standing.is_workable:
+        raise PermanentError(f"The database is {standing}: run `automation db upgrade` first.")

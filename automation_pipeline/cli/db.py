@@ -1,12 +1,23 @@
-"""`automation db`: the database's revision."""
+"""`automation db`: the database's revision, a copy of it, and the way back."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.progress import Progress as Bar
 
 from automation_pipeline import bootstrap
 from automation_pipeline.cli.desk.chosen import only_here
 from automation_pipeline.cli.output import AsJson, print_json, screen
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.storage import backups
 
-app = typer.Typer(help="Prepare the database.", no_args_is_help=True)
+app = typer.Typer(help="Prepare the database, copy it, put a copy back.", no_args_is_help=True)
+CopyFile = Annotated[Path, typer.Argument(metavar="FILE", help="The copy.", dir_okay=False)]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 
 
 @app.command()
@@ -38,3 +49,46 @@ def current(*, as_json: AsJson = False) -> None:
         print_json({"revision": revision})
     else:
         screen.print(revision or "The database is empty: run `automation db upgrade`.")
+
+
+@app.command()
+def backup(file: CopyFile, *, force: Force = False, as_json: AsJson = False) -> None:
+    """Copy the SQLite database into one file, as it is at one moment, while everything works on."""
+    only_here("db backup")
+    database = bootstrap.services().database
+    if file.exists() and not force:
+        raise InvalidInputError(f"{file} is there already: say --force to overwrite it.")
+    with _progress("Copying") as tell:
+        backups.back_up(database, file, tell)
+    if as_json:
+        print_json({"file": str(file), "bytes": file.stat().st_size})
+    else:
+        screen.print(f"The database is copied to {file}, {file.stat().st_size:,} bytes.")
+
+
+@app.command()
+def restore(file: CopyFile, *, force: Force = False, as_json: AsJson = False) -> None:
+    """Make the SQLite database what a copy holds. Stop the API and Dagster before; see docs/operations.md for
+    DAGSTER_HOME. A copy of an earlier version is upgraded by `automation db upgrade` afterwards.
+    """
+    from automation_pipeline import migrations  # noqa: PLC0415  Alembic only where it is used
+
+    only_here("db restore")
+    database = bootstrap.services().database
+    if backups.is_filled(database) and not force:
+        raise InvalidInputError("The database is not empty: say --force to lose what is in it.")
+    with _progress("Restoring") as tell:
+        backups.restore(database, file, tell)
+    revision = migrations.current(database)
+    if as_json:
+        print_json({"file": str(file), "revision": revision})
+    else:
+        screen.print(f"The database is what {file} holds, at {revision}.")
+
+
+@contextmanager
+def _progress(word: str) -> Generator[backups.Progress]:
+    """Drawn for a person at the terminal, on standard error."""
+    with Bar(console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal) as bar:
+        task = bar.add_task(word)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -20,11 +20,13 @@ from automation_pipeline.cli import (
     doctor,
     enrich,
     fiches,
+    housekeeping,
     runs,
     schedules,
     simulator,
     tokens,
     transcribe,
+    worker,
 )
 from automation_pipeline.cli.desk.chosen import choose
 from automation_pipeline.cli.org_jobs.app import app as org_jobs
@@ -58,8 +60,10 @@ app.command(name="transcribe")(transcribe.transcribe)
 app.command(name="audit")(audit.audit)
 app.command(name="enrich")(enrich.enrich)
 app.command(name="doctor")(doctor.doctor)
+app.command(name="housekeeping")(housekeeping.housekeeping)
 app.command(name="api")(api.api)
 app.command(name="simulator")(simulator.simulator)
+app.command(name="worker")(worker.worker)
 
 ApiUrl = Annotated[
     str | None,

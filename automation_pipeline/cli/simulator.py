@@ -1,5 +1,7 @@
-"""`automation simulator`: the outside world in one process, on loopback."""
+"""`automation simulator`: the outside world in one process, on loopback unless told otherwise."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -10,6 +12,7 @@ from automation_pipeline.core.errors import PermanentError
 
 def simulator(
     *,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")] = 4010,
     seed: Annotated[int, typer.Option(help="Another seed is another world.")] = 7,
     fiches_per_day: Annotated[int, typer.Option(min=0, max=50_000, help="Sales on a full working day.")] = 24,
@@ -30,12 +33,13 @@ def simulator(
     entreprise_token: Annotated[str, typer.Option(help="The token of API Entreprise.")] = "sim-entreprise-token",  # noqa: S107  a simulator has no secrets
     token: Annotated[str, typer.Option(help="The bearer token of the CRM.")] = "sim-token",  # noqa: S107  a simulator has no secrets
 ) -> None:
-    """Play the CRM (and later the other providers) on 127.0.0.1: deterministic, with faults and a ledger of calls."""
-    from automation_pipeline.simulator import SimulatorStartError, serve  # noqa: PLC0415  a web server, only here
+    """Play the CRM and the other providers: deterministic, with faults and a ledger of calls."""
+    from automation_pipeline.simulator import serve  # noqa: PLC0415  a web server, only here
 
     only_here("simulator")
-    try:
+    with _complaining():
         serve(
+            host=host,
             port=port,
             seed=seed,
             fiches_per_day=fiches_per_day,
@@ -56,5 +60,13 @@ def simulator(
             inpi_password=inpi_password,
             entreprise_token=entreprise_token,
         )
+
+
+@contextmanager
+def _complaining() -> Generator[None]:
+    from automation_pipeline.simulator import SimulatorStartError  # noqa: PLC0415  a web server, only here
+
+    try:
+        yield
     except SimulatorStartError as error:
         raise PermanentError(str(error)) from None

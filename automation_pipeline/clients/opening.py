@@ -4,23 +4,26 @@ from collections.abc import Callable
 from contextlib import aclosing
 from datetime import datetime
 from functools import cache
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from automation_pipeline.audits.domain import knobs as audit_knobs
-from automation_pipeline.audits.ports import LanguageModel
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.fiches.ports import FicheSource
-from automation_pipeline.org_jobs.ports import HttpsCaller
-from automation_pipeline.pricing.domain.knobs import Knobs
-from automation_pipeline.pricing.ports import Storefront
-from automation_pipeline.transcription.domain.attempts import Knobs as SpeechKnobs
-from automation_pipeline.transcription.ports import SpeechToText
+
+if TYPE_CHECKING:
+    from automation_pipeline.audits.domain import knobs as audit_knobs
+    from automation_pipeline.audits.ports import LanguageModel
+    from automation_pipeline.fiches.ports import FicheSource
+    from automation_pipeline.org_jobs.ports import HttpsCaller
+    from automation_pipeline.pricing.domain.knobs import Knobs
+    from automation_pipeline.pricing.ports import Storefront
+    from automation_pipeline.transcription.domain.attempts import Knobs as SpeechKnobs
+    from automation_pipeline.transcription.ports import SpeechToText
 
 
-def open_crm(settings: Settings, now: Callable[[], datetime], meter: Meter) -> FicheSource:
+def open_crm(settings: Settings, now: Callable[[], datetime], meter: Meter) -> "FicheSource":
     """PermanentError names the setting that is missing."""
     if settings.fiche_api_base_url is None:
         raise PermanentError("FICHE_API_BASE_URL is not set: it is the address of the CRM gateway.")
@@ -37,7 +40,7 @@ def open_crm(settings: Settings, now: Callable[[], datetime], meter: Meter) -> F
     )
 
 
-def open_model(settings: Settings, now: Callable[[], datetime], meter: Meter) -> LanguageModel:
+def open_model(settings: Settings, now: Callable[[], datetime], meter: Meter) -> "LanguageModel":
     from automation_pipeline.clients.llm import ChatCompletions  # noqa: PLC0415  httpx only where it is used
 
     key = settings.llm_api_key
@@ -53,7 +56,7 @@ def open_model(settings: Settings, now: Callable[[], datetime], meter: Meter) ->
     )
 
 
-def open_speech(settings: Settings, now: Callable[[], datetime], meter: Meter) -> SpeechToText:
+def open_speech(settings: Settings, now: Callable[[], datetime], meter: Meter) -> "SpeechToText":
     from automation_pipeline.clients.audio import AudioLimits  # noqa: PLC0415  httpx only where it is used
     from automation_pipeline.clients.elevenlabs import ElevenLabsSpeechToText  # noqa: PLC0415  the same
 
@@ -69,7 +72,7 @@ def open_speech(settings: Settings, now: Callable[[], datetime], meter: Meter) -
     )
 
 
-def open_storefront(settings: Settings, now: Callable[[], datetime], meter: Meter) -> Storefront:
+def open_storefront(settings: Settings, now: Callable[[], datetime], meter: Meter) -> "Storefront":
     """PermanentError names the setting that is missing."""
     address, token = settings.shop_api_base_url, settings.shop_api_token
     if address is None:
@@ -77,6 +80,7 @@ def open_storefront(settings: Settings, now: Callable[[], datetime], meter: Mete
     if token is None or not token.get_secret_value():
         raise PermanentError("SHOP_API_TOKEN is not set: it is the access token of the shop's Admin API.")
     from automation_pipeline.clients.shop import ShopifyShop  # noqa: PLC0415  httpx only where it is used
+    from automation_pipeline.pricing.ports import Storefront  # noqa: PLC0415  the same
 
     def shop() -> aclosing[ShopifyShop]:
         opened = ShopifyShop(
@@ -93,11 +97,11 @@ def open_storefront(settings: Settings, now: Callable[[], datetime], meter: Mete
     return Storefront(host_of(address), shop, shop_knobs(settings), meter)
 
 
-def opens_https_caller(settings: Settings, meter: Meter) -> Callable[[], HttpsCaller]:
+def opens_https_caller(settings: Settings, meter: Meter) -> "Callable[[], HttpsCaller]":
     """Opens it when it is called first, the same one from then on."""
 
     @cache
-    def opened() -> HttpsCaller:
+    def opened() -> "HttpsCaller":
         from automation_pipeline.clients.https_call import (  # noqa: PLC0415  httpx only where it is used
             HttpsCallClient,
             HttpsGuard,
@@ -108,7 +112,9 @@ def opens_https_caller(settings: Settings, meter: Meter) -> Callable[[], HttpsCa
     return opened
 
 
-def shop_knobs(settings: Settings) -> Knobs:
+def shop_knobs(settings: Settings) -> "Knobs":
+    from automation_pipeline.pricing.domain.knobs import Knobs  # noqa: PLC0415  only where it is asked for
+
     return Knobs(
         calls_at_once=settings.worker_max_concurrency,
         call_seconds=settings.shop_timeout_seconds,
@@ -118,7 +124,9 @@ def shop_knobs(settings: Settings) -> Knobs:
     )
 
 
-def speech_knobs(settings: Settings) -> SpeechKnobs:
+def speech_knobs(settings: Settings) -> "SpeechKnobs":
+    from automation_pipeline.transcription.domain.attempts import Knobs as SpeechKnobs  # noqa: PLC0415  only where it is asked for
+
     return SpeechKnobs(
         per_minute=settings.transcription_elevenlabs_rate_limit_per_minute,
         max_attempts=settings.transcription_elevenlabs_max_attempts,
@@ -132,7 +140,9 @@ def speech_knobs(settings: Settings) -> SpeechKnobs:
     )
 
 
-def judge_knobs(settings: Settings) -> audit_knobs.Knobs:
+def judge_knobs(settings: Settings) -> "audit_knobs.Knobs":
+    from automation_pipeline.audits.domain import knobs as audit_knobs  # noqa: PLC0415  only where it is asked for
+
     return audit_knobs.Knobs(
         per_minute=settings.llm_rate_limit_per_minute,
         attempts=settings.llm_max_attempts,

@@ -15,6 +15,7 @@ from automation_pipeline.storage import (
     pulses,
     rate_limits,
     run_requests,
+    step_beats,
     transitions,
     workflow_logs,
 )
@@ -36,6 +37,7 @@ TABLE_MODULES = (
     pulses,
     rate_limits,
     run_requests,
+    step_beats,
     transcription,
     transitions,
     workflow_logs,

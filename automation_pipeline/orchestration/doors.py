@@ -15,6 +15,7 @@ DOORS = {
     "rule_reconciliation": "reconcile",
     "company_enrichment": "work_company_enrichment",
     "org_job": "work_org_job",
+    "housekeeping": "keep_house_tidy",
 }
 
 

@@ -12,9 +12,12 @@ STEP_RETRIES = 3
 STEP_RETRY_SECONDS = 5.0
 
 # For a step process that dies: Dagster retries a run only when its worker does. Steps inside the worker must have none:
-# a retry policy also catches the interrupt by which a run is terminated, and goes on.
+# a retry policy also catches the interrupt by which a run is terminated, and goes on. Celery brings a step again by
+# itself whose process has died.
 CRASH_RETRIES = (
-    None if load_settings().automation_executor == "in_process" else dg.RetryPolicy(max_retries=STEP_RETRIES, delay=1)
+    dg.RetryPolicy(max_retries=STEP_RETRIES, delay=1)
+    if load_settings().automation_executor in {"multiprocess", "k8s"}
+    else None
 )
 
 

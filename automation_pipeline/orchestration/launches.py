@@ -10,6 +10,7 @@ from automation_pipeline.automation.domain.run import RunTicket, Trigger
 from automation_pipeline.automation.domain.selection import parse_selection
 from automation_pipeline.automation.stages.open_run import Opening
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.orchestration.tickets import ATTEMPT_TAG, RUN_ID_TAG
 
 # Dagster puts it on runs that it retries by itself.
 RETRY_TAG = "dagster/retry_number"
@@ -40,9 +41,10 @@ def _instant(text: str) -> datetime:
 
 
 def opening_tags(ticket: RunTicket, schedule_id: int, present: Mapping[str, str]) -> dict[str, str]:
-    """What a run opened from the launchpad lacks, and a requested one has already."""
+    """The ticket, for the steps after; and what a run opened from the launchpad lacks, and a requested one has."""
     return {
-        "automation/run_id": str(ticket.run_id),
+        RUN_ID_TAG: str(ticket.run_id),
+        ATTEMPT_TAG: str(ticket.attempt),
         "automation/schedule_id": str(schedule_id),
         "automation/trigger": present.get("automation/trigger", Trigger.LAUNCHPAD.value),
     }

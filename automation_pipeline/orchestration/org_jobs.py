@@ -18,7 +18,6 @@ from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE
 from automation_pipeline.org_jobs.stages.cancel_job import cancel_job
 from automation_pipeline.org_jobs.stages.fire_due_schedules import fire_due_schedules
 from automation_pipeline.org_jobs.stages.follow_jobs import follow_jobs
-from automation_pipeline.org_jobs.stages.purge_old_jobs import purge_old_jobs
 from automation_pipeline.org_jobs.stages.put_off_job import put_off_job
 from automation_pipeline.org_jobs.stages.reap_jobs import reap_jobs
 from automation_pipeline.org_jobs.stages.release_jobs import release_jobs
@@ -57,12 +56,6 @@ def keep_moving(our: Services) -> str:
     if broken:
         raise broken[0]
     return " ".join(said)
-
-
-def forget_old(our: Services) -> bool:
-    """Whether nothing is left for today: each look takes away so much, at most."""
-    kept = {"keep_days": our.settings.org_jobs_keep_days, "audit_keep_days": our.settings.org_jobs_audit_keep_days}
-    return not purge_old_jobs(database=our.database, clock=our.clock, **kept).total
 
 
 def work_on(run_id: int, context: dg.OpExecutionContext, our: Services) -> OrgJob:

@@ -2,13 +2,15 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import dagster as dg
 
-from automation_pipeline import bootstrap
 from automation_pipeline.core.correlation import correlated
 from automation_pipeline.orchestration.correlation import correlation_of
+
+if TYPE_CHECKING:
+    from automation_pipeline.bootstrap import Services
 
 
 class ServicesResource(dg.ConfigurableResource):
@@ -22,5 +24,7 @@ class ServicesResource(dg.ConfigurableResource):
         with correlated(correlation_of(context.run)):
             yield self
 
-    def get(self) -> bootstrap.Services:
-        return bootstrap.services()
+    def get(self) -> "Services":
+        from automation_pipeline.bootstrap import services  # noqa: PLC0415  with what needs it, and not before
+
+        return services()

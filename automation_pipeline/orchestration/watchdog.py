@@ -1,6 +1,7 @@
 """Looks after the runs that nobody may be working on, one by one: does what `aftermath` says."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TypeVar
 
@@ -21,6 +22,8 @@ from automation_pipeline.orchestration.aftermath import (
     will_retry,
 )
 from automation_pipeline.orchestration.cancelling import RUN_ID_TAG, terminate_cancelled
+from automation_pipeline.orchestration.lost_steps import beats_of_steps, lost_steps, report_lost
+from automation_pipeline.storage.step_beats import StepBeat
 
 Case = TypeVar("Case")
 
@@ -28,15 +31,23 @@ Case = TypeVar("Case")
 def look_after_all(instance: DagsterInstance, services: Services) -> tuple[int, list[str]]:
     """How many runs were looked at, and what was done about some of them."""
     patience = timedelta(seconds=services.settings.automation_lost_after_seconds)
+    steps = beats_of_steps(services)
     with services.database.reading() as session:
-        at_work = runs_at_work(session)
+        at_work = [_lately(run, steps) for run in runs_at_work(session)]
         unopened = runs_never_opened(session, services.clock.now() - patience)
     done = [
+        *_each(lost_steps(steps, patience), lambda step: report_lost(step, instance, services)),
         *_each(at_work, lambda run: _look_after(run, instance, services, patience)),
         *_each(unopened, lambda run_id: _look_for(run_id, instance, services)),
         *terminate_cancelled(instance, services),
     ]
     return len(at_work) + len(unopened), done
+
+
+def _lately(run: RunAtWork, steps: Sequence[StepBeat]) -> RunAtWork:
+    """Whoever waits for its steps, or works on one, speaks for the run too."""
+    newer = [step.beat_at for step in steps if step.dagster_run_id == run.dagster_run_id]
+    return replace(run, beat_at=max([run.beat_at, *newer]))
 
 
 def _each(cases: Sequence[Case], act: Callable[[Case], str | None]) -> list[str]:

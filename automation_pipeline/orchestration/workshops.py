@@ -1,30 +1,15 @@
-"""What the steps of a run work with, as this process's settings and services say."""
+"""With what a batch of a run is worked on, as this process's settings and services say."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 
 from automation_pipeline.audits.domain.audit import Standing
 from automation_pipeline.audits.domain.audit import Wish as AuditWish
 from automation_pipeline.audits.stages.audit_fiche import audit_fiche
 from automation_pipeline.automation.ports import WorkKnobs, Workshop
-from automation_pipeline.automation.stages.fetch_batch import FetchKnobs
-from automation_pipeline.automation.stages.select_fiches import SelectionKnobs
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.orchestration.executor import processes_of
 from automation_pipeline.orchestration.listening import listener
 from automation_pipeline.transcription.stages.begin_transcription import Wish as TranscriptionWish
 from automation_pipeline.transcription.stages.transcribe_fiches import transcribe_fiches
-
-
-def selection_knobs(services: Services) -> SelectionKnobs:
-    cooldown = timedelta(milliseconds=services.settings.automation_revalidation_cooldown_ms)
-    return SelectionKnobs(processes=processes_of(services.settings), cooldown=cooldown)
-
-
-def fetch_knobs(services: Services) -> FetchKnobs:
-    settings = services.settings
-    seconds = settings.automation_fiche_details_max_wait_ms / 1000
-    return FetchKnobs(budget_seconds=seconds, most_recordings=settings.automation_max_recordings_per_fiche)
 
 
 def workshop(services: Services, owner: str) -> Workshop:

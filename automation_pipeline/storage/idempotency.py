@@ -40,7 +40,8 @@ class Answered:
 
 def claim_key(session: Session, caller: str, key: str, fingerprint: str) -> Answered | None:
     """None: the key is ours to the end of the transaction, and everybody else waits. Else what was answered before."""
-    session.execute(delete(IdempotencyKeyRow).where(IdempotencyKeyRow.created_at < database_now(-KEPT_DAYS * 86_400.0)))
+    is_over = IdempotencyKeyRow.created_at < database_now(-KEPT_DAYS * 86_400.0)
+    session.execute(delete(IdempotencyKeyRow).where(*_is(caller, key), is_over))
     insert = insert_into(session, IdempotencyKeyRow)
     values = {"caller": caller, "key": key, "fingerprint": fingerprint, "created_at": database_now()}
     ours = session.scalar(insert.values(**values).on_conflict_do_nothing().returning(IdempotencyKeyRow.id))

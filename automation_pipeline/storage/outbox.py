@@ -10,13 +10,11 @@ from datetime import UTC, datetime
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
-    CursorResult,
     FromClause,
     Index,
     Text,
     UniqueConstraint,
     cast,
-    delete,
     func,
     or_,
     select,
@@ -183,13 +181,6 @@ def put_all_back(session: Session, worker: str, ids: Sequence[int], *, error: st
 def park(session: Session, worker: str, event_id: int, *, error: str) -> None:
     """Nobody claims it again. It stays unpublished, so that it can be found, and put back by hand."""
     _let_go(session, worker, [event_id], error, NEVER)
-
-
-def purge_published(session: Session, *, after_days: int) -> int:
-    """Forget the events that have been out for so long; how many they were."""
-    old = OutboxRow.published_at <= database_now(-after_days * 86_400.0)
-    result = session.execute(delete(OutboxRow).where(old).execution_options(synchronize_session=False))
-    return result.rowcount if isinstance(result, CursorResult) else 0
 
 
 def _let_go(

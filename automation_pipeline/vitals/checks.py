@@ -60,12 +60,12 @@ def check_daemon(services: Services) -> str:
 
 
 def _database(services: Services) -> str:
-    from automation_pipeline import migrations  # noqa: PLC0415  Alembic only where it is used
+    from automation_pipeline.migrations.standing import standing_of  # noqa: PLC0415  Alembic only where it is used
 
-    revision, newest = migrations.current(services.database), migrations.revisions()[-1]
-    if revision != newest:
-        raise PermanentError(f"at {revision or 'no revision'}, not {newest}: run `automation db upgrade`")
-    return f"{services.database.dialect} at {revision}"
+    standing = standing_of(services.database)
+    if not standing.is_workable:
+        raise PermanentError(f"{standing}: run `automation db upgrade`")
+    return f"{services.database.dialect} {standing}"
 
 
 def _crm(services: Services) -> str:

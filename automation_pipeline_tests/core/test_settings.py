@@ -147,6 +147,24 @@ def test_everything_has_a_default_that_needs_no_service() -> None:
         "automation_timezone": "Europe/Paris",
         "automation_executor": "in_process",
         "automation_max_processes": 2,
+        "automation_celery_broker_url": None,
+        "automation_celery_visibility_seconds": 21_600,
+        "automation_celery_concurrency": 2,
+        "automation_logs_keep_days": 90,
+        "automation_notifications_keep_days": 90,
+        "workflow_logs_keep_days": 90,
+        "state_transitions_keep_days": 365,
+        "outbox_keep_days": 14,
+        "outbox_parked_keep_days": 180,
+        "run_requests_keep_days": 90,
+        "idempotency_keys_keep_days": 7,
+        "leases_keep_days": 7,
+        "fetch_jobs_keep_days": 90,
+        "transcription_tasks_keep_days": 90,
+        "pricing_alerts_keep_days": 90,
+        "enrichment_jobs_keep_days": 365,
+        "dagster_events_keep_days": 30,
+        "dagster_runs_keep_days": 365,
         "automation_heartbeat_seconds": 10,
         "automation_lost_after_seconds": 120,
         "automation_scheduler_window_minutes": 20,
@@ -213,10 +231,6 @@ def test_everything_has_a_default_that_needs_no_service() -> None:
         ("LOG_FORMAT", "json", "json"),
         ("AUTOMATION_FIRST_DAY", "2000-01-01", date(2000, 1, 1)),
         ("AUTOMATION_FIRST_DAY", "2100-12-31", date(2100, 12, 31)),
-        ("AUTOMATION_EXECUTOR", "multiprocess", "multiprocess"),
-        ("AUTOMATION_MAX_PROCESSES", "64", 64),
-        ("AUTOMATION_HEARTBEAT_SECONDS", "0.5", 0.5),
-        ("AUTOMATION_LOST_AFTER_SECONDS", "86400", 86_400),
     ],
 )
 def test_a_variable_is_read(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, read: object) -> None:
@@ -328,14 +342,6 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
         ("AUTOMATION_FIRST_DAY", "1999-12-31", "it should be greater than or equal to 2000-01-01"),
         ("AUTOMATION_FIRST_DAY", "2101-01-01", "it should be less than or equal to 2100-12-31"),
         ("AUTOMATION_TIMEZONE", "Mars/Olympus", "'Mars/Olympus' is not a known time zone."),
-        ("AUTOMATION_EXECUTOR", "celery", "it should be 'in_process' or 'multiprocess'"),
-        ("AUTOMATION_MAX_PROCESSES", "0", "it should be greater than or equal to 1"),
-        ("AUTOMATION_MAX_PROCESSES", "65", "it should be less than or equal to 64"),
-        ("AUTOMATION_HEARTBEAT_SECONDS", "0", "it should be greater than 0"),
-        ("AUTOMATION_HEARTBEAT_SECONDS", "nan", "it should be"),
-        ("AUTOMATION_HEARTBEAT_SECONDS", "601", "it should be less than or equal to 600"),
-        ("AUTOMATION_LOST_AFTER_SECONDS", "-1", "it should be greater than 0"),
-        ("AUTOMATION_LOST_AFTER_SECONDS", "inf", "it should be less than or equal to 86400"),
     ],
 )
 def test_a_wrong_value_is_one_sentence_that_names_the_variable(
@@ -348,24 +354,6 @@ def test_a_wrong_value_is_one_sentence_that_names_the_variable(
     assert not sentence.endswith("..")
     assert "\n" not in sentence
     assert "s3cret" not in sentence
-
-
-@pytest.mark.parametrize(("heartbeat", "lost_after"), [("0.5", "4"), ("40", "120"), ("0.1", "0.3")])
-def test_three_heartbeats_fit_into_the_silence_of_a_lost_run(
-    monkeypatch: pytest.MonkeyPatch, heartbeat: str, lost_after: str
-) -> None:
-    monkeypatch.setenv("AUTOMATION_HEARTBEAT_SECONDS", heartbeat)
-    monkeypatch.setenv("AUTOMATION_LOST_AFTER_SECONDS", lost_after)
-    assert load_settings().automation_lost_after_seconds == float(lost_after)
-
-
-@pytest.mark.parametrize(("heartbeat", "lost_after"), [("41", "120"), ("10", "29"), ("4", "4")])
-def test_a_heartbeat_that_is_too_slow_is_one_sentence_that_names_both(
-    monkeypatch: pytest.MonkeyPatch, heartbeat: str, lost_after: str
-) -> None:
-    monkeypatch.setenv("AUTOMATION_HEARTBEAT_SECONDS", heartbeat)
-    monkeypatch.setenv("AUTOMATION_LOST_AFTER_SECONDS", lost_after)
-    assert complaint() == ("AUTOMATION_HEARTBEAT_SECONDS must be at most a third of AUTOMATION_LOST_AFTER_SECONDS.")
 
 
 def test_secrets_are_not_shown_with_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from automation_pipeline.simulator import Kind, World
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.e2e.system import PATIENCE, System, kill, kill_tree
 from automation_pipeline_tests.outside import simulator
+from automation_pipeline_tests.survival.progress import run_worker_of
 from automation_pipeline_tests.waiting import wait_until
 
 DAY = [fiche for fiche in World(7, 400, vary=False).day(date(2026, 2, 4)) if fiche.kind is not Kind.MISSING]
@@ -52,13 +53,6 @@ def working_process(database: Database) -> psutil.Process:
     return psutil.Process(int(worker.rpartition(":")[2]))
 
 
-def run_worker(step: psutil.Process) -> psutil.Process:
-    """The oldest ancestor of a step below the code server."""
-    line = [step, *step.parents()]
-    code_server = next(at for at, process in enumerate(line) if "grpc" in process.cmdline())
-    return line[code_server - 1]
-
-
 def assert_whole(system: System, run: dict, ended_at_the_kill: set[str]) -> None:
     assert run["status"] == "completed"
     assert [fiche["ficheId"] for fiche in run["fiches"]] == IDS
@@ -80,7 +74,7 @@ def test_a_killed_run_worker_is_retried_and_the_ledger_is_finished(
     with slow_system.daemon():
         run_id = slow_system.run_now(slow_system.create_schedule(IDS))
         wait_until(lambda: len(fetched_fiches(database)) >= 20, PATIENCE)
-        kill(run_worker(working_process(database)).pid)
+        kill(run_worker_of(working_process(database)).pid)
         ended = fetched_fiches(database)
         run = slow_system.wait_for_end(run_id)
     assert run["attempt"] == 2
@@ -106,7 +100,7 @@ def test_a_lost_host_is_noticed_by_its_silence(slow_system: System, database: Da
     with slow_system.daemon() as daemon:
         run_id = slow_system.run_now(slow_system.create_schedule(IDS))
         wait_until(lambda: len(fetched_fiches(database)) >= 20, PATIENCE)
-        worker = run_worker(working_process(database))
+        worker = run_worker_of(working_process(database))
         kill_tree(daemon.pid)
         kill_tree(worker.pid)
         ended = fetched_fiches(database)

@@ -19,8 +19,8 @@ from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 from automation_pipeline_tests import services
 from automation_pipeline_tests.e2e.system import PATIENCE, System, kill
-from automation_pipeline_tests.e2e.test_survival import run_worker
 from automation_pipeline_tests.outside import fault, simulator
+from automation_pipeline_tests.survival.progress import run_worker_of
 from automation_pipeline_tests.waiting import wait_until
 
 WORLD = World(7, 200, vary=False)
@@ -100,7 +100,7 @@ def test_a_killed_worker_is_replaced_without_a_human_and_nothing_finished_is_sen
     with system.daemon():
         [asked] = system.automation("transcribe", MANY.id)["transcriptions"]
         wait_until(lambda: transcribed(database) >= 4, PATIENCE)
-        kill(run_worker(_worker(database)).pid)
+        kill(run_worker_of(_worker(database)).pid)
         with database.reading() as session:
             done = set(session.scalars(select(RecordingRow.call_id).where(RecordingRow.has_transcription)))
         wait_until(lambda: transcribed(database) == len(MANY.recordings), PATIENCE)

@@ -57,5 +57,6 @@ def test_nonsense_is_named(config: dict[str, object], complaint: str) -> None:
 @pytest.mark.parametrize(("present", "trigger"), [({}, "launchpad"), ({"automation/trigger": "manual"}, "manual")])
 def test_a_run_carries_the_tags_by_which_people_find_it(present: dict[str, str], trigger: str) -> None:
     tags = opening_tags(RunTicket(7, 1), 3, present)
-    assert tags == {"automation/run_id": "7", "automation/schedule_id": "3", "automation/trigger": trigger}
+    named = {"automation/run_id": "7", "automation/schedule_id": "3", "automation/trigger": trigger}
+    assert tags == {**named, "automation/attempt": "1"}
     assert {type(value) for value in tags.values()} == {str}, "Dagster refuses anything else"

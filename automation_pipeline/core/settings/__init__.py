@@ -3,17 +3,17 @@
 from datetime import date
 from functools import cache
 from os import environ
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import AliasChoices, Field, ValidationError, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.settings.enrichment import EnrichmentSettings
+from automation_pipeline.core.settings.housekeeping import HousekeepingSettings
 from automation_pipeline.core.settings.types import Day, TimeZone
 
 
-class Settings(EnrichmentSettings):
+class Settings(HousekeepingSettings):
     """Field names are the variables' names in lower case. An empty variable counts as unset."""
 
     model_config = SettingsConfigDict(env_ignore_empty=True, extra="ignore", frozen=True)
@@ -25,24 +25,6 @@ class Settings(EnrichmentSettings):
         description="The first day that has a partition, as YYYY-MM-DD.",
     )
     automation_timezone: TimeZone = Field(default="Europe/Paris", description="The zone whose days are the partitions.")
-    automation_executor: Literal["in_process", "multiprocess"] = Field(
-        default="in_process",
-        description="How Dagster runs the steps of a run: in one process, or in one process a step.",
-    )
-    automation_max_processes: int = Field(
-        default=2, ge=1, le=64, description="Step processes at the same time when the executor is `multiprocess`."
-    )
-    automation_heartbeat_seconds: float = Field(
-        default=10, gt=0, le=600, description="How often a working run says that it is alive; see the next one."
-    )
-    automation_lost_after_seconds: float = Field(
-        default=120,
-        gt=0,
-        le=86_400,
-        description="A run that was silent for this long, three heartbeats or more, is taken for dead and retried or "
-        "closed.",
-    )
-
     automation_scheduler_window_minutes: int = Field(
         default=20, ge=5, le=10_080, description="How far back a due occurrence is looked for that was not run in time."
     )
@@ -80,9 +62,17 @@ class Settings(EnrichmentSettings):
     )
 
     @model_validator(mode="after")
-    def _lost_after_several_heartbeats(self) -> Self:
-        if 3 * self.automation_heartbeat_seconds > self.automation_lost_after_seconds + 1e-9:
-            raise ValueError("AUTOMATION_HEARTBEAT_SECONDS must be at most a third of AUTOMATION_LOST_AFTER_SECONDS")
+    def _celery_waits_for_a_whole_batch(self) -> Self:
+        longest_ms = max(
+            self.automation_fiche_details_max_wait_ms,
+            self.automation_transcription_max_wait_ms + self.automation_audit_max_wait_ms,
+        )
+        if self.automation_celery_visibility_seconds <= longest_ms / 1000:
+            raise ValueError(
+                "AUTOMATION_CELERY_VISIBILITY_SECONDS must be more than a batch may take: "
+                "AUTOMATION_TRANSCRIPTION_MAX_WAIT_MS and AUTOMATION_AUDIT_MAX_WAIT_MS together, and "
+                "AUTOMATION_FICHE_DETAILS_MAX_WAIT_MS"
+            )
         return self
 
     @model_validator(mode="after")

@@ -23,11 +23,11 @@ class OrgJobSettings(PricingSettings):
         default=None, description="Where alerts of organisations' jobs are posted; without it they are only shown."
     )
     org_jobs_keep_days: int = Field(
-        default=90, ge=1, le=3650, description="How long ended jobs, fires and alerts of organisations are kept."
+        default=90, ge=0, le=3650, description="How long ended jobs, fires and alerts of organisations are kept."
     )
     org_jobs_audit_keep_days: int = Field(
         default=365,
-        ge=1,
+        ge=0,
         le=3650,
         description="How long it is kept who changed what of organisations' hosts, servers, schedules and jobs.",
     )

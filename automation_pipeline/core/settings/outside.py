@@ -1,12 +1,15 @@
 """Where things are: our own ground, and the providers with their limits."""
 
 from pydantic import AliasChoices, Field
-from pydantic_settings import BaseSettings
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from automation_pipeline.core.settings.types import DatabaseUrl, HttpAddress, RedisUrl, Temperature, Token
 
 
 class OutsideSettings(BaseSettings):
+    # Only the last class of the chain is ever filled: those before it are not worth a validator each.
+    model_config = SettingsConfigDict(defer_build=True)
+
     database_url: DatabaseUrl = Field(
         default="sqlite:///.automation/automation.db",
         repr=False,  # it may hold a password

@@ -1,5 +1,5 @@
 """The job `automation_run`: open_run -> select_fiches -> [fetch_batch]* -> settle_fetch -> [work_batch]* ->
-finalise_run."""
+finalise_run. Every step loads its own stage when it begins: a run is at the CRM before it knows what an audit is."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,21 +7,15 @@ import dagster as dg
 from pydantic import Field
 
 from automation_pipeline.automation.domain.run import Run, RunTicket
-from automation_pipeline.automation.stages import fetch_batch as fetching
-from automation_pipeline.automation.stages import finalise_run as finalising
 from automation_pipeline.automation.stages import open_run as opening
-from automation_pipeline.automation.stages import select_fiches as selecting
-from automation_pipeline.automation.stages import settle_fetch as settling
-from automation_pipeline.automation.stages import work_batch as working
 from automation_pipeline.defs.automation.hook import close_run
 from automation_pipeline.orchestration.config import StrictConfig
 from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
 from automation_pipeline.orchestration.heartbeat import beating, worker_name
 from automation_pipeline.orchestration.launches import opening_tags, parse_launch
-from automation_pipeline.orchestration.materialisations import ran_over, run_materialisations
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.orchestration.selection_config import SelectionConfig
-from automation_pipeline.orchestration.workshops import fetch_knobs, selection_knobs, workshop
+from automation_pipeline.orchestration.tickets import batch_key
 
 
 class AutomationRunConfig(StrictConfig):
@@ -53,6 +47,9 @@ def open_run(context: dg.OpExecutionContext, config: AutomationRunConfig, servic
 @dg.op(out=dg.DynamicOut(tuple), retry_policy=CRASH_RETRIES)
 def select_fiches(ticket: RunTicket, services: ServicesResource) -> Iterator[dg.DynamicOutput]:
     """Resolve the selection, write one pending row a fiche; hand on the batches that have work left."""
+    from automation_pipeline.automation.stages import select_fiches as selecting  # noqa: PLC0415  its own
+    from automation_pipeline.orchestration.knobs import selection_knobs  # noqa: PLC0415  its own
+
     our = services.get()
     with verdicts(), beating(ticket, our):
         ground = {"database": our.database, "source": our.crm, "clock": our.clock}
@@ -64,6 +61,9 @@ def select_fiches(ticket: RunTicket, services: ServicesResource) -> Iterator[dg.
 @dg.op(retry_policy=CRASH_RETRIES)
 def fetch_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesResource) -> None:
     """Fetch the details of a batch's fiches, many at once, and apply the filters; rows move while it runs."""
+    from automation_pipeline.automation.stages import fetch_batch as fetching  # noqa: PLC0415  its own
+    from automation_pipeline.orchestration.knobs import fetch_knobs  # noqa: PLC0415  its own
+
     our, (ticket, batch) = services.get(), work
     with verdicts(), beating(ticket, our):
         ground = {"database": our.database, "source": our.crm, "clock": our.clock}
@@ -74,6 +74,8 @@ def fetch_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesR
 @dg.op(ins={"fetched": dg.In(dg.Nothing)}, out=dg.DynamicOut(tuple), retry_policy=CRASH_RETRIES)
 def settle_fetch(ticket: RunTicket, services: ServicesResource) -> Iterator[dg.DynamicOutput]:
     """End who needs nothing more; hand on the batches that are transcribed and audited."""
+    from automation_pipeline.automation.stages import settle_fetch as settling  # noqa: PLC0415  its own
+
     our = services.get()
     with verdicts(), beating(ticket, our):
         batches = settling.settle_fetch(ticket, database=our.database, clock=our.clock)
@@ -83,6 +85,9 @@ def settle_fetch(ticket: RunTicket, services: ServicesResource) -> Iterator[dg.D
 @dg.op(retry_policy=CRASH_RETRIES)
 def work_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesResource) -> None:
     """Transcribe and audit a batch's fiches; each one's audits begin when its own transcripts are there."""
+    from automation_pipeline.automation.stages import work_batch as working  # noqa: PLC0415  its own
+    from automation_pipeline.orchestration.workshops import workshop  # noqa: PLC0415  its own
+
     our, (ticket, batch) = services.get(), work
     with verdicts(), beating(ticket, our):
         shop = workshop(our, f"{worker_name()}/{context.run_id}")
@@ -92,12 +97,15 @@ def work_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesRe
 
 def _batches(ticket: RunTicket, numbers: Sequence[int]) -> Iterator[dg.DynamicOutput]:
     for number in numbers:
-        yield dg.DynamicOutput((ticket, number), mapping_key=f"batch_{number}")
+        yield dg.DynamicOutput((ticket, number), mapping_key=batch_key(number))
 
 
 @dg.op(ins={"worked": dg.In(dg.Nothing)}, retry_policy=CRASH_RETRIES)
 def finalise_run(context: dg.OpExecutionContext, ticket: RunTicket, services: ServicesResource) -> None:
     """Derive the verdict from the rows, after checking that none is missing."""
+    from automation_pipeline.automation.stages import finalise_run as finalising  # noqa: PLC0415  its own
+    from automation_pipeline.orchestration.materialisations import ran_over, run_materialisations  # noqa: PLC0415  its own
+
     our = services.get()
     with verdicts():
         run = finalising.finalise_run(ticket.run_id, database=our.database, clock=our.clock, attempt=ticket.attempt)

@@ -5,7 +5,7 @@ import asyncio
 import dagster as dg
 
 from automation_pipeline.orchestration.org_alerts import alert_about_jobs
-from automation_pipeline.orchestration.org_jobs import dispatch_due, forget_old, keep_moving
+from automation_pipeline.orchestration.org_jobs import dispatch_due, keep_moving
 from automation_pipeline.orchestration.resource import ServicesResource
 
 RUNNING = dg.DefaultSensorStatus.RUNNING
@@ -24,11 +24,8 @@ def org_job_queue(services: ServicesResource) -> dg.SkipReason:
 
 
 @dg.sensor(target=None, minimum_interval_seconds=60, default_status=RUNNING)
-def org_job_alerts(context: dg.SensorEvaluationContext, services: ServicesResource) -> dg.SkipReason:
-    """Raise the alerts that are due, and carry those that wait to the webhook; forget what is older than it is kept."""
+def org_job_alerts(services: ServicesResource) -> dg.SkipReason:
+    """Raise the alerts that are due, and carry those that wait to the webhook."""
     our = services.get()
     # A loop of its own: sensors run in threads of one process, where the services' loop may be at work.
-    said = asyncio.run(our.counted(alert_about_jobs(our)))
-    if context.cursor != (today := our.clock.now().date().isoformat()) and forget_old(our):
-        context.update_cursor(today)
-    return dg.SkipReason(said)
+    return dg.SkipReason(asyncio.run(our.counted(alert_about_jobs(our))))

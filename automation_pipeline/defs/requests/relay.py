@@ -6,22 +6,14 @@ import dagster as dg
 
 from automation_pipeline.automation.stages.relay_events import relay_events
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.storage.outbox import purge_published
 from automation_pipeline.storage.pulses import DAEMON, beating
-
-KEPT_DAYS = 14
 
 
 @dg.sensor(target=None, minimum_interval_seconds=5, default_status=dg.DefaultSensorStatus.RUNNING)
-def relay_outbox(context: dg.SensorEvaluationContext, services: ServicesResource) -> dg.SkipReason:
+def relay_outbox(services: ServicesResource) -> dg.SkipReason:
     our = services.get()
     beat = beating(our.database, DAEMON)
     beat()
     # A loop of its own: sensors run in threads of one process, where the services' loop may be at work.
     relayed = asyncio.run(our.counted(relay_events(our.post_office, database=our.database, beat=beat)))
-    today = our.clock.now().date().isoformat()
-    if context.cursor != today:
-        with our.database.transaction() as session:
-            purge_published(session, after_days=KEPT_DAYS)
-        context.update_cursor(today)
     return dg.SkipReason(f"Relayed {relayed.events} events; tried {relayed.messages} messages.")

@@ -7,6 +7,7 @@ from automation_pipeline.defs.audits.rerun import audit_rerun
 from automation_pipeline.defs.automation.job import automation_run
 from automation_pipeline.defs.enrichment.job import company_enrichment
 from automation_pipeline.defs.fiches.range import sales_range_fetch
+from automation_pipeline.defs.housekeeping.job import housekeeping
 from automation_pipeline.defs.org_jobs.job import org_job
 from automation_pipeline.defs.pricing.job import rule_run
 from automation_pipeline.defs.pricing.reconciliation import rule_reconciliation
@@ -29,6 +30,7 @@ AT_MOST = 100
         rule_reconciliation,
         company_enrichment,
         org_job,
+        housekeeping,
     ],
     minimum_interval_seconds=5,
     default_status=dg.DefaultSensorStatus.RUNNING,

@@ -1,58 +1,34 @@
 """Take away what is older than it is kept: jobs that are over, fires, backfills, deleted schedules, logs and alerts."""
 
-from dataclasses import astuple, dataclass, fields
-from datetime import timedelta
-
-from automation_pipeline.core.clock import Clock
 from automation_pipeline.org_jobs.store import purging
+from automation_pipeline.org_jobs.tables import BatchRow, FireRow, JobRow, ScheduleRow
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.retention import Look, look_through
 
-KEEP_DAYS = 90
-# Who did what is asked long after.
-AUDIT_KEEP_DAYS = 365
-MOST_AT_ONCE = 1000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Purged:
-    """How many of each were taken away."""
-
-    jobs: int
-    fires: int
-    backfills: int
-    schedules: int
-    log_entries: int
-    alerts: int
-
-    @property
-    def total(self) -> int:
-        return sum(astuple(self))
-
-    def __str__(self) -> str:
-        parts = [f"{getattr(self, one.name)} {one.name.replace('_', ' ')}" for one in fields(self)]
-        return f"Took away {', '.join(parts)}."
+# In this order: what is left of a schedule goes before it.
+_PURGES = (
+    (JobRow, purging.purge_jobs),
+    (FireRow, purging.purge_fires),
+    (BatchRow, purging.purge_batches),
+    (ScheduleRow, purging.purge_schedules),
+)
 
 
-def purge_old_jobs(
-    *,
-    database: Database,
-    clock: Clock,
-    keep_days: int = KEEP_DAYS,
-    audit_keep_days: int = AUDIT_KEEP_DAYS,
-    limit: int = MOST_AT_ONCE,
-) -> Purged:
-    """At most `limit` of each; what is left is for the next look. Each kind is a transaction of its own."""
-    now = clock.now()
+def purge_old_jobs(look: Look, *, keep_days: int, keep_audit_days: int, database: Database) -> dict[str, int]:
+    """At most `look.limit` of each; what is left is for the next look. Each kind is a transaction of its own."""
+    logged = ((purging.AUDIT_LOG, keep_audit_days), (purging.ALERTS, keep_days))
+    return {**_of_jobs(look, keep_days, database), **look_through(logged, look, database=database)}
 
-    def taken(kind: purging.Purge, days: int = keep_days) -> int:
+
+def _of_jobs(look: Look, keep_days: int, database: Database) -> dict[str, int]:
+    if not keep_days:
+        return {table.__tablename__: 0 for table, _ in _PURGES}
+    before = look.before(keep_days)
+    if look.is_dry:
+        with database.reading() as session:
+            return purging.count_old(session, before)
+    taken: dict[str, int] = {}
+    for table, purge in _PURGES:
         with database.transaction() as session:
-            return kind(session, now - timedelta(days=days), limit)
-
-    return Purged(
-        jobs=taken(purging.purge_jobs),
-        fires=taken(purging.purge_fires),
-        backfills=taken(purging.purge_batches),
-        schedules=taken(purging.purge_schedules),
-        log_entries=taken(purging.purge_audit_log, audit_keep_days),
-        alerts=taken(purging.purge_alerts),
-    )
+            taken[table.__tablename__] = purge(session, before, look.limit)
+    return taken

@@ -1,10 +1,10 @@
 """What is older than it is kept, taken away bit by bit, of all organisations. Another copy of this takes other bits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TypeVar
 
-from sqlalchemy import ColumnElement, Delete, delete, exists, select
+from sqlalchemy import ColumnElement, Delete, delete, exists, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from automation_pipeline.org_jobs.domain.states import ENDED_RUN_STATES, JOB_RUN, SCHEDULE, BatchState
@@ -18,16 +18,15 @@ from automation_pipeline.org_jobs.tables import (
     ScheduleRow,
 )
 from automation_pipeline.storage.bulk import among
+from automation_pipeline.storage.retention import Kind
 from automation_pipeline.storage.transitions import TransitionRow
 
 Key = TypeVar("Key", str, int)
-# What ended before then, so many at most.
-Purge = Callable[[Session, datetime, int], int]
 
 
 def purge_jobs(session: Session, before: datetime, limit: int) -> int:
     """Those that ended before, with their runs, the attempts of those and what is logged of them."""
-    is_old = JobRow.finished_at < before, JobRow.status.in_(ENDED_RUN_STATES)
+    is_old = _old_jobs(before)
     old = session.scalars(select(JobRow.id).where(*is_old).order_by(JobRow.id).limit(limit)).all()
     # Runs are locked before their jobs, as whoever has a job done again does it: nobody waits crosswise.
     runs = select(JobRunRow.id, JobRunRow.job_id).where(among(session, JobRunRow.job_id, old)).order_by(JobRunRow.id)
@@ -40,41 +39,59 @@ def purge_jobs(session: Session, before: datetime, limit: int) -> int:
 
 def purge_fires(session: Session, before: datetime, limit: int) -> int:
     """Those whose jobs are gone, or that had none."""
-    has_job = exists().where(JobRow.schedule_fire_id == FireRow.id)
-    return _taken(
-        session, delete(FireRow), FireRow.id, _held(session, FireRow.id, (FireRow.fired_at < before, ~has_job), limit)
-    )
+    return _taken(session, delete(FireRow), FireRow.id, _held(session, FireRow.id, _old_fires(before), limit))
 
 
 def purge_batches(session: Session, before: datetime, limit: int) -> int:
     """Those that are over, and of which nothing is left."""
-    has_fire = exists().where(FireRow.batch_id == BatchRow.id)
-    has_job = exists().where(JobRow.batch_id == BatchRow.id)
-    is_over = BatchRow.status != BatchState.RUNNING, BatchRow.finished_at < before
-    return _taken(
-        session, delete(BatchRow), BatchRow.id, _held(session, BatchRow.id, (*is_over, ~has_fire, ~has_job), limit)
-    )
+    return _taken(session, delete(BatchRow), BatchRow.id, _held(session, BatchRow.id, _old_batches(before), limit))
 
 
 def purge_schedules(session: Session, before: datetime, limit: int) -> int:
     """Those that were deleted, and of which nothing is left."""
-    left = [exists().where(table.schedule_id == ScheduleRow.id) for table in (FireRow, JobRow, BatchRow)]
-    is_old = ScheduleRow.deleted_at < before, *(~one for one in left)
-    schedule_ids = _held(session, ScheduleRow.id, is_old, limit)
+    schedule_ids = _held(session, ScheduleRow.id, _old_schedules(before), limit)
     _forget_moves(session, SCHEDULE.name, schedule_ids)
     return _taken(session, delete(ScheduleRow), ScheduleRow.id, schedule_ids)
 
 
-def purge_audit_log(session: Session, before: datetime, limit: int) -> int:
-    return _taken(
-        session, delete(AuditLogRow), AuditLogRow.id, _held(session, AuditLogRow.id, (AuditLogRow.at < before,), limit)
+def count_old(session: Session, before: datetime) -> dict[str, int]:
+    """How many would go now. What refers to a job that goes, or to its schedule, follows after it."""
+    old = (
+        (JobRow, _old_jobs(before)),
+        (FireRow, _old_fires(before)),
+        (BatchRow, _old_batches(before)),
+        (ScheduleRow, _old_schedules(before)),
     )
+    counts = {table: select(func.count()).select_from(table).where(*chosen) for table, chosen in old}
+    return {table.__tablename__: session.scalar(query) or 0 for table, query in counts.items()}
 
 
-def purge_alerts(session: Session, before: datetime, limit: int) -> int:
-    return _taken(
-        session, delete(AlertRow), AlertRow.id, _held(session, AlertRow.id, (AlertRow.raised_at < before,), limit)
-    )
+def _old_jobs(before: datetime) -> Sequence[ColumnElement[bool]]:
+    """Not that with the newest number, nor that of the newest run: SQLite would give their numbers out again, and
+    requests under their keys were filed already."""
+    newest = select(func.max(JobRow.id)).scalar_subquery()
+    of_newest_run = select(JobRunRow.job_id).order_by(JobRunRow.id.desc()).limit(1).scalar_subquery()
+    is_numbered = JobRow.id < newest, JobRow.id != func.coalesce(of_newest_run, newest)
+    return JobRow.finished_at < before, JobRow.status.in_(ENDED_RUN_STATES), *is_numbered
+
+
+def _old_fires(before: datetime) -> Sequence[ColumnElement[bool]]:
+    return FireRow.fired_at < before, ~exists().where(JobRow.schedule_fire_id == FireRow.id)
+
+
+def _old_batches(before: datetime) -> Sequence[ColumnElement[bool]]:
+    has_fire = exists().where(FireRow.batch_id == BatchRow.id)
+    has_job = exists().where(JobRow.batch_id == BatchRow.id)
+    return BatchRow.status != BatchState.RUNNING, BatchRow.finished_at < before, ~has_fire, ~has_job
+
+
+def _old_schedules(before: datetime) -> Sequence[ColumnElement[bool]]:
+    left = [exists().where(table.schedule_id == ScheduleRow.id) for table in (FireRow, JobRow, BatchRow)]
+    return ScheduleRow.deleted_at < before, *(~one for one in left)
+
+
+AUDIT_LOG = Kind("org_audit_log", AuditLogRow, lambda before: (AuditLogRow.at < before,))
+ALERTS = Kind("org_alerts", AlertRow, lambda before: (AlertRow.raised_at < before,))
 
 
 def _held(

@@ -93,19 +93,3 @@ def test_an_alert_is_raised_and_told(database: Database, monkeypatch: pytest.Mon
         assert tick(org_job_alerts) == "Raised 0 alerts; tried 0 webhooks."
         assert [call.path for call in hook.calls] == ["/alerts"]
     assert [row.status for row in bench.alerts()] == ["sent"]
-
-
-def test_what_is_older_than_it_is_kept_is_forgotten_until_nothing_is_left(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench = a_bench(database, monkeypatch, org_jobs_keep_days=7)
-    job_id, at = bench.job(of_type=SERVICE), bench.now - timedelta(days=8)
-    bench.set_run(bench.run_row(job_id).id, status="success", finished_at=at)
-    bench.set_job(job_id, finished_at=at, created_at=at)
-    cursors: list[str | None] = []
-    with dg.build_sensor_context(resources=OURS) as context:
-        for _ in range(2):
-            org_job_alerts(context)
-            cursors.append(context.cursor)
-    assert bench.jobs() == []
-    assert cursors == [None, bench.now.date().isoformat()]

@@ -1,6 +1,4 @@
-"""The sensor `relay_outbox`: what waits has left after a tick, and once a day the old is forgotten."""
-
-from datetime import timedelta
+"""The sensor `relay_outbox`: what waits has left after a tick, by webhook or as an event."""
 
 import dagster as dg
 from sqlalchemy import select
@@ -15,7 +13,6 @@ from automation_pipeline.fiches.domain.fetch_job import Webhook
 from automation_pipeline.fiches.stages.request_range import RangeWish, request_range
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_time
 from automation_pipeline.storage.outbox import OutboxRow, enqueue
 from automation_pipeline.storage.pulses import DAEMON, seconds_since_beat
 from automation_pipeline_tests.automation.stages.post import an_ended_run, records
@@ -25,17 +22,17 @@ from automation_pipeline_tests.fiches.ranges import DAYS, Ranges
 from automation_pipeline_tests.storage.processes import event
 
 
-def tick(services: Services, cursor: str | None = None) -> tuple[str | None, str | None]:
-    """What the tick says, and its new cursor."""
+def tick(services: Services) -> str | None:
+    """What the tick says."""
 
     class Given(ServicesResource):
         def get(self) -> Services:
             return services
 
-    with dg.build_sensor_context(cursor=cursor, resources={"services": Given()}) as context:
+    with dg.build_sensor_context(resources={"services": Given()}) as context:
         said = relay_outbox(context)
         assert isinstance(said, dg.SkipReason)
-        return said.skip_message, context.cursor
+        return said.skip_message
 
 
 def published(database: Database) -> set[str]:
@@ -43,28 +40,19 @@ def published(database: Database) -> set[str]:
         return set(session.scalars(select(OutboxRow.event_key).where(OutboxRow.published_at.is_not(None))))
 
 
-def test_a_tick_sends_what_waits_and_forgets_what_is_old_once_a_day(
-    database: Database, database_url: str, clock: StandingClock
-) -> None:
+def test_a_tick_sends_what_waits(database: Database, database_url: str, clock: StandingClock) -> None:
     with receiver() as hook:
         an_ended_run(database, clock, webhookUrl=f"{hook.url}/run")
         settings = Settings(database_url=database_url, webhook_allowed_origins=(hook.url,))
         services = Services(settings, clock)
-        said, cursor = tick(services)
+        said = tick(services)
         assert said is not None
         assert said.endswith("tried 1 messages.")
         assert ([call.path for call in hook.calls], records(database)[0].status) == (["/run"], "sent")
     with database.transaction() as session:
-        enqueue(session, [event("old")])
-    _, cursor = tick(services, cursor)
-    with database.transaction() as session:
-        old = session.scalars(select(OutboxRow).where(OutboxRow.event_key == "old")).one()
-        old.published_at = database_time(session) - timedelta(days=15)
-    _, cursor = tick(services, cursor)
-    assert "old" in published(database)
-    clock.pass_time(timedelta(days=1))
-    tick(services, cursor)
-    assert "old" not in published(database)
+        enqueue(session, [event("later")])
+    tick(services)
+    assert "later" in published(database)
     services.database.dispose()
 
 
@@ -83,7 +71,7 @@ def test_a_tick_calls_the_webhooks_of_jobs_over_days(
         assert job
         ranges.work(job)
         services = Services(Settings(database_url=database_url, webhook_allowed_origins=(hook.url,)), clock)
-        said, _ = tick(services)
+        said = tick(services)
         services.database.dispose()
         [call] = hook.calls
     assert said is not None

@@ -1,19 +1,14 @@
-"""Events by name, events that are parked, and events that are old enough to be forgotten."""
-
-from datetime import timedelta
+"""Events by name, and events that are parked."""
 
 from sqlalchemy import select
 
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_time
 from automation_pipeline.storage.outbox import (
     OutboxRow,
     claim_waiting,
     enqueue,
     is_waiting,
-    mark_published,
     park,
-    purge_published,
     put_all_back,
 )
 from automation_pipeline_tests.storage.processes import event
@@ -52,25 +47,12 @@ def test_several_are_put_back_at_once(database: Database) -> None:
     assert claim(database) == ids
 
 
-def test_a_parked_event_is_never_claimed_and_never_forgotten(database: Database) -> None:
+def test_a_parked_event_is_never_claimed(database: Database) -> None:
     fill(database, "a")
     [claimed] = claim(database)
     with database.transaction() as session:
         park(session, "anna", claimed, error="broken")
-        assert purge_published(session, after_days=0) == 0
     assert claim(database) == []
     with database.reading() as session:
         row = session.scalars(select(OutboxRow)).one()
     assert (row.last_error, row.published_at, row.claimed_by) == ("broken", None, None)
-
-
-def test_published_events_are_forgotten_after_their_days(database: Database) -> None:
-    fill(database, "old", "young", "waiting")
-    old, young, waiting = claim(database)
-    with database.transaction() as session:
-        mark_published(session, "anna", [old, young])
-        session.get_one(OutboxRow, old).published_at = database_time(session) - timedelta(days=14, minutes=1)
-    with database.transaction() as session:
-        assert purge_published(session, after_days=14) == 1
-    with database.reading() as session:
-        assert set(session.scalars(select(OutboxRow.id))) == {young, waiting}

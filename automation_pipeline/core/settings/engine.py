@@ -1,0 +1,55 @@
+"""Which engine does the steps of a run, Celery where it is the one, and how lost work is noticed."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from automation_pipeline.core.settings.enrichment import EnrichmentSettings
+from automation_pipeline.core.settings.types import RedisUrl
+
+
+class EngineSettings(EnrichmentSettings):
+    automation_executor: Literal["in_process", "multiprocess", "celery", "k8s"] = Field(
+        default="in_process",
+        description="How Dagster runs the steps of a run: in one process, in one process a step, on Celery workers of "
+        "any hosts, or in one Kubernetes pod a step. The same for every process of an installation.",
+    )
+    automation_max_processes: int = Field(
+        default=2,
+        ge=1,
+        le=64,
+        description="Steps at the same time unless the executor is `in_process`: processes, pods, or what all Celery "
+        "workers can do together. Batches are cut accordingly.",
+    )
+    automation_celery_broker_url: RedisUrl | None = Field(
+        default=None,
+        description="The Redis that carries steps to Celery workers and their results back; without it `REDIS_URL`. "
+        "One database of it an installation.",
+    )
+    automation_celery_visibility_seconds: int = Field(
+        default=21_600,
+        ge=60,
+        le=604_800,
+        description="After this long a step that a worker took and never ended is given to another one too. Longer "
+        "than any step may take, or two workers do it at once: Dagster ends runs after five hours. Lost workers are "
+        "noticed much earlier, by `AUTOMATION_LOST_AFTER_SECONDS`.",
+    )
+    automation_celery_concurrency: int = Field(
+        default=2, ge=1, le=64, description="Steps at the same time in one Celery worker that is not told otherwise."
+    )
+    automation_heartbeat_seconds: float = Field(
+        default=10, gt=0, le=600, description="How often a working run says that it is alive; see the next one."
+    )
+    automation_lost_after_seconds: float = Field(
+        default=120,
+        gt=0,
+        le=86_400,
+        description="A run that was silent for this long, three heartbeats or more, is taken for dead and retried or "
+        "closed.",
+    )
+
+    @model_validator(mode="after")
+    def _lost_after_several_heartbeats(self) -> Self:
+        if 3 * self.automation_heartbeat_seconds > self.automation_lost_after_seconds + 1e-9:
+            raise ValueError("AUTOMATION_HEARTBEAT_SECONDS must be at most a third of AUTOMATION_LOST_AFTER_SECONDS")
+        return self

@@ -1,0 +1,42 @@
+"""The job `housekeeping`: what is older than it is kept goes, ours and Dagster's; and its nightly schedule."""
+
+import dagster as dg
+from pydantic import Field
+
+from automation_pipeline.orchestration.config import StrictConfig
+from automation_pipeline.orchestration.days import SETTINGS
+from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
+from automation_pipeline.orchestration.housekeeping import housekeeping_page, keep_house
+from automation_pipeline.orchestration.requests import take_request
+from automation_pipeline.orchestration.resource import ServicesResource
+
+
+class HousekeepingConfig(StrictConfig):
+    """What is kept for how long is set by the variables `..._KEEP_DAYS`."""
+
+    dry_run: bool = Field(default=False, description="Only count what would go.")
+
+
+@dg.op(retry_policy=CRASH_RETRIES)
+def keep_house_tidy(context: dg.OpExecutionContext, config: HousekeepingConfig, services: ServicesResource) -> None:
+    """Take away, bit by bit, what is older than it is kept; results of the business are never touched."""
+    our = services.get()
+    with verdicts():
+        take_request(context, our)
+        gone = our.run(keep_house(context.instance, our, is_dry=config.dry_run))
+    context.add_output_metadata(housekeeping_page(gone))
+
+
+@dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "3", "dagster/max_runtime": "18000"})
+def housekeeping() -> None:
+    keep_house_tidy()
+
+
+nightly_housekeeping = dg.ScheduleDefinition(
+    name="nightly_housekeeping",
+    job=housekeeping,
+    cron_schedule="30 3 * * *",
+    execution_timezone=SETTINGS.automation_timezone,
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Every night at 03:30, before the sales lists are asked for.",
+)

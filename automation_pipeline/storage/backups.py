@@ -1,0 +1,114 @@
+"""Copies of an SQLite database, made while it works, and put back. PostgreSQL has tools of its own for it."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from automation_pipeline.core.errors import InvalidInputError, PermanentError
+from automation_pipeline.storage.database import Database, DatabaseBusyError
+
+# Pages done and pages in all.
+Progress = Callable[[int, int], None]
+
+PAGES_AT_ONCE = 2000
+BUSY_SECONDS = 10.0
+IN_USE = "The database is in use: stop what works on it, and try again."
+ON_POSTGRES = (
+    "The database is PostgreSQL: use `pg_dump --format=custom` and `pg_restore --clean --if-exists`, as "
+    "docs/operations.md says."
+)
+
+
+def back_up(database: Database, file: Path, tell: Progress) -> None:
+    """The database as it was at one moment. The file appears when it is whole; one that is there is replaced."""
+    source = _file_of(database)
+    if not source.is_file():
+        raise PermanentError("There is no database yet: run `automation db upgrade`.")
+    if file.exists() and file.samefile(source):
+        raise InvalidInputError(f"{file} is the database itself.")
+    unfinished = file.with_name(f"{file.name}.unfinished")
+    try:
+        unfinished.unlink(missing_ok=True)
+        with _in_plain_words(file), closing(_open(source)) as working, closing(sqlite3.connect(unfinished)) as copy:
+            # One snapshot from the first page to the last: without it each commit of others would start the copy anew.
+            working.execute("BEGIN")
+            working.execute("SELECT 1 FROM sqlite_master").fetchone()
+            working.backup(copy, pages=PAGES_AT_ONCE, progress=_told(tell), sleep=0)
+            copy.execute("PRAGMA journal_mode=DELETE")  # one file, with nothing beside it
+            _check(copy, file)
+        unfinished.replace(file)
+    except OSError as error:
+        raise InvalidInputError(f"{file} cannot be written: {error.strerror}.") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def restore(database: Database, file: Path, tell: Progress) -> None:
+    """The database becomes what the file holds, at once for whoever has it open; what it held before is gone."""
+    target = _file_of(database)
+    if not file.is_file():
+        raise InvalidInputError(f"{file} is not there.")
+    if target.exists() and file.samefile(target):
+        raise InvalidInputError(f"{file} is the database itself.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _in_plain_words(file), closing(_open(file)) as copy:
+        _check(copy, file)
+        with closing(sqlite3.connect(target, timeout=BUSY_SECONDS)) as working:
+            copy.backup(working, progress=_told(tell))
+
+
+def is_filled(database: Database) -> bool:
+    """Whether there is something that a restore would overwrite."""
+    file = _file_of(database)
+    if not file.is_file():
+        return False
+    with _in_plain_words(file), closing(_open(file)) as working:
+        return working.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
+
+
+def _file_of(database: Database) -> Path:
+    if database.dialect != "sqlite":
+        raise InvalidInputError(ON_POSTGRES)
+    return Path(str(database.url.database))
+
+
+def _open(file: Path) -> sqlite3.Connection:
+    address = f"{file.resolve().as_uri()}?mode=rw"
+    return sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+
+
+def _told(tell: Progress) -> Callable[[int, int, int], None]:
+    """The driver itself would wait for others' locks for ever."""
+    moved_at, before = time.monotonic(), -1
+
+    def told(_status: int, left: int, total: int) -> None:
+        nonlocal moved_at, before
+        if left != before:
+            moved_at, before = time.monotonic(), left
+        elif time.monotonic() - moved_at > BUSY_SECONDS:
+            raise DatabaseBusyError(IN_USE)
+        tell(total - left, total)
+
+    return told
+
+
+def _check(copy: sqlite3.Connection, file: Path) -> None:
+    if copy.execute("PRAGMA quick_check").fetchone() != ("ok",):
+        raise PermanentError(f"{file} is damaged.")
+    if copy.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is None:
+        raise InvalidInputError(f"{file} is not a database of this program.")
+
+
+@contextmanager
+def _in_plain_words(file: Path) -> Generator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+            raise DatabaseBusyError(IN_USE) from error
+        if code == sqlite3.SQLITE_NOTADB:
+            raise InvalidInputError(f"{file} is not an SQLite database.") from error
+        raise PermanentError(f"The copy failed: {error}.") from error

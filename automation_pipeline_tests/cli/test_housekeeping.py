@@ -1,0 +1,48 @@
+"""Housekeeping from the command line: counted, done, and asked of Dagster."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from automation_pipeline.storage.run_requests import offer_waiting
+from automation_pipeline.storage.workflow_logs import WorkflowLogRow
+from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+from automation_pipeline_tests.housekeeping.attic import OLD, put
+
+
+@pytest.fixture
+def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
+    with open_terminal(request) as terminal:
+        with terminal.database.transaction() as session:
+            for _ in range(3):
+                put(session, WorkflowLogRow, created_at=OLD)
+        yield terminal
+
+
+def test_what_would_go_is_counted_and_then_goes(terminal: Terminal) -> None:
+    counted = terminal.json("housekeeping", "--dry-run")
+    assert (counted["dry_run"], counted["total"], counted["rows"]["workflow_logs"]) == (True, 2, 2)
+    assert terminal.json("housekeeping") == counted | {"dry_run": False}
+    assert terminal.json("housekeeping")["total"] == 0
+
+
+def test_the_same_in_sentences(terminal: Terminal) -> None:
+    assert terminal.run("housekeeping", "--dry-run").out.splitlines()[-1] == "2 rows would go."
+    assert terminal.run("housekeeping").out.splitlines()[-2:] == ["2     workflow_logs", "2 rows went."]
+
+
+def test_days_are_a_setting_and_less_than_a_week_is_refused(terminal: Terminal) -> None:
+    terminal.export(WORKFLOW_LOGS_KEEP_DAYS="0")
+    assert terminal.json("housekeeping")["total"] == 0
+    terminal.export(WORKFLOW_LOGS_KEEP_DAYS="6")
+    ended = terminal.run("housekeeping")
+    sentence = "WORKFLOW_LOGS_KEEP_DAYS cannot be used: it must be 7 days or more, or 0 to keep them for ever.\n"
+    assert (ended.code, ended.err) == (2, sentence)
+
+
+def test_dagster_is_asked_for_it_once(terminal: Terminal) -> None:
+    key = terminal.json("housekeeping", "--in-dagster")["request_key"]
+    with terminal.database.transaction() as session:
+        [wish] = offer_waiting(session, limit=10)
+    assert (wish.key, wish.job) == (key, "housekeeping")
+    assert terminal.run("housekeeping", "--in-dagster", "--dry-run").code == 2

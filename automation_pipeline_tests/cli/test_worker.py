@@ -1,0 +1,50 @@
+"""`automation worker`: Celery's worker with our settings; what keeps it from that is one sentence."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+
+
+@pytest.fixture
+def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
+    with open_terminal(request) as terminal:
+        yield terminal
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The program that this one would have become."""
+    programs: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda _path, words: programs.append(words))
+    return programs
+
+
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ({}, "AUTOMATION_EXECUTOR is in_process: a worker has work if it is celery."),
+        (
+            {"AUTOMATION_EXECUTOR": "celery"},
+            "AUTOMATION_CELERY_BROKER_URL is not set, nor is REDIS_URL: one of them is the broker.",
+        ),
+    ],
+)
+def test_what_it_lacks_is_one_sentence(
+    terminal: Terminal, begun: list[list[str]], variables: dict[str, str], sentence: str
+) -> None:
+    terminal.export(**variables)
+    ended = terminal.run("worker")
+    assert (ended.code, ended.out, ended.err.strip(), begun) == (1, "", sentence, [])
+
+
+@pytest.mark.parametrize(("words", "width"), [([], "5"), (["--concurrency", "3"], "3")])
+def test_it_becomes_celerys_worker(terminal: Terminal, begun: list[list[str]], words: list[str], width: str) -> None:
+    terminal.export(AUTOMATION_EXECUTOR="celery", REDIS_URL="redis://r/1", AUTOMATION_CELERY_CONCURRENCY="5")
+    assert terminal.run("worker", "--name", "one@%h", *words).code == 0
+    (program,) = begun
+    assert program[1:6] == ["-m", "celery", "-A", "automation_pipeline.orchestration.celery_app", "worker"]
+    assert program[program.index("--concurrency") + 1] == width
+    assert program[program.index("--hostname") + 1] == "one@%h"

@@ -1,0 +1,57 @@
+"""The job `housekeeping`: our rows and Dagster's go in one run, which reports them and takes its request."""
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from sqlalchemy import select
+
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.defs.housekeeping.job import housekeeping
+from automation_pipeline.housekeeping.wishes import ask_for_round
+from automation_pipeline.orchestration.doors import run_request
+from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.run_requests import RunRequestRow, offer_waiting
+from automation_pipeline.storage.workflow_logs import WorkflowLogRow
+from automation_pipeline_tests.housekeeping.attic import OLD, put
+from automation_pipeline_tests.orchestration.test_event_log import executed, long_ago
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(("is_dry", "left"), [(False, 1), (True, 3)])
+def test_a_round_takes_what_is_old_of_ours_and_of_dagsters(
+    database: Database, database_url: str, tmp_path: Path, is_dry: bool, left: int
+) -> None:
+    services = Services(Settings(database_url=database_url))
+    key = ask_for_round(services)
+    with database.transaction() as session:
+        [wish] = offer_waiting(session, limit=1)
+        for _ in range(3):
+            put(session, WorkflowLogRow, created_at=OLD)
+
+    class Given(ServicesResource):
+        def get(self) -> Services:
+            return services
+
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        old = executed(instance)
+        long_ago(instance, old)
+        asked = run_request(wish)
+        config = {"ops": {"keep_house_tidy": {"config": {"dry_run": is_dry}}}}
+        assert list(asked.run_config["ops"]) == list(config["ops"])
+        done = housekeeping.execute_in_process(
+            instance=instance, resources={"services": Given()}, run_config=config, tags=asked.tags
+        )
+        [said] = [one for one in done.all_events if one.is_successful_output]
+        assert (instance.get_run_by_id(old) is None) is not is_dry
+    metadata = said.step_output_data.metadata
+    assert "| workflow_logs | 2 |" in str(metadata["kinds"].value)
+    assert metadata["rows"].value > 2
+    with database.reading() as session:
+        assert len(session.scalars(select(WorkflowLogRow.id)).all()) == left
+        taken = session.scalars(select(RunRequestRow).where(RunRequestRow.request_key == key)).one()
+        assert (taken.state, taken.dagster_run_id) == ("taken", done.run_id)
+    services.database.dispose()

@@ -1,0 +1,25 @@
+"""How far a database may be from this version, and what is said of it."""
+
+import pytest
+
+from automation_pipeline.migrations.standing import Standing
+
+
+@pytest.mark.parametrize(
+    ("revision", "steps", "words"),
+    [
+        ("0011_here", 0, "at 0011_here"),
+        ("0010_past", -1, "one step before 0011_here"),
+        ("0012_next", 1, "one step after 0011_here"),
+        ("0009_older", -2, "at 0009_older, not 0011_here"),
+        ("0013_later", 2, "at 0013_later, not 0011_here"),
+        ("0011_another", None, "at 0011_another, not 0011_here"),
+        ("somebody_elses", None, "at somebody_elses, not 0011_here"),
+        (None, None, "empty"),
+    ],
+)
+def test_one_step_to_either_side_is_well(revision: str | None, steps: int | None, words: str) -> None:
+    standing = Standing(revision, "0011_here")
+    assert standing.steps == steps
+    assert standing.is_workable == (steps in {-1, 0, 1})
+    assert words in str(standing)

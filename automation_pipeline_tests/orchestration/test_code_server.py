@@ -1,0 +1,41 @@
+"""A code server is healthy when its definitions are loaded; e2e/test_production.py sees one that is."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from automation_pipeline.orchestration.code_server import complaint_about
+from automation_pipeline_tests.services import free_port
+from automation_pipeline_tests.waiting import wait_until
+
+SERVER = [sys.executable, "-m", "dagster", "code-server", "start", "-h", "127.0.0.1"]
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[int]:
+    """Of a server whose settings cannot be used."""
+    taken = free_port()
+    settings = {**os.environ, "DAGSTER_HOME": str(tmp_path), "AUTOMATION_MAX_PROCESSES": "several"}
+    command = [*SERVER, "-p", str(taken), "-m", "automation_pipeline.definitions"]
+    with subprocess.Popen(command, env=settings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        yield taken
+        server.terminate()
+
+
+def test_a_server_that_could_not_load_the_definitions_is_complained_about(port: int) -> None:
+    wait_until(lambda: complaint_about(port) != f"No code server answers on port {port}.")
+    complaint = complaint_about(port)
+    assert complaint is not None
+    assert complaint.startswith("The definitions do not load: ")
+    assert "AUTOMATION_MAX_PROCESSES cannot be used" in complaint
+
+
+def test_where_nobody_listens_the_command_fails_with_a_sentence() -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "automation_pipeline.orchestration.code_server", str(port)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (1, f"No code server answers on port {port}.\n")

@@ -1,0 +1,77 @@
+"""What goes from step to step is read from the run's tags: no file, and never another attempt's ticket."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from automation_pipeline.automation.domain.run import RunTicket
+from automation_pipeline.orchestration.tickets import ATTEMPT_TAG, RUN_ID_TAG, Tickets, batch_key
+
+SEEN: list[object] = []
+
+
+@dg.op
+def opening(context: dg.OpExecutionContext) -> RunTicket:
+    context.instance.add_run_tags(context.run_id, {RUN_ID_TAG: "7", ATTEMPT_TAG: "2"})
+    return RunTicket(7, 2)
+
+
+@dg.op(out=dg.DynamicOut(tuple))
+def cut(ticket: RunTicket) -> Iterator[dg.DynamicOutput]:
+    for number in (0, 12):
+        yield dg.DynamicOutput((ticket, number), mapping_key=batch_key(number))
+
+
+@dg.op
+def note(work: tuple) -> None:
+    SEEN.append(work)
+
+
+@dg.op
+def unopened() -> RunTicket:
+    return RunTicket(7, 2)
+
+
+@dg.op
+def payload() -> str:
+    return "a transcript"
+
+
+@dg.op
+def swallow(given: object) -> None:
+    """Whatever it is."""
+
+
+@dg.job(resource_defs={"io_manager": Tickets()})
+def in_batches() -> None:
+    cut(opening()).map(note)
+
+
+@dg.job(resource_defs={"io_manager": Tickets()})
+def without_attempt() -> None:
+    swallow(unopened())
+
+
+@dg.job(resource_defs={"io_manager": Tickets()})
+def with_payload() -> None:
+    swallow(payload())
+
+
+def test_every_batch_finds_its_ticket_and_its_number_and_nothing_is_on_disk(tmp_path: Path) -> None:
+    SEEN.clear()
+    with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
+        assert in_batches.execute_in_process(instance=instance).success
+    assert sorted(SEEN, key=str) == [(RunTicket(7, 2), 0), (RunTicket(7, 2), 12)]
+    assert not [file for file in tmp_path.rglob("*result*") if file.is_file()]
+
+
+def test_a_run_that_has_opened_no_attempt_has_no_ticket() -> None:
+    with pytest.raises(dg.DagsterInvariantViolationError, match="execute it from open_run"):
+        without_attempt.execute_in_process()
+
+
+def test_what_is_no_ticket_is_refused() -> None:
+    with pytest.raises(dg.DagsterInvariantViolationError, match="payload returns str"):
+        with_payload.execute_in_process()

@@ -1,0 +1,129 @@
+"""A copy of an SQLite database is what it was at one moment, however busy it is, and can be put back."""
+
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+
+from automation_pipeline.core.errors import AutomationError, InvalidInputError, PermanentError
+from automation_pipeline.storage import backups
+from automation_pipeline.storage.backups import back_up, is_filled, restore
+from automation_pipeline.storage.database import Database, DatabaseBusyError
+from automation_pipeline.storage.run_requests import RunRequestRow, RunWish, file_requests
+from automation_pipeline_tests.conftest import StandingClock
+
+SQLITE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+
+
+def quiet(_done: int, _total: int) -> None:
+    """Nobody looks."""
+
+
+def file(database: Database, clock: StandingClock, *keys: str) -> None:
+    with database.transaction() as session:
+        file_requests(session, [RunWish(key, "automation_run", {"text": key * 500}, {}) for key in keys], clock.now())
+
+
+def filed(database: Database) -> int:
+    with database.reading() as session:
+        return session.scalar(select(func.count()).select_from(RunRequestRow)) or 0
+
+
+@SQLITE
+def test_a_copy_is_put_back_for_whoever_has_the_database_open(
+    database: Database, clock: StandingClock, tmp_path: Path
+) -> None:
+    file(database, clock, "a", "b")
+    back_up(database, tmp_path / "copy", quiet)
+    file(database, clock, "c")
+    assert filed(database) == 3
+    restore(database, tmp_path / "copy", quiet)
+    assert filed(database) == 2
+    file(database, clock, "d")
+    assert filed(database) == 3
+    assert sorted(one.name for one in tmp_path.iterdir() if one.name.startswith("copy")) == ["copy"]
+
+
+@SQLITE
+def test_a_copy_is_of_one_moment_and_whoever_writes_meanwhile_is_not_kept_waiting(
+    database: Database, clock: StandingClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each page but a few is copied after somebody else has written."""
+    monkeypatch.setattr(backups, "PAGES_AT_ONCE", 20)
+    file(database, clock, *(f"before {number}" for number in range(50)))
+    steps: list[int] = []
+
+    def write_meanwhile(done: int, _total: int) -> None:
+        steps.append(done)
+        file(database, clock, f"meanwhile {len(steps)}")
+
+    back_up(database, tmp_path / "copy", write_meanwhile)
+    copy = Database(f"sqlite:///{tmp_path}/copy")
+    assert (filed(copy), steps) == (50, sorted(set(steps)))
+    assert len(steps) > 5
+    assert filed(database) == 50 + len(steps)
+    copy.dispose()
+
+
+@SQLITE
+def test_a_copy_that_broke_off_leaves_no_file(database: Database, tmp_path: Path) -> None:
+    def interrupt(_done: int, _total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        back_up(database, tmp_path / "copy", interrupt)
+    assert not list(tmp_path.glob("copy*"))
+
+
+@SQLITE
+def test_what_is_no_copy_is_refused_and_the_database_stays(
+    database: Database, clock: StandingClock, tmp_path: Path
+) -> None:
+    file(database, clock, "a")
+    (tmp_path / "text").write_text("something else" * 100)
+    with closing(sqlite3.connect(tmp_path / "others")) as others:
+        others.execute("CREATE TABLE t (id INTEGER)")
+    for name, words in (("text", "is not an SQLite"), ("others", "not a database of this"), ("none", "is not there")):
+        with pytest.raises(AutomationError, match=words):
+            restore(database, tmp_path / name, quiet)
+    with pytest.raises(InvalidInputError, match="is the database itself"):
+        restore(database, Path(str(database.url.database)), quiet)
+    assert filed(database) == 1
+
+
+@SQLITE
+def test_a_database_at_work_is_not_overwritten(
+    database: Database, clock: StandingClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backups, "BUSY_SECONDS", 0.05)
+    back_up(database, tmp_path / "copy", quiet)
+    refused: list[AutomationError] = []
+
+    def overwrite() -> None:
+        try:
+            restore(database, tmp_path / "copy", quiet)
+        except AutomationError as error:
+            refused.append(error)
+
+    with database.transaction() as session:
+        session.execute(select(1))  # from here on nobody else writes
+        beside = threading.Thread(target=overwrite)
+        beside.start()
+        beside.join()
+    assert [type(error) for error in refused] == [DatabaseBusyError]
+
+
+def test_an_empty_place_is_told_from_a_filled_one(tmp_path: Path, sqlite_template: Path) -> None:
+    nowhere = Database(f"sqlite:///{tmp_path}/none.db")
+    assert not is_filled(nowhere)
+    with pytest.raises(PermanentError, match="no database yet"):
+        back_up(nowhere, tmp_path / "copy", quiet)
+    assert is_filled(Database(f"sqlite:///{sqlite_template}"))
+
+
+def test_on_postgres_the_tools_are_named() -> None:
+    with pytest.raises(InvalidInputError, match="pg_dump"):
+        back_up(Database("postgresql://nowhere/x"), Path("copy"), quiet)
