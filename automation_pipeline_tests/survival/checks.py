@@ -1,0 +1,140 @@
+"""What must be true of an installation once a run under faults is over. Each answers with sentences, none if all is
+well; what may take its time to settle is looked at again until it does."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from automation_pipeline.audits.tables import AuditRow
+from automation_pipeline.automation.tables import FicheResultRow, NotificationRow, RunRow
+from automation_pipeline.realtime.batches import entries_of
+from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.leases import LeaseRow
+from automation_pipeline.storage.outbox import OutboxRow, event_in
+from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline.storage.step_beats import StepBeatRow
+from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
+from automation_pipeline_tests.outside import shown_to_browsers
+from automation_pipeline_tests.survival.world import World
+
+UNENDED = [
+    DagsterRunStatus.QUEUED,
+    DagsterRunStatus.NOT_STARTED,
+    DagsterRunStatus.STARTING,
+    DagsterRunStatus.STARTED,
+    DagsterRunStatus.CANCELING,
+]
+MOST_BYTES = 9000  # PUSHER_MAX_PAYLOAD_BYTES
+
+Told = Counter[tuple[str, str, str]]
+
+
+def ledger_faults(session: Session, run_id: int, fiche_ids: Sequence[str]) -> Iterator[str]:
+    """One row a fiche, none pending, and the totals add up."""
+    run = session.get_one(RunRow, run_id)
+    rows = session.execute(
+        select(FicheResultRow.fiche_id, FicheResultRow.status).where(FicheResultRow.run_id == run_id)
+    ).tuples()
+    found = list(rows)
+    statuses = Counter(status for _, status in found)
+    if run.status not in {"completed", "partial", "failed"} or run.completed_at is None:
+        yield f"run {run_id} has not ended: it is {run.status}"
+    selected = sorted(fiche_id for fiche_id, _ in found)
+    if selected != (sorted(fiche_ids) if run.selected_at else []):
+        yield f"run {run_id} has rows for {selected}, and was asked for {sorted(fiche_ids)}"
+    if statuses["pending"]:
+        yield f"run {run_id} has {statuses['pending']} rows pending"
+    said = (run.successful_fiches, run.failed_fiches, run.ignored_fiches)
+    counted = tuple(statuses[status] for status in ("successful", "failed", "ignored"))
+    if said != counted or run.selected_fiches != sum(said) or run.selected_fiches != len(found):
+        yield f"run {run_id} says {run.selected_fiches} = {said}, and its rows are {counted}"
+
+
+def left_behind(session: Session) -> Iterator[str]:
+    """What waits for somebody, or is held by somebody, when nobody is at work."""
+    live = {
+        "transcription tasks": select(TranscriptionTaskRow.id).where(
+            TranscriptionTaskRow.state.in_(("waiting", "working"))
+        ),
+        "transcription runs": select(TranscriptionRunRow.id).where(TranscriptionRunRow.status == "running"),
+        "audits at work": select(AuditRow.id).where(AuditRow.status.in_(("pending", "running"))),
+        "requests": select(RunRequestRow.request_key).where(RunRequestRow.state == "waiting"),
+        "leases": select(LeaseRow.key).where(LeaseRow.expires_at > database_now(), LeaseRow.owner != "pause"),
+        "events unsent": select(OutboxRow.id).where(OutboxRow.published_at.is_(None)),
+        "notifications unsent": select(NotificationRow.id).where(NotificationRow.status == "pending"),
+        "steps at work": select(StepBeatRow.step_key),
+        "runs at work": select(RunRow.id).where(RunRow.completed_at.is_(None)),
+    }
+    for name, query in live.items():
+        if found := session.scalars(query.limit(5)).all():
+            yield f"{name} left behind: {', '.join(map(str, found))}"
+
+
+def dagster_left_behind(instance: DagsterInstance) -> Iterator[str]:
+    if unended := instance.get_runs(RunsFilter(statuses=UNENDED, job_name="automation_run")):
+        yield f"Dagster runs not ended: {', '.join(run.run_id for run in unended)}"
+    storage = instance.event_log_storage
+    for key in storage.get_concurrency_keys():
+        if held := storage.get_concurrency_info(key).claimed_slots:
+            yield f"slots of Dagster's pool {key} still held: {len(held)}"
+
+
+def redis_left_behind(world: World) -> Iterator[str]:
+    if world.redis is None:
+        return
+    client = world.redis.client()
+    seconds, micros = client.time()
+    for key in client.scan_iter():
+        expires_at = client.hget(key, "expires_at") if client.type(key) == "hash" else None
+        if expires_at and int(expires_at) > seconds * 1_000_000 + micros:
+            yield f"lease left behind in Redis: {key}"
+
+
+def told_by_outbox(session: Session) -> Told:
+    """What browsers should have been told, by the rows."""
+    told: Told = Counter()
+    for row in session.scalars(select(OutboxRow).where(OutboxRow.published_at.is_not(None))):
+        entries = entries_of(event_in(row), private=True, most_bytes=MOST_BYTES)
+        told.update((entry.channel, entry.name, entry.data) for entry in entries)  # pyright: ignore  never an error here
+    return told
+
+
+def told_in_earnest(world: World) -> Told:
+    heard = shown_to_browsers(world.provider)
+    return Counter((channel, one["name"], one["data"]) for one in heard for channel in one["channels"])
+
+
+def messages(world: World) -> Counter[str]:
+    """Webhooks that were received, by the name of their delivery."""
+    return Counter(
+        {key.lower(): value for key, value in call.headers.items()}["x-automation-delivery"]
+        for call in world.webhooks.calls
+    )
+
+
+def unsent(world: World) -> Iterator[str]:
+    """What was marked as sent, and never arrived."""
+    with world.database.reading() as session:
+        expected = told_by_outbox(session)
+        sent = session.scalar(select(func.count()).select_from(NotificationRow).where(NotificationRow.status == "sent"))
+    for channel, name, data in expected - told_in_earnest(world):
+        yield f"an event that is marked as sent was never heard: {name} on {channel}: {data[:200]}"
+    if len(messages(world)) < (sent or 0):
+        yield f"{sent} webhooks are marked as sent, and {len(messages(world))} were received"
+
+
+def told_again(world: World) -> int:
+    """How much was told more than once."""
+    with world.database.reading() as session:
+        expected = told_by_outbox(session)
+    events = (told_in_earnest(world) - expected).total()
+    return events + sum(times - 1 for times in messages(world).values())
+
+
+def everything_left_behind(world: World, instance: Callable[[], DagsterInstance]) -> list[str]:
+    with world.database.reading() as session:
+        found = list(left_behind(session))
+    return [*found, *dagster_left_behind(instance()), *redis_left_behind(world)]

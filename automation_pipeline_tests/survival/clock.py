@@ -1,0 +1,32 @@
+"""A leap of the database's clock, emulated: as it reads later by so much, all that is stored is older by so much."""
+
+from sqlalchemy import Column, text
+
+from automation_pipeline.migrations.tables import TABLE_MODULES
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.metadata import Table
+from automation_pipeline.storage.types import UtcDateTime
+
+assert TABLE_MODULES  # every table is known
+# GCRA's instants are numbers.
+_NUMBERS = {"rate_limits": "paid_until"}
+
+
+def leap(database: Database, seconds: float) -> None:
+    """In one transaction, as everybody sees one clock. Processes' own clocks stay, as those of other hosts do."""
+    with database.transaction() as session:
+        for table in Table.metadata.sorted_tables:
+            moved = [_earlier(column, database.dialect, seconds) for column in table.columns]
+            number = _NUMBERS.get(table.name)
+            changes = [change for change in moved if change] + ([f"{number} = {number} - {seconds}"] if number else [])
+            if changes:
+                session.execute(text(f"UPDATE {table.name} SET {', '.join(changes)}"))  # noqa: S608  our own names
+
+
+def _earlier(column: "Column[object]", dialect: str, seconds: float) -> str | None:
+    if not isinstance(column.type, UtcDateTime):
+        return None
+    name = column.name
+    if dialect == "postgresql":
+        return f"{name} = {name} - make_interval(secs => {seconds})"
+    return f"{name} = strftime('%Y-%m-%d %H:%M:%f', {name}, '{-seconds} seconds') || '000'"

@@ -1,0 +1,98 @@
+"""How far a run is, by the database; and what was asked of the providers, by the simulator's ledger."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import httpx
+import psutil
+from sqlalchemy import or_, select
+
+from automation_pipeline.audits.tables import AuditRow, StepResultRow
+from automation_pipeline.automation.tables import FicheResultRow, HeartbeatRow, RunRow
+from automation_pipeline.fiches.tables import FicheCache, RecordingRow
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.step_beats import RUN_WORKER, StepBeatRow
+from automation_pipeline_tests.outside import NO_CERTIFICATES
+
+ROUTES = ("crm.details", "speech.transcribe", "llm.complete")
+
+
+def finished(database: Database, run_id: int, fiche_ids: Sequence[str]) -> set[str]:
+    """Work that is stored and need not be done again, named as in `asked`."""
+    with database.reading() as session:
+        fetched = session.scalars(
+            select(FicheResultRow.fiche_id).where(
+                FicheResultRow.run_id == run_id,
+                or_(FicheResultRow.status != "pending", FicheResultRow.stage == "fetched"),
+            )
+        )
+        details = [f"crm.details {fiche_id}" for fiche_id in fetched]
+        heard = session.scalars(
+            select(RecordingRow.call_id)
+            .join(FicheCache, FicheCache.id == RecordingRow.fiche_cache_id)
+            .where(FicheCache.fiche_id.in_(fiche_ids), RecordingRow.has_transcription)
+        )
+        transcripts = [f"speech.transcribe {call_id}" for call_id in heard]
+        steps = session.execute(
+            select(FicheCache.fiche_id, StepResultRow.step_position)
+            .join(AuditRow, AuditRow.fiche_cache_id == FicheCache.id)
+            .join(StepResultRow, StepResultRow.audit_id == AuditRow.id)
+            .where(FicheCache.fiche_id.in_(fiche_ids), StepResultRow.error.is_(None))
+        ).tuples()
+        judged = [f"llm.complete {fiche_id}/{position}" for fiche_id, position in steps]
+    return {*details, *transcripts, *judged}
+
+
+def asked(provider: str) -> Counter[str]:
+    """Calls of the providers, answered or not, by what they were about."""
+    routes = httpx.get(f"{provider}/_sim/calls", verify=NO_CERTIFICATES).raise_for_status().json()["routes"]
+    return Counter({f"{route} {item}": n for route in ROUTES for item, n in routes[route]["items"].items()})
+
+
+def has_ended(database: Database, run_id: int) -> bool:
+    with database.reading() as session:
+        return session.scalars(select(RunRow.completed_at).where(RunRow.id == run_id)).one() is not None
+
+
+def process_at_work(database: Database, run_id: int) -> psutil.Process | None:
+    """The process that beats for the run."""
+    with database.reading() as session:
+        worker = session.scalars(select(HeartbeatRow.worker).where(HeartbeatRow.run_id == run_id)).one_or_none()
+    return _alive(worker)
+
+
+def process_that_waits(database: Database, run_id: int) -> psutil.Process | None:
+    """Of a run whose steps are elsewhere, the process that waits for them."""
+    mine = select(RunRow.dagster_run_id).where(RunRow.id == run_id).scalar_subquery()
+    with database.reading() as session:
+        worker = session.scalars(
+            select(StepBeatRow.worker).where(StepBeatRow.dagster_run_id == mine, StepBeatRow.step_key == RUN_WORKER)
+        ).one_or_none()
+    return _alive(worker)
+
+
+def _alive(worker: str | None) -> psutil.Process | None:
+    pid = int((worker or ":0").rpartition(":")[2])
+    try:
+        process = psutil.Process(pid) if pid else None
+        return process if process and process.status() != psutil.STATUS_ZOMBIE else None
+    except psutil.NoSuchProcess:
+        return None
+
+
+def run_worker_of(step: psutil.Process) -> psutil.Process:
+    """The oldest of its line that is neither code server nor foreign: who runs the whole Dagster run."""
+    oldest, home = step, home_of(step)
+    for parent in step.parents():
+        if home_of(parent) != home or "grpc" in parent.cmdline():
+            break
+        oldest = parent
+    return oldest
+
+
+def home_of(process: psutil.Process) -> str | None:
+    """The installation that it works for, if it is ours to know."""
+    try:
+        return process.environ().get("DAGSTER_HOME")
+    except psutil.Error:
+        return None

@@ -1,0 +1,82 @@
+"""The checks notice what they are for: a row that is missing or pending, totals that lie, a lease, a call too many."""
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from automation_pipeline.automation.tables import FicheResultRow, RunRow
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.leases import DatabaseLeases
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.factories import a_schedule
+from automation_pipeline_tests.survival.checks import ledger_faults, left_behind
+from automation_pipeline_tests.survival.rounds import Snapshot
+
+NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+
+
+def ended_run(database: Database, *statuses: str, **fields: Any) -> int:
+    said = {
+        "status": "completed",
+        "completed_at": NOW,
+        "selected_at": NOW,
+        "selected_fiches": len(statuses),
+        "successful_fiches": statuses.count("successful"),
+        "failed_fiches": statuses.count("failed"),
+    }
+    schedule_id = a_schedule(database, StandingClock(NOW)).id
+    given = {"schedule_id": schedule_id, "trigger": "manual", "started_at": NOW, "config_snapshot": {}}
+    times = {"created_at": NOW, "updated_at": NOW}
+    with database.transaction() as session:
+        run = RunRow(**{**given, **said, **fields})
+        session.add(run)
+        session.flush()
+        for position, status in enumerate(statuses):
+            place = {"run_id": run.id, "fiche_id": str(position), "position": position, "batch": 0}
+            session.add(FicheResultRow(**place, status=status, **times))
+        return run.id
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    ("statuses", "fields", "noticed"),
+    [
+        (("successful", "failed"), {}, []),
+        ((), {"selected_at": None, "status": "failed"}, []),
+        (("successful",), {}, ["has rows for"]),
+        (("successful", "pending"), {}, ["pending", "its rows are"]),
+        (("successful", "failed"), {"failed_fiches": 0}, ["its rows are"]),
+        (("successful", "failed"), {"completed_at": None, "status": "running"}, ["has not ended"]),
+    ],
+)
+def test_a_ledger_that_is_not_whole_is_noticed(
+    database: Database, statuses: tuple[str, ...], fields: dict[str, Any], noticed: list[str]
+) -> None:
+    run_id = ended_run(database, *statuses, **fields)
+    with database.reading() as session:
+        found = list(ledger_faults(session, run_id, ["0", "1"]))
+    assert len(found) == len(noticed)
+    assert all(words in sentence for words, sentence in zip(noticed, found, strict=True))
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+def test_what_is_held_or_at_work_when_all_is_over_is_noticed(database: Database) -> None:
+    leases = DatabaseLeases(database)
+    with database.reading() as session:
+        assert list(left_behind(session)) == []
+    lease = leases.acquire("audit:1", "somebody", 60)
+    ended_run(database, status="running", completed_at=None)
+    with database.reading() as session:
+        assert list(left_behind(session)) == ["leases left behind: audit:1", "runs at work left behind: 1"]
+    assert lease
+    leases.release(lease)
+    with database.reading() as session:
+        assert list(left_behind(session)) == ["runs at work left behind: 1"]
+
+
+def test_only_a_call_for_work_that_was_finished_is_one_too_many() -> None:
+    at_the_fault = Snapshot({"llm.complete 1/1"}, Counter({"llm.complete 1/1": 1, "llm.complete 1/2": 1}))
+    assert at_the_fault.asked_again(Counter({"llm.complete 1/1": 1, "llm.complete 1/2": 3})) == {}
+    assert at_the_fault.asked_again(Counter({"llm.complete 1/1": 2})) == {"llm.complete 1/1": 1}

@@ -1,0 +1,26 @@
+"""An emulated leap of the clock makes every stored instant older, and nothing else."""
+
+from datetime import timedelta
+
+import pytest
+
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.leases import DatabaseLeases, LeaseRow
+from automation_pipeline.storage.outbox import OutboxRow
+from automation_pipeline_tests.survival.clock import leap
+
+
+@pytest.mark.parametrize("seconds", [3600.0, -20.0])
+def test_what_is_stored_is_older_by_as_much_as_the_clock_leaps(database: Database, seconds: float) -> None:
+    lease = DatabaseLeases(database).acquire("key", "owner", 30)
+    assert lease
+    with database.reading() as session:
+        before = session.get_one(LeaseRow, "key")
+    leap(database, seconds)
+    with database.reading() as session:
+        after = session.get_one(LeaseRow, "key")
+        assert session.query(OutboxRow).count() == 0
+    moved = before.expires_at - after.expires_at
+    assert abs(moved - timedelta(seconds=seconds)) < timedelta(milliseconds=2)
+    assert (after.token, after.owner) == (before.token, before.owner)
+    assert DatabaseLeases(database).extend(lease, 30) == (seconds < 30)
