@@ -1,5 +1,5 @@
 # What people do here. Every target makes the virtual environment first, from requirements.lock alone.
-.PHONY: setup demo dev test check bench lock docs clean
+.PHONY: setup demo dev test check bench bench-siblings survive lock docs clean
 .DEFAULT_GOAL := help
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -13,8 +13,10 @@ help:
 	@echo "make dev     Dagster's UI and daemon, the HTTP API and the simulator, one Ctrl-C ends all"
 	@echo "make check   format, lint, types, import contracts, fast tests, definitions load"
 	@echo "make test    every test, on a PostgreSQL and a Redis that it starts by itself"
-	@echo "make bench   ratios of a whole run and of the API to the physical limit"
-	@echo "make lock    compile requirements.lock anew from pyproject.toml"
+	@echo "make bench   a whole run next to the physical limit and to what people would use instead (FULL=1, ONLY=...)"
+	@echo "make bench-siblings   the API, pricing, organisations' jobs and enrichment, each next to its own limit"
+	@echo "make survive runs under a hundred seeded faults: kills, outages, full disks; SEED=n FAULTS=100 are yours"
+	@echo "make lock    compile requirements.lock anew from pyproject.toml, and what of it the image needs"
 	@echo "make docs    write the generated pages under docs/ anew"
 
 setup: $(READY) $(DAGSTER_HOME)/dagster.yaml
@@ -49,15 +51,22 @@ test: setup
 	@pytest -q -n 2
 
 bench: setup
-	@python benchmarks/whole_run.py --fiches 200
+	@python benchmarks/run.py $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY))
+
+bench-siblings: setup
 	@python benchmarks/read_api.py
 	@python benchmarks/pricing_run.py
 	@python benchmarks/org_dispatch.py
 	@python benchmarks/enrichment_run.py
 
+survive: setup
+	@python -W ignore -m automation_pipeline_tests.survival $(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(PROFILE),--profile $(PROFILE))
+
 lock: $(READY)
 	@uv pip compile pyproject.toml --group dev --universal --no-strip-extras --python-version 3.11 \
 		--generate-hashes --no-header --no-annotate --quiet -o requirements.lock
+	@uv pip compile pyproject.toml docker/requirements.in --extra kubernetes --constraint requirements.lock --universal \
+		--no-strip-extras --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet -o docker/requirements.lock
 
 docs: setup
 	@python -m automation_pipeline.core.settings_page > docs/configuration.md

@@ -1,0 +1,80 @@
+"""Where a peer's environment lives, what names it, and what is said when it cannot be made."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PEERS = ROOT / "benchmarks" / "peers"
+subject = runpy.run_path(str(PEERS / "environments.py"))
+PIN = re.compile(r"[A-Za-z0-9._-]+(\[[a-z,]+\])?==[0-9][A-Za-z0-9.+]*")
+
+AWAY = """WARNING: Retrying after connection broken by 'NewConnectionError: Name or service not known'
+ERROR: Could not find a version that satisfies the requirement celery==5.7.0 (from versions: none)
+ERROR: No matching distribution found for celery==5.7.0
+"""
+GONE = "ERROR: No matching distribution found for celery==99.0\n"
+BROKEN = "Collecting celery\nERROR: Failed building wheel for gevent\n"
+
+
+@pytest.mark.parametrize(
+    ("environment", "home"),
+    [
+        ({"BENCH_PEERS_HOME": "/scratch/peers", "HOME": "/home/a"}, "/scratch/peers"),
+        ({"XDG_CACHE_HOME": "/caches", "HOME": "/home/a"}, "/caches/automation-pipeline/peers"),
+        ({"HOME": "/home/a"}, "/home/a/.cache/automation-pipeline/peers"),
+    ],
+)
+def test_environments_live_in_the_cache_of_the_user(environment: dict[str, str], home: str) -> None:
+    assert subject["home"](environment) == Path(home)
+
+
+def test_another_pin_is_another_environment_and_the_same_pins_are_the_same() -> None:
+    first = subject["folder"]("celery", "celery==5.7.0\n")
+    assert first == subject["folder"]("celery", "celery==5.7.0\n")
+    assert first != subject["folder"]("celery", "celery==5.6.0\n")
+    assert first.startswith("celery-")
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (AWAY, "celery cannot be installed: the package index does not answer. Its benchmark needs the network once."),
+        (
+            GONE,
+            (
+                "celery cannot be installed: the package index has not all that it pins. "
+                "No matching distribution found for celery==99.0."
+            ),
+        ),
+        (BROKEN, "celery cannot be installed: Failed building wheel for gevent."),
+        ("", "celery cannot be installed: pip gave no reason."),
+    ],
+)
+def test_what_cannot_be_installed_is_told_in_plain_sentences(said: str, sentence: str) -> None:
+    assert subject["complaint"]("celery", said) == sentence
+
+
+def test_an_unknown_peer_is_refused_with_the_names_of_the_known() -> None:
+    with pytest.raises(SystemExit, match=r"no peer named cron: there are celery, .*procrastinate"):
+        subject["python_of"]("cron")
+
+
+@pytest.mark.parametrize("name", subject["peers"]())
+def test_a_peer_pins_all_it_needs_and_has_a_contestant(name: str) -> None:
+    lines = (PEERS / name / "requirements.txt").read_text().splitlines()
+    wanted = [line for line in lines if line and not line.startswith("#")]
+    assert [line for line in wanted if not PIN.fullmatch(line)] == []
+    assert subject["contestant_of"](name).exists()
+
+
+def test_a_ready_environment_is_found_again_without_installing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCH_PEERS_HOME", str(tmp_path))
+    requirements = (PEERS / "celery" / "requirements.txt").read_text()
+    room = tmp_path / subject["folder"]("celery", requirements)
+    room.mkdir()
+    (room / "ready").touch()
+    assert subject["python_of"]("celery") == room / "bin" / "python"
+    assert sorted(path.name for path in room.iterdir()) == ["ready"]

@@ -1,0 +1,105 @@
+"""The physical limit: bare asyncio and httpx that make the same calls and write the same rows in bulk.
+
+python benchmarks/limit.py --upstream URL --fiches N --width 50 --room DIR --like automation.db
+
+`--like` is the database of a small run of ours, whose rows are written again for each fiche.
+"""
+
+import argparse
+import asyncio
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import workload
+from rows import Row, Shape, shape_of
+
+# A fiche of the small run for each number of recordings.
+SAMPLES = {1: "700000002", 2: "700000000", 3: "700000001"}
+FICHES_A_WRITE = 200
+OUTCOMES = "CREATE TABLE outcomes (fiche_id TEXT PRIMARY KEY, recordings INTEGER, words INTEGER, verdict TEXT)"
+OUTCOME = "INSERT INTO outcomes VALUES (?, ?, ?, ?)"
+
+
+class Book:
+    """Rows come one fiche at a time and are written many fiches at a time, next to the calls."""
+
+    def __init__(self, path: Path, shape: Shape) -> None:
+        self._writer = shape.writer()
+        self._waiting: dict[str, list[Row]] = {}
+        self._fiches = 0
+        self._connection = sqlite3.connect(path, check_same_thread=False)
+        for setting in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
+            self._connection.execute(f"PRAGMA {setting}")
+        for statement in (*shape.schema, OUTCOMES):
+            self._connection.execute(statement)
+        self._writing = asyncio.Lock()
+        # The run's own rows point at what comes later, and it at them.
+        self._connection.execute("PRAGMA foreign_keys = OFF")
+        for table, values in shape.once:
+            self._connection.execute(table.statement, values)
+        self._connection.commit()
+
+    async def add(self, outcome: Row) -> None:
+        for statement, rows in self._writer.rows(str(outcome[0]), int(outcome[1] or 0)).items():
+            self._waiting.setdefault(statement, []).extend(rows)
+        self._waiting.setdefault(OUTCOME, []).append(outcome)
+        self._fiches += 1
+        if self._fiches >= FICHES_A_WRITE:
+            await self.flush()
+
+    async def flush(self) -> None:
+        waiting, self._waiting, self._fiches = self._waiting, {}, 0
+        async with self._writing:
+            await asyncio.to_thread(self._write, waiting)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _write(self, waiting: dict[str, list[Row]]) -> None:
+        with self._connection:
+            for statement, rows in waiting.items():
+                self._connection.executemany(statement, rows)
+
+
+async def work_through(options: argparse.Namespace) -> float:
+    """Comes back with the instant of the first item."""
+    book = Book(options.room / "result.db", shape_of(options.like, SAMPLES))
+    async with workload.client(options.upstream, options.width) as http:
+        steps = await workload.steps_of(http)
+        fiches = iter(await workload.sales_list(http))
+        began = time.monotonic()
+
+        async def work(todo: Iterator[str]) -> None:
+            for fiche_id in todo:
+                details = await workload.fetch_details(http, fiche_id)
+                recordings = details["recordings"]
+                transcripts = [
+                    await workload.transcribe(http, await workload.fetch_audio(http, each)) for each in recordings
+                ]
+                judged = [await workload.judge(http, step, recordings, transcripts) for step in steps]
+                words = sum(map(workload.words_of, transcripts))
+                await book.add((fiche_id, len(recordings), words, workload.verdict(steps, judged)))
+
+        await asyncio.gather(*(work(fiches) for _ in range(options.width)))
+    await book.flush()
+    book.close()
+    return began
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--upstream", required=True)
+    parser.add_argument("--fiches", type=int, required=True)
+    parser.add_argument("--width", type=int, default=50)
+    parser.add_argument("--room", type=Path, required=True)
+    parser.add_argument("--like", type=Path, required=True)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    started = time.monotonic()
+    first = asyncio.run(work_through(parse()))
+    print(json.dumps({"seconds": time.monotonic() - started, "started_seconds": first - started}))

@@ -1,0 +1,81 @@
+"""The environment of each peer: made once from its pinned requirements.txt, outside the tree, known by their digest.
+
+python benchmarks/peers/environments.py [NAME ...]
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+HERE = Path(__file__).parent
+NO_NETWORK = ("NewConnectionError", "Name or service not known", "Temporary failure in name resolution", "timed out")
+NOT_THERE = ("No matching distribution found", "Could not find a version that satisfies")
+
+
+def main(names: list[str]) -> None:
+    for name in names or peers():
+        print(f"{name:14} {python_of(name)}", flush=True)
+
+
+def peers() -> list[str]:
+    return sorted(path.parent.name for path in HERE.glob("*/requirements.txt"))
+
+
+def contestant_of(name: str) -> Path:
+    return HERE / name / "contestant.py"
+
+
+def python_of(name: str) -> Path:
+    """The interpreter that has exactly what the peer pins; made now if it is not there."""
+    if name not in peers():
+        raise SystemExit(f"There is no peer named {name}: there are {', '.join(peers())}.")
+    requirements = HERE / name / "requirements.txt"
+    room = home(os.environ) / folder(name, requirements.read_text())
+    python = room / "bin" / "python"
+    if not (room / "ready").exists():
+        install(name, room, requirements)
+        (room / "ready").touch()
+    return python
+
+
+def home(environment: Mapping[str, str]) -> Path:
+    """Outside the tree: no search, no formatter and no `make clean` walks through it."""
+    if given := environment.get("BENCH_PEERS_HOME"):
+        return Path(given)
+    cache = environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME") or tempfile.gettempdir()) / ".cache"
+    return Path(cache) / "automation-pipeline" / "peers"
+
+
+def folder(name: str, requirements: str) -> str:
+    """Another pin or another Python is another environment; the old one stays for who goes back."""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return f"{name}-{python}-{hashlib.sha256(requirements.encode()).hexdigest()[:12]}"
+
+
+def install(name: str, room: Path, requirements: Path) -> None:
+    shutil.rmtree(room, ignore_errors=True)
+    room.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run([sys.executable, "-m", "venv", room], check=True)
+    pip = [room / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    done = subprocess.run([*pip, "-r", requirements], check=False, capture_output=True, text=True)
+    if done.returncode:
+        shutil.rmtree(room, ignore_errors=True)
+        raise SystemExit(complaint(name, done.stderr))
+
+
+def complaint(name: str, said: str) -> str:
+    if any(sign in said for sign in NO_NETWORK):
+        return f"{name} cannot be installed: the package index does not answer. Its benchmark needs the network once."
+    lines = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")]
+    if any(sign in line for line in lines for sign in NOT_THERE):
+        return f"{name} cannot be installed: the package index has not all that it pins. {lines[-1]}."
+    return f"{name} cannot be installed: {lines[-1] if lines else 'pip gave no reason'}."
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

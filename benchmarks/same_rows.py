@@ -1,0 +1,106 @@
+"""The same `automation_run` on SQLite with processes and on PostgreSQL, Redis and two Celery workers: are the rows the
+same? Starts everything by itself; exit 1 if they are not.
+
+python benchmarks/same_rows.py [--fiches 2000] [--seed 7]
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from automation_pipeline import migrations  # noqa: E402  the repository is not always installed
+from automation_pipeline.storage.database import Database  # noqa: E402
+from automation_pipeline_tests.e2e.celery_workers import celery_system, worker  # noqa: E402
+from automation_pipeline_tests.e2e.stored import first_differences, stored_rows  # noqa: E402
+from automation_pipeline_tests.e2e.system import System  # noqa: E402
+from automation_pipeline_tests.outside import LLM_KEY, forget, simulator  # noqa: E402
+from automation_pipeline_tests.postgres import new_database  # noqa: E402
+from automation_pipeline_tests.services import postgres_server, redis_server  # noqa: E402
+
+YESTERDAY = {"mode": "date_range", "dateRange": "yesterday"}
+
+
+def main() -> None:
+    options = parse()
+    world = ("--exact", "--fiches-per-day", str(options.fiches), "--seed", str(options.seed))
+    with simulator(*world) as crm, tempfile.TemporaryDirectory(prefix="same-rows-") as room:
+        providers = {
+            "ELEVENLABS_BASE_URL": crm,
+            "ELEVENLABS_API_KEY": "sim-speech-key",
+            "LLM_BASE_URL": f"{crm}/v1",
+            "LLM_API_KEY": LLM_KEY,
+            "TRANSCRIPTION_ELEVENLABS_RATE_LIMIT_PER_MINUTE": "100000",
+            "LLM_RATE_LIMIT_PER_MINUTE": "1000000",
+            "AUTOMATION_MAX_PROCESSES": "2",
+        }
+        with on_processes(Path(room), crm, providers) as processes:
+            here = measured("SQLite, multiprocess", processes, crm, options.fiches)
+        with on_workers(Path(room), crm, providers) as workers:
+            there = measured("PostgreSQL, Redis, two Celery workers", workers, crm, options.fiches)
+    differences = first_differences(here, there)
+    print("\n".join(differences) or f"The same {sum(rows.total() for rows in here.values())} rows.")
+    raise SystemExit(1 if differences else 0)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fiches", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=7)
+    return parser.parse_args()
+
+
+@contextmanager
+def on_processes(room: Path, crm: str, providers: dict[str, str]) -> Iterator[System]:
+    home = room / "processes"
+    home.mkdir()
+    yield System(home, f"sqlite:///{home}/automation.db", crm, AUTOMATION_EXECUTOR="multiprocess", **providers)
+
+
+@contextmanager
+def on_workers(room: Path, crm: str, providers: dict[str, str]) -> Iterator[System]:
+    home = room / "workers"
+    home.mkdir()
+    with ExitStack() as services:
+        postgres, redis = services.enter_context(postgres_server()), services.enter_context(redis_server())
+        ours, dagsters = (services.enter_context(new_database(postgres)) for _ in range(2))
+        system = celery_system(home, ours, dagsters, redis, crm, **providers)
+        for name in ("one", "two"):
+            services.enter_context(worker(system, name, "--concurrency", "1"))
+        yield system
+
+
+def measured(name: str, system: System, crm: str, fiches: int) -> dict:
+    """What the run has stored, after every fiche has ended in it and no call was made twice."""
+    forget(crm)
+    database = Database(system.environment["DATABASE_URL"])
+    migrations.upgrade(database)
+    system.automation("audit-configs", "import", str(ROOT / "demo" / "audit_config.json"))
+    schedule_id = system.create_schedule((), ficheSelection=YESTERDAY, runTranscription=True, runAudits=True)
+    began = time.monotonic()
+    ended = system.execute_job(schedule_id)
+    seconds = time.monotonic() - began
+    if ended.returncode != 0:
+        raise SystemExit(ended.stderr[-3000:])
+    run = system.show_run("1")
+    assert run["selectedFiches"] == fiches
+    assert fiches == run["successfulFiches"] + run["failedFiches"] + run["ignoredFiches"]
+    routes = httpx.get(f"{crm}/_sim/calls").raise_for_status().json()["routes"]
+    calls = {route: told["calls"] for route, told in routes.items() if told["calls"]}
+    print(f"{name}: {run['status']} in {seconds:.1f} s, calls {json.dumps(calls)}", flush=True)
+    rows = stored_rows(database)
+    database.dispose()
+    return rows
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""The measurements for people: lines on a terminal, a table between two marks of README.md, a picture, and JSON."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import matplotlib as mpl
+from contestants import LIMIT, OURS, OURS_POSTGRES
+from standing import Bar, Line
+
+mpl.use("Agg")
+
+from matplotlib import pyplot as plt
+
+ROOT = Path(__file__).parents[1]
+README, PICTURE, RESULTS = ROOT / "README.md", ROOT / "docs/pictures/bench.png", ROOT / "benchmarks/results/latest.json"
+BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
+COLOURS = {LIMIT: "#333333", OURS: "#2a7f62", OURS_POSTGRES: "#2a7f62"}
+TITLES = "                  fiches   seconds  spread  to limit  no start  start     CPU    MB"
+SHOWN = f"![Each contestant's time by the limit's]({PICTURE.relative_to(ROOT)})"
+CALLED = {LIMIT: "limit: bare asyncio + httpx", OURS: "**automation_run**", OURS_POSTGRES: "automation_run, PostgreSQL"}
+
+
+def text(lines: Sequence[Line], bars: Sequence[Bar]) -> str:
+    told = [TITLES, *map(_text_line, _sorted(lines)), ""]
+    for bar in bars:
+        reached = "reached" if bar.is_reached else "MISSED "
+        told.append(f"{reached}  {bar.what}: {bar.found} ({bar.wanted})")
+    return "\n".join(told)
+
+
+def table(lines: Sequence[Line], conditions: dict) -> str:
+    """Markdown: one row a contestant, one column a size, each `seconds (ratio to the limit)`."""
+    sizes = sorted({line.fiches for line in lines})
+    known = {(line.name, line.fiches): line for line in lines}
+    names = dict.fromkeys(line.name for line in _sorted(lines))
+    head = ["", *(f"{size:,} fiches" for size in sizes), "peak memory"]
+    rows = [
+        [CALLED.get(name, name), *(_cell(known.get((name, s))) for s in sizes), _memory(name, lines)] for name in names
+    ]
+    said = (
+        f"Seconds, and in brackets the ratio to the limit of the same repetition; medians. {conditions['date']}, "
+        f"{conditions['machine']}, load {conditions['load']:.1f} before and {conditions['load_after']:.1f} after. "
+        f"`{conditions['command']}` repeats it."
+    )
+    marks = ["---", *("---:" for _ in head[1:])]
+    return "\n".join((*("| " + " | ".join(row) + " |" for row in (head, marks, *rows)), "", said, "", SHOWN))
+
+
+def renew_readme(made: str) -> None:
+    """Nothing where there are no marks."""
+    before, mark, rest = README.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if mark and end:
+        README.write_text(f"{before}{BEGIN}\n{made}\n{END}{after}")
+
+
+def write_json(lines: Sequence[Line], bars: Sequence[Bar], conditions: dict, more: dict) -> None:
+    RESULTS.parent.mkdir(exist_ok=True)
+    document = {
+        "conditions": conditions,
+        "lines": [asdict(line) | {"seconds": line.seconds, "spread": line.spread} for line in _sorted(lines)],
+        "bars": [asdict(bar) for bar in bars],
+        **more,
+    }
+    RESULTS.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+
+def draw(lines: Sequence[Line], conditions: dict) -> None:
+    """Bars of the ratio to the limit, one panel a size; what is far off is cut, its number stands."""
+    sizes = sorted({line.fiches for line in lines if line.ratio is not None})
+    if not sizes:
+        return
+    figure, panels = plt.subplots(1, len(sizes), figsize=(5.2 * len(sizes), 4.2), squeeze=False)
+    for panel, size in zip(panels[0], sizes, strict=True):
+        chosen = [line for line in lines if line.fiches == size and line.ratio is not None]
+        _panel(panel, sorted(chosen, key=lambda line: -(line.ratio or 0)), size)
+    figure.suptitle(f"Time of a whole run by that of the physical limit ({conditions['date']})", fontsize=12)
+    figure.tight_layout()
+    PICTURE.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(PICTURE, dpi=110, metadata={"Software": None})
+    plt.close(figure)
+
+
+def _panel(panel: plt.Axes, chosen: Sequence[Line], size: int) -> None:
+    most = 8.0
+    colours = [COLOURS.get(line.name, "#b9b9b9") for line in chosen]
+    ratios = [line.ratio or 0 for line in chosen]
+    drawn = panel.barh([line.name for line in chosen], [min(ratio, most) for ratio in ratios], color=colours)
+    labels = [f" {ratio:.2f}{'  (cut)' if ratio > most else ''}" for ratio in ratios]
+    panel.bar_label(drawn, labels=labels, fontsize=10)
+    panel.axvline(1, color="#333333", linewidth=0.8, linestyle=":")
+    panel.set_xlim(0, min(max(ratios), most) * 1.25)
+    panel.set_title(f"{size:,} fiches", fontsize=11)
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def _sorted(lines: Sequence[Line]) -> list[Line]:
+    first = {LIMIT: 0, OURS: 1, OURS_POSTGRES: 2}
+    return sorted(lines, key=lambda line: (line.fiches, first.get(line.name, 3), line.seconds))
+
+
+def _text_line(line: Line) -> str:
+    last = line.last
+    ratio, over = (f"{each:9.2f}" if each is not None else f"{'-':>9}" for each in (line.ratio, line.over_start))
+    return (
+        f"{line.name:16} {line.fiches:7,} {line.seconds:9.2f} {line.spread:6.0%}  {ratio} {over} "
+        f"{last.to_first_call:6.2f} {last.busy_seconds:7.1f} {last.megabytes:5.0f}"
+    )
+
+
+def _cell(line: Line | None) -> str:
+    if line is None:
+        return "-"
+    return f"{line.seconds:.1f}" + (f" ({line.ratio:.2f})" if line.ratio is not None else "")
+
+
+def _memory(name: str, lines: Sequence[Line]) -> str:
+    return f"{max(line.last.megabytes for line in lines if line.name == name):.0f} MB"
