@@ -33,9 +33,9 @@ class Slots:
     async def hold_one(self) -> AsyncGenerator[Lease]:
         """A place, for as long as it is worked in. Whoever loses it is cancelled, and told by a TransientError."""
         async with self._door():
-            lease = await self._wait()
+            lease, asked_at = await self._wait()
             try:
-                async with self._kept(lease):
+                async with self._kept(lease, asked_at):
                     yield lease
             finally:
                 await self._release(lease)
@@ -49,22 +49,24 @@ class Slots:
             self._doors[loop] = asyncio.Semaphore(self.places)
         return self._doors[loop]
 
-    async def _wait(self) -> Lease:
+    async def _wait(self) -> tuple[Lease, float]:
+        """With the instant, by the loop's clock, from which it is held for a TTL at least."""
         random = Random()
         pause = self.poll_seconds
         while True:
             for place in random.sample(range(self.places), self.places):
                 key, holder = f"{self.name}:{place}", f"{self.owner}/{id(asyncio.current_task())}"
+                asked_at = asyncio.get_running_loop().time()
                 lease = await asyncio.to_thread(self.leases.acquire, key, holder, self.ttl_seconds)
                 if lease is not None:
-                    return lease
+                    return lease, asked_at
             await asyncio.sleep(random.uniform(0.5, 1.5) * pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     @asynccontextmanager
-    async def _kept(self, lease: Lease) -> AsyncGenerator[None]:
+    async def _kept(self, lease: Lease, asked_at: float) -> AsyncGenerator[None]:
         body = asyncio.timeout(None)
-        beating = asyncio.create_task(self._beat(lease, body))
+        beating = asyncio.create_task(self._beat(lease, asked_at, body))
         try:
             async with body:
                 yield
@@ -76,18 +78,19 @@ class Slots:
             beating.cancel()
             await asyncio.gather(beating, return_exceptions=True)
 
-    async def _beat(self, lease: Lease, body: asyncio.Timeout) -> None:
+    async def _beat(self, lease: Lease, asked_at: float, body: asyncio.Timeout) -> None:
         try:
             with suppress(TimeoutError):
-                await self._extend_until_lost(lease)
+                await self._extend_until_lost(lease, asked_at)
         finally:  # a bug ends the body too; a body that has ended takes no new deadline, and needs none
             body.reschedule(asyncio.get_running_loop().time())
 
-    async def _extend_until_lost(self, lease: Lease) -> None:
+    async def _extend_until_lost(self, lease: Lease, asked_at: float) -> None:
         """Returns when told that the lease is lost; TimeoutError when nothing extended it for a whole TTL."""
         now = asyncio.get_running_loop().time
-        async with asyncio.timeout(self.ttl_seconds) as held:
+        async with asyncio.timeout_at(asked_at + self.ttl_seconds) as held:
             while True:
+                await asyncio.sleep(asked_at + self.ttl_seconds / 4 - now())
                 asked_at = now()
                 try:
                     if not await asyncio.to_thread(self.leases.extend, lease, self.ttl_seconds):
@@ -95,7 +98,6 @@ class Slots:
                     held.reschedule(asked_at + self.ttl_seconds)
                 except AutomationError as error:
                     _log.warning("The place %s could not be extended, which is tried again: %s", lease.key, error)
-                await asyncio.sleep(self.ttl_seconds / 4)
 
     async def _release(self, lease: Lease) -> None:
         try:

@@ -1,9 +1,11 @@
 """Engine and unit of work: one transaction a task, on SQLite or PostgreSQL by the URL alone."""
 
+import asyncio
 import sqlite3
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from sqlalchemy import URL, Connection, Engine, make_url, text
 from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
@@ -12,6 +14,9 @@ from sqlalchemy.orm import Session as Session  # noqa: PLC0414  stages name the 
 
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline.storage.engines import SQLITE_BUSY_SECONDS, Pace, engine_of
+from automation_pipeline.storage.group_commit import GroupWriter
+
+Result = TypeVar("Result")
 
 
 class DatabaseUnreachableError(TransientError):
@@ -44,6 +49,8 @@ class Database:
         self.dialect = self.url.get_backend_name()
         self.engine = engine_of(self.url)
         self._mine = _OfThread()
+        self._turn = threading.RLock()  # a transaction that has not begun may hold another
+        self._writer = GroupWriter(self._connected)
         self._readers = self.engine.execution_options(**_reading_options(self.dialect))
 
     def serve(self, pace: Pace) -> None:
@@ -59,13 +66,45 @@ class Database:
             with whole.begin_nested():
                 yield whole
             return
-        with self._session(self.engine) as session, session.begin():
+        with self._turn_to_write(), self._session(self.engine) as session, session.begin():
             yield session
+
+    async def write(self, act: Callable[[Session], Result]) -> Result:
+        """A short transaction, committed together with those of other tasks. `act` may be called again."""
+        if self._mine.whole is not None:
+            return self.write_soon(act)
+        return await asyncio.wrap_future(self._writer.submit(act))
+
+    def write_soon(self, act: Callable[[Session], Result]) -> Result:
+        """The same for a thread, which waits for it."""
+        if self._mine.whole is not None:
+            with self.transaction() as session:
+                return act(session)
+        return self._writer.submit(act).result()
+
+    @contextmanager
+    def _connected(self) -> Generator[Connection]:
+        with self._turn_to_write(), in_plain_words(), self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _turn_to_write(self, patience: float = SQLITE_BUSY_SECONDS) -> Generator[None]:
+        """SQLite has one writer: threads of this process stand in line here, where it would have them try and sleep."""
+        if self.dialect != "sqlite":
+            yield
+            return
+        if not self._turn.acquire(timeout=patience):
+            raise DatabaseBusyError("The database was too busy: another thread has written for long.")
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     @contextmanager
     def unless_busy(self) -> Generator[Session]:
         """As `transaction`, for what is not worth a wait: TransientError at once if another writer is in the way."""
         with (
+            self._turn_to_write(patience=0),
             in_plain_words(),
             self.engine.connect() as connection,
             _impatient(connection),

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
+from automation_pipeline.storage.group_commit import group_of
 from automation_pipeline.storage.types import UtcDateTime
 
 
@@ -23,7 +24,16 @@ class database_now(GenericFunction[datetime]):  # noqa: N801  an SQL function's 
 
 
 def database_time(session: Session) -> datetime:
-    """The present of the database as a value."""
+    """The present of the database as a value. Acts of one group share one instant."""
+    group = group_of(session)
+    if group is None:
+        return _database_time(session)
+    if _database_time not in group.known:
+        group.known[_database_time] = _database_time(session)
+    return group.known[_database_time]
+
+
+def _database_time(session: Session) -> datetime:
     return datetime.fromtimestamp(session.execute(select(database_epoch())).scalar_one(), UTC)
 
 

@@ -1,6 +1,7 @@
 """Leases in the database: `core.coordination.Leases` without Redis. Every instant is the database's own."""
 
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy import BigInteger, CursorResult, case, cast, select, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
@@ -34,27 +35,24 @@ class DatabaseLeases:
             "key": key, "owner": owner, "token": clock_token,
             "acquired_at": database_now(), "expires_at": database_now(ttl_seconds),
         }  # fmt: skip
-        with self._database.transaction() as session:
-            insert = insert_into(session, LeaseRow)
-            next_token = case((LeaseRow.token >= clock_token, LeaseRow.token + 1), else_=clock_token)
-            token = session.scalar(
-                insert.values(row)
-                .on_conflict_do_update(
-                    index_elements=[LeaseRow.key],
-                    set_={**row, "token": next_token},
-                    where=LeaseRow.expires_at <= database_now(),
-                )
-                .returning(LeaseRow.token)
+        next_token = case((LeaseRow.token >= clock_token, LeaseRow.token + 1), else_=clock_token)
+        is_free = LeaseRow.expires_at <= database_now()
+
+        def take(session: Session) -> int | None:
+            insert = insert_into(session, LeaseRow).values(row)
+            taken = insert.on_conflict_do_update(
+                index_elements=[LeaseRow.key], set_={**row, "token": next_token}, where=is_free
             )
+            return session.scalar(taken.returning(LeaseRow.token))
+
+        token = self._database.write_soon(take)
         return None if token is None else Lease(key, owner, token)
 
     def extend(self, lease: Lease, ttl_seconds: float) -> bool:
-        with self._database.transaction() as session:
-            return _set_expiry(session, lease, ttl_seconds)
+        return self._database.write_soon(partial(_set_expiry, lease, ttl_seconds))
 
     def release(self, lease: Lease) -> bool:
-        with self._database.transaction() as session:
-            return _set_expiry(session, lease, 0.0)
+        return self._database.write_soon(partial(_set_expiry, lease, 0.0))
 
     def holder(self, key: str) -> Holder | None:
         with self._database.reading() as session:
@@ -65,7 +63,7 @@ class DatabaseLeases:
         return Holder(row.owner, row.token, (row.expires_at - now).total_seconds())
 
 
-def _set_expiry(session: Session, lease: Lease, seconds: float) -> bool:
+def _set_expiry(lease: Lease, seconds: float, session: Session) -> bool:
     result = session.execute(
         update(LeaseRow)
         .where(LeaseRow.key == lease.key, LeaseRow.token == lease.token, LeaseRow.expires_at > database_now())

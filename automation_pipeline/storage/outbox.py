@@ -25,7 +25,8 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from automation_pipeline.core.events import Event
 from automation_pipeline.storage.bulk import is_postgres, upsert
-from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.group_commit import write_at_the_end
+from automation_pipeline.storage.instants import database_now, database_time
 from automation_pipeline.storage.metadata import Table
 from automation_pipeline.storage.types import BigId, Json, JsonObject, UtcDateTime
 
@@ -88,9 +89,12 @@ class OutboxRow(Table):
 
 def enqueue(session: Session, events: Sequence[Event]) -> None:
     """Those of one correlation id are relayed in this order. When they may leave, the database's clock says."""
-    if not events:
-        return
-    now = session.scalars(select(database_now())).one()
+    if events:
+        write_at_the_end(session, _add, events)
+
+
+def _add(session: Session, events: Sequence[Event]) -> None:
+    now = database_time(session)
     rows = [
         {
             "tenant_id": event.tenant_id,

@@ -1,7 +1,7 @@
 """Rate limits in the database: `core.coordination.RateLimiter` without Redis, one atomic statement a reservation."""
 
 from sqlalchemy import Float, case, literal
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.storage.bulk import insert_into
@@ -30,13 +30,15 @@ class DatabaseRateLimiter:
         within = (
             None if max_wait_seconds is None else RateLimitRow.paid_until - credit - now <= literal(max_wait_seconds)
         )
-        with self._database.transaction() as session:
+
+        def take(session: Session) -> tuple[float, float] | None:
             insert = insert_into(session, RateLimitRow).values(key=key, paid_until=now + interval)
-            reserved = session.execute(
-                insert.on_conflict_do_update(
-                    index_elements=[RateLimitRow.key], set_={"paid_until": begins + interval}, where=within
-                ).returning(RateLimitRow.paid_until, now)
-            ).one_or_none()
+            later = insert.on_conflict_do_update(
+                index_elements=[RateLimitRow.key], set_={"paid_until": begins + interval}, where=within
+            )
+            return session.execute(later.returning(RateLimitRow.paid_until, now)).tuples().one_or_none()
+
+        reserved = self._database.write_soon(take)
         if reserved is None:
             return None
         paid_until, now_seconds = reserved

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cached_property
 from typing import TypeVar
@@ -11,6 +12,8 @@ from automation_pipeline.storage.metering import Metering
 
 Result = TypeVar("Result")
 
+THREADS = 64
+
 
 class WorkLoop:
     def __init__(self, metering: Metering) -> None:
@@ -18,7 +21,10 @@ class WorkLoop:
 
     @cached_property
     def _loop(self) -> asyncio.Runner:
-        return asyncio.Runner()
+        runner = asyncio.Runner()
+        # Threads mostly wait here, for the database or Redis: a few for each core would have them stand in line.
+        runner.get_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="beside"))
+        return runner
 
     def run(self, work: Coroutine[object, object, Result]) -> Result:
         """Work in the caller's context: a runner left to itself stays in that of its first call."""

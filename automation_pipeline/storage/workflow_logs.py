@@ -1,13 +1,15 @@
 """What every workflow writes down as it goes, correlated by the thing it is about and by its run."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Index
+from sqlalchemy import Index, insert
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from automation_pipeline.core.masking import masked_document
 from automation_pipeline.core.notes import Note
-from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.group_commit import write_at_the_end
+from automation_pipeline.storage.instants import database_now, database_time
 from automation_pipeline.storage.metadata import Table
 from automation_pipeline.storage.types import BigId, Json, JsonObject, UtcDateTime
 
@@ -30,4 +32,11 @@ class WorkflowLogRow(Table):
 
 
 def write_notes(session: Session, *notes: Note) -> None:
-    session.add_all(WorkflowLogRow(**{**vars(note), "data": masked_document(note.data)}) for note in notes)
+    if notes:
+        write_at_the_end(session, _add, notes)
+
+
+def _add(session: Session, notes: Sequence[Note]) -> None:
+    now = database_time(session)
+    rows = [{**vars(note), "data": masked_document(note.data), "created_at": now} for note in notes]
+    session.execute(insert(WorkflowLogRow), rows)

@@ -95,7 +95,7 @@ def test_4b_while_it_waits_the_status_says_how_long(bench: Bench) -> None:
     bench.sell("7", call("a"))
     bench.begin("7", "r1")
     with bench.database.transaction() as session:
-        claim = claim_next(session, "me", lease_seconds=30, per_fiche=10)
+        [claim] = claim_next(session, "me", 1, lease_seconds=30, per_fiche=10)
         assert claim
         assert put_back(session, claim, timedelta(seconds=40), "status=429 slow down", of_audio=False)
     task = status(bench)["run"]["tasks"][0]
@@ -107,7 +107,7 @@ def test_5_a_worker_that_fell_silent_is_replaced_or_its_run_is_ended_with_the_re
     bench.sell("7", call("a"))
     bench.begin("7", "r1")
     with bench.database.transaction() as session:
-        assert claim_next(session, "host:1", lease_seconds=30, per_fiche=10)
+        assert claim_next(session, "host:1", 1, lease_seconds=30, per_fiche=10)
     held = status(bench)["run"]["tasks"][0]
     assert (held["state"], held["owner"]) == ("working", "host:1")
     assert 5 < held["secondsLeft"] <= 30

@@ -1,8 +1,8 @@
 """Audit a fiche to the end: begin or take up, have its calls transcribed, judge what is not judged, score."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 from automation_pipeline.audits.domain import failures
@@ -15,12 +15,12 @@ from automation_pipeline.audits.stages.judge_steps import judge_steps
 from automation_pipeline.audits.stages.open_audit import open_audit
 from automation_pipeline.audits.stages.settle_audit import settle_audit
 from automation_pipeline.audits.store.audits import FoundAudit, get_audit, take_up
-from automation_pipeline.audits.store.calls import lacks_transcripts, timeline_of, transcribed_of
+from automation_pipeline.audits.store.calls import Heard, heard_of
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import PermanentError, TransientError, sentence_of
 from automation_pipeline.core.slots import Slots
 from automation_pipeline.fiches.ports import FicheSource
-from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.workflow_logs import write_notes
 
 Listen: TypeAlias = Callable[[str], Awaitable[object]]
@@ -39,48 +39,47 @@ async def audit_fiche(
     audit_id = found.standing.audit_id
     whole = Slots(judge.leases, f"audit-{audit_id}", 1, judge.places.owner, ttl_seconds=judge.knobs.lease_seconds)
     async with whole.hold_one() as lease:
-        held = _take_up(audit_id, lease.token, database)
+        held = await database.write(partial(_take_up, audit_id, lease.token))
         if held.standing.is_over:
             return held.standing
-        unheard = await _listen(held, listen, database)
-        return await _judge(held, lease.token, unheard, database, judge)
+        heard, unheard = await _listen(held, listen, database)
+        return await _judge(held, heard, lease.token, unheard, database, judge)
 
 
-def _take_up(audit_id: int, token: int, database: Database) -> FoundAudit:
-    with database.transaction() as session:
-        taken, found = take_up(session, audit_id, token), get_audit(session, audit_id)
+def _take_up(audit_id: int, token: int, session: Session) -> FoundAudit:
+    taken, found = take_up(session, audit_id, token), get_audit(session, audit_id)
     if not taken and not found.standing.is_over:
         raise TransientError(f"Audit {audit_id} is worked on by somebody else.")
     return found
 
 
-async def _listen(found: FoundAudit, listen: Listen, database: Database) -> str | None:
-    """Why it failed, if it did."""
-    fiche_id = found.standing.fiche_id
+async def _listen(found: FoundAudit, listen: Listen, database: Database) -> tuple[Heard, str | None]:
+    """What there is to judge, and why it is not all, if something failed."""
+    fiche_id, unheard = found.standing.fiche_id, None
     with database.reading() as session:
-        lacking = lacks_transcripts(session, fiche_id)
-    if not lacking:
-        return None
+        heard = heard_of(session, fiche_id)
+    if not heard.lacks_transcripts:
+        return heard, None
     try:
         await listen(fiche_id)
     except PermanentError as error:
         with database.transaction() as session:
             words = f"Not every recording could be transcribed, so what there is will be judged: {error}"
             write_notes(session, audit_note(found.standing, words, level="warning"))
-        return sentence_of(error)
-    return None
-
-
-async def _judge(found: FoundAudit, token: int, unheard: str | None, database: Database, judge: Judge) -> Standing:
-    audit = found.standing
+        unheard = sentence_of(error)
     with database.reading() as session:
-        timeline = timeline_of(session, audit.fiche_id)
-        recordings, transcribed = transcribed_of(session, audit.fiche_id)
+        return heard_of(session, fiche_id), unheard
+
+
+async def _judge(
+    found: FoundAudit, heard: Heard, token: int, unheard: str | None, database: Database, judge: Judge
+) -> Standing:
+    audit, timeline = found.standing, heard.timeline
     if not timeline.recordings:
         with database.transaction() as session:
-            reason = failures.nothing_to_judge(audit.fiche_id, recordings, transcribed, unheard)
+            reason = failures.nothing_to_judge(audit.fiche_id, heard.recordings, heard.transcribed, unheard)
             fail_audit(session, audit.tracking_id, reason, "missing_transcription")
             return get_audit(session, audit.audit_id).standing
-    mode = begin_analysis(found, timeline, (recordings, transcribed), database=database, judge=judge)
-    await judge_steps(replace(found, transcript_mode=mode), timeline, token, database=database, judge=judge)
-    return await asyncio.to_thread(settle_audit, audit.audit_id, token, database=database)
+    mode = await begin_analysis(found, heard, database=database, judge=judge)
+    await judge_steps(replace(found, transcript_mode=mode), heard, token, database=database, judge=judge)
+    return await database.write(partial(settle_audit, audit.audit_id, token))

@@ -9,31 +9,31 @@ from automation_pipeline.audits.domain.result import running_document
 from automation_pipeline.audits.domain.timeline import Timeline
 from automation_pipeline.audits.ports import Judge
 from automation_pipeline.audits.store.audits import FoundAudit, set_values, triggered_by
-from automation_pipeline.storage.database import Database
+from automation_pipeline.audits.store.calls import Heard
+from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.instants import database_time
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.workflow_logs import write_notes
 
 
-def begin_analysis(
-    found: FoundAudit, timeline: Timeline, calls: tuple[int, int], *, database: Database, judge: Judge
-) -> TranscriptMode:
-    """`calls` are the fiche's recordings and how many of them are transcribed. Calls that do not fit into a prompt are
-    read with tools, also when that was not asked for."""
+async def begin_analysis(found: FoundAudit, heard: Heard, *, database: Database, judge: Judge) -> TranscriptMode:
+    """Calls that do not fit into a prompt are read with tools, also when that was not asked for."""
+    timeline, calls = heard.timeline, (heard.recordings, heard.transcribed)
     audit, mode = found.standing, _mode(found, timeline, judge)
     approach = {"use_rlm": found.use_rlm, "transcript_mode": mode}
-    with database.transaction() as session:
+    recordings, chunks = len(timeline.recordings), timeline.chunk_count
+
+    def begin(session: Session) -> None:
         now = database_time(session)
         trigger = triggered_by(session, audit.audit_id)
         about = {"audit_id": audit.tracking_id, **trigger}
         values = {
             "transcript_mode": mode,
-            "recordings_count": len(timeline.recordings),
-            "timeline_chunks": timeline.chunk_count,
+            "recordings_count": recordings,
+            "timeline_chunks": chunks,
             "result_data": running_document(about, found.started_at, approach),
         }
         set_values(session, audit.audit_id, values)
-        recordings, chunks = len(timeline.recordings), timeline.chunk_count
         enqueue(session, [
             events.transcription_check(audit, *calls, now),
             *events.analysis_started(audit, recordings, chunks, judge.model.name, now),
@@ -42,6 +42,8 @@ def begin_analysis(
             f"ANALYSE: {recordings} recordings, {chunks} chunks, transcript by {mode}, {audit.done} steps done before"
         )
         write_notes(session, audit_note(audit, words))
+
+    await database.write(begin)
     return mode
 
 

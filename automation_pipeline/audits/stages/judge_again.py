@@ -18,7 +18,7 @@ from automation_pipeline.audits.domain.step_result import StepResult, StoredStep
 from automation_pipeline.audits.ports import Judge
 from automation_pipeline.audits.stages.analyse_step import analyse_step
 from automation_pipeline.audits.store.audits import changeable_audit, get_audit, lock_audit
-from automation_pipeline.audits.store.calls import product_of, timeline_of, transcribed_of
+from automation_pipeline.audits.store.calls import heard_of
 from automation_pipeline.audits.store.reading import audit_step_document
 from automation_pipeline.audits.store.steps import get_step, save_finding
 from automation_pipeline.audits.store.summaries import write_summary
@@ -70,13 +70,17 @@ def _begin(rerun: Rerun, way: Way, database: Database, judge: Judge) -> StepTask
             return None
         found, stored = changeable_audit(session, place.audit_id), get_step(session, place)
         audit = found.standing
-        timeline, product = timeline_of(session, audit.fiche_id), product_of(session, audit.fiche_id)
-        if not timeline.recordings:
-            raise PermanentError(nothing_to_judge(audit.fiche_id, *transcribed_of(session, audit.fiche_id)))
+        heard = heard_of(session, audit.fiche_id)
+        if not heard.timeline.recordings:
+            raise PermanentError(nothing_to_judge(audit.fiche_id, heard.recordings, heard.transcribed))
         enqueue(session, [rerun_started(audit, rerun, database_time(session))])
     step = next(step for step in found.config.steps if step.position == place.position)
     whole = StepTask(
-        config=found.config, step=step, timeline=timeline, instructions=rerun.instructions, product=product
+        config=found.config,
+        step=step,
+        timeline=heard.timeline,
+        instructions=rerun.instructions,
+        product=heard.product,
     )
     task = way.asked(whole, stored)
     return replace(task, mode=mode_of(found.transcript_mode, [task], judge.knobs))

@@ -1,56 +1,56 @@
 """Judge the steps of an audit that have no result yet, several at a time; each is stored when it ends."""
 
-import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from automation_pipeline.audits.domain import events
 from automation_pipeline.audits.domain.config import AuditStep
 from automation_pipeline.audits.domain.notes import audit_note
 from automation_pipeline.audits.domain.prompt import StepTask
 from automation_pipeline.audits.domain.step_result import StepResult
-from automation_pipeline.audits.domain.timeline import Timeline
 from automation_pipeline.audits.ports import Judge
 from automation_pipeline.audits.stages.analyse_step import analyse_step
 from automation_pipeline.audits.store.audits import FoundAudit, get_audit, hold_audit
-from automation_pipeline.audits.store.calls import product_of
+from automation_pipeline.audits.store.calls import Heard
 from automation_pipeline.audits.store.steps import positions_done, save_step
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.pool import work_through
-from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.instants import database_time
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.workflow_logs import write_notes
 
 
-async def judge_steps(found: FoundAudit, timeline: Timeline, token: int, *, database: Database, judge: Judge) -> None:
+async def judge_steps(found: FoundAudit, heard: Heard, token: int, *, database: Database, judge: Judge) -> None:
     """Under the fence `token`. TransientError when the audit has passed on or ended meanwhile: nothing is written."""
     audit = found.standing
 
     async def analyse(step: AuditStep) -> StepResult:
-        await asyncio.to_thread(tell, step)
-        task = StepTask(config=found.config, step=step, timeline=timeline, mode=found.transcript_mode, product=product)
+        await database.write(partial(tell, step))
+        timeline, mode = heard.timeline, found.transcript_mode
+        task = StepTask(config=found.config, step=step, timeline=timeline, mode=mode, product=heard.product)
         return await analyse_step(task, judge=judge)
 
-    def tell(step: AuditStep) -> None:
-        with database.transaction() as session:
-            enqueue(session, [events.step_started(audit, step, database_time(session))])
+    def tell(step: AuditStep, session: Session) -> None:
+        enqueue(session, [events.step_started(audit, step, database_time(session))])
 
     def write(results: Sequence[StepResult]) -> None:
-        with database.transaction() as session:
-            now = database_time(session)
-            if not hold_audit(session, audit.audit_id, token, now):
-                raise TransientError(f"Audit {audit.audit_id} has passed on to another worker, or has ended.")
-            for result in results:
-                save_step(session, audit.audit_id, result, now)
-                if result.finding.error is not None:
-                    words = f"Step {result.step.position} failed: {result.finding.error}"
-                    write_notes(session, audit_note(audit, words, level="error"))
-            standing = get_audit(session, audit.audit_id).standing
-            ended = [events.step_ended(audit, result, now) for result in results]
-            enqueue(session, [*ended, events.progress(standing, "analysis", now)])
+        database.write_soon(partial(save, results))
+
+    def save(results: Sequence[StepResult], session: Session) -> None:
+        now = database_time(session)
+        if not hold_audit(session, audit.audit_id, token, now):
+            raise TransientError(f"Audit {audit.audit_id} has passed on to another worker, or has ended.")
+        for result in results:
+            save_step(session, audit.audit_id, result, now)
+            if result.finding.error is not None:
+                words = f"Step {result.step.position} failed: {result.finding.error}"
+                write_notes(session, audit_note(audit, words, level="error"))
+        standing = get_audit(session, audit.audit_id).standing
+        ended = [events.step_ended(audit, result, now) for result in results]
+        enqueue(session, [*ended, events.progress(standing, "analysis", now)])
 
     with database.reading() as session:
         done = positions_done(session, audit.audit_id)
-        product = product_of(session, audit.fiche_id)
     todo = [step for step in found.config.steps if step.position not in done]
     await work_through(todo, analyse, write, width=judge.knobs.steps_at_once)

@@ -1,6 +1,7 @@
 """Begin an audit: the fiche as the CRM knows it now, the configuration as it is now, one row."""
 
 from datetime import timedelta
+from functools import partial
 
 from automation_pipeline.audits.domain import events, failures
 from automation_pipeline.audits.domain.audit import Wish
@@ -33,11 +34,10 @@ async def open_audit(wish: Wish, *, database: Database, source: FicheSource, clo
         get_config(session, wish.audit_config_id)
     since = clock.now() - FRESH
     outcome = await fetch_fiche(wish.fiche_id, since=since, database=database, source=source, clock=clock)
-    with database.transaction() as session:
-        return _begin(session, wish, known=not isinstance(outcome, FicheNotFound))
+    return await database.write(partial(_begin, wish, known=not isinstance(outcome, FicheNotFound)))
 
 
-def _begin(session: Session, wish: Wish, *, known: bool) -> FoundAudit:
+def _begin(wish: Wish, session: Session, *, known: bool) -> FoundAudit:
     config, now = get_config(session, wish.audit_config_id).config, database_time(session)
     found = begin_audit(session, wish, config, now)
     enqueue(session, events.started(found.standing, config, now))
@@ -45,6 +45,7 @@ def _begin(session: Session, wish: Wish, *, known: bool) -> FoundAudit:
         f"START: {config.name}, {len(config.steps)} steps, asked for by {wish.trigger_source or 'nobody in particular'}"
     )
     write_notes(session, audit_note(found.standing, words))
-    if not known:
-        fail_audit(session, wish.tracking_id, failures.not_found(wish.fiche_id), "fiche_not_found")
+    if known:
+        return found
+    fail_audit(session, wish.tracking_id, failures.not_found(wish.fiche_id), "fiche_not_found")
     return get_audit(session, found.standing.audit_id)

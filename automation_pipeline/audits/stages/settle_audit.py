@@ -7,33 +7,32 @@ from automation_pipeline.audits.domain.notes import audit_note
 from automation_pipeline.audits.domain.result import tokens_of
 from automation_pipeline.audits.stages.end_batch_item import end_batch_item
 from automation_pipeline.audits.stages.fail_audit import fail_audit
-from automation_pipeline.audits.store.audits import get_audit, hold_audit, set_values
+from automation_pipeline.audits.store.audits import FoundAudit, get_audit, hold_audit, set_values
 from automation_pipeline.audits.store.steps import stored_steps
-from automation_pipeline.audits.store.summaries import write_summary
-from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.audits.store.summaries import summarise
+from automation_pipeline.storage.database import Session
 from automation_pipeline.storage.instants import database_time
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.workflow_logs import write_notes
 
 
-def settle_audit(audit_id: int, token: int, *, database: Database) -> Standing:
+def settle_audit(audit_id: int, token: int, session: Session) -> Standing:
     """How it stands then. One that has ended, or that somebody else works on by now, is left as it is."""
-    with database.transaction() as session:
-        if hold_audit(session, audit_id, token, database_time(session)):
-            _settle(session, audit_id)
-        return get_audit(session, audit_id).standing
+    if hold_audit(session, audit_id, token, database_time(session)):
+        _settle(session, get_audit(session, audit_id))
+    return get_audit(session, audit_id).standing
 
 
-def _settle(session: Session, audit_id: int) -> None:
-    found, steps, now = get_audit(session, audit_id), stored_steps(session, audit_id), database_time(session)
+def _settle(session: Session, found: FoundAudit) -> None:
+    audit_id, now = found.standing.audit_id, database_time(session)
+    steps = stored_steps(session, audit_id)
     audit, errors = found.standing, [step.finding.error for step in steps if step.finding.error is not None]
     tokens = tokens_of(steps)
     if len(errors) == len(steps):
         set_values(session, audit_id, {"total_tokens": tokens, "failed_steps": len(errors), "successful_steps": 0})
         fail_audit(session, audit.tracking_id, no_step_judged(errors[0]), "analysis")
         return
-    compliance = write_summary(session, audit_id, now)
-    set_values(session, audit_id, {"status": AuditStatus.COMPLETED})
+    compliance = summarise(session, found, steps, now, status=AuditStatus.COMPLETED)
     lasted = round(1000 * (now - found.started_at).total_seconds())
     enqueue(session, events.completed(audit, compliance, tokens, lasted, now))
     words = (

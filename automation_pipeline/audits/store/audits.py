@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func, select, update
+from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.domain.audit import AuditStatus, Standing, Wish
@@ -12,12 +12,23 @@ from automation_pipeline.audits.domain.config import AuditConfig
 from automation_pipeline.audits.domain.config_document import config_document, fingerprint, parse_config
 from automation_pipeline.audits.domain.findings import Niveau
 from automation_pipeline.audits.domain.modes import TranscriptMode
-from automation_pipeline.audits.store.standings import standing_of
+from automation_pipeline.audits.store.standings import STANDING, standing_in
 from automation_pipeline.audits.tables import AuditRow, ConfigSnapshotRow
 from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.fiches.tables import FicheCache
 from automation_pipeline.storage.bulk import insert_into, upsert
+from automation_pipeline.storage.group_commit import group_of
 from automation_pipeline.storage.instants import database_now
+
+_BEGUN = (
+    AuditRow.config_fingerprint,
+    AuditRow.started_at,
+    AuditRow.created_at,
+    AuditRow.transcript_mode,
+    AuditRow.use_rlm,
+)
+MOST_CONFIGS = 100
+_CONFIGS: dict[str, AuditConfig] = {}
 
 
 @dataclass(frozen=True)
@@ -32,28 +43,39 @@ class FoundAudit:
 
 
 def find_audit(session: Session, tracking_id: str) -> FoundAudit | None:
-    audit_id = session.scalar(select(AuditRow.id).where(AuditRow.tracking_id == tracking_id))
-    return None if audit_id is None else get_audit(session, audit_id)
+    return _read(session, AuditRow.tracking_id == tracking_id)
 
 
 def get_audit(session: Session, audit_id: int) -> FoundAudit:
-    found = session.execute(
-        select(AuditRow, FicheCache.fiche_id, ConfigSnapshotRow.document)
-        .join(FicheCache, FicheCache.id == AuditRow.fiche_cache_id)
-        .join(ConfigSnapshotRow, ConfigSnapshotRow.fingerprint == AuditRow.config_fingerprint)
-        .where(AuditRow.id == audit_id)
-    ).one_or_none()
+    found = _read(session, AuditRow.id == audit_id)
     if found is None:
         raise NotFoundError("Audit not found")
-    row, fiche_id, document = found
-    config = parse_config(document)
+    return found
+
+
+def _read(session: Session, chosen: ColumnElement[bool]) -> FoundAudit | None:
+    row = session.execute(
+        select(*STANDING, *_BEGUN).join(FicheCache, FicheCache.id == AuditRow.fiche_cache_id).where(chosen)
+    ).one_or_none()
+    if row is None:
+        return None
     return FoundAudit(
-        standing=standing_of(session, row, fiche_id),
-        config=config,
+        standing=standing_in(row),
+        config=_config_of(session, row.config_fingerprint),
         started_at=row.started_at or row.created_at,
         transcript_mode=TranscriptMode(row.transcript_mode),
         use_rlm=row.use_rlm,
     )
+
+
+def _config_of(session: Session, print_: str) -> AuditConfig:
+    """What has a fingerprint never changes: it is read once."""
+    if print_ not in _CONFIGS:
+        if len(_CONFIGS) >= MOST_CONFIGS:
+            _CONFIGS.clear()
+        document = select(ConfigSnapshotRow.document).where(ConfigSnapshotRow.fingerprint == print_)
+        _CONFIGS[print_] = parse_config(session.scalars(document).one())
+    return _CONFIGS[print_]
 
 
 def begin_audit(session: Session, wish: Wish, config: AuditConfig, now: datetime) -> FoundAudit:
@@ -65,10 +87,12 @@ def begin_audit(session: Session, wish: Wish, config: AuditConfig, now: datetime
     begun = find_audit(session, wish.tracking_id)
     if begun is not None:
         return begun
-    upsert(session, ConfigSnapshotRow, [_snapshot(config)], key=("fingerprint",))
-    row = _new_row(wish, config, now)
-    row.update(fiche_cache_id=fiche, version=_last_version(session, fiche, wish.audit_config_id) + 1)
-    _demote(session, fiche, wish.audit_config_id)
+    print_ = _keep_snapshot(session, config)
+    row = _new_row(wish, config, print_, now)
+    last = _last_version(session, fiche, wish.audit_config_id)
+    row.update(fiche_cache_id=fiche, version=last + 1)
+    if last:
+        _demote(session, fiche, wish.audit_config_id)
     audit_id = session.scalar(insert_into(session, AuditRow).values(row).returning(AuditRow.id))
     assert audit_id is not None  # noqa: S101  an INSERT that returns nothing has raised
     return get_audit(session, audit_id)
@@ -189,15 +213,24 @@ def _last_version(session: Session, fiche: int, config: int) -> int:
     return session.scalar(select(func.max(AuditRow.version)).where(*of_both)) or 0
 
 
-def _snapshot(config: AuditConfig) -> dict[str, object]:
-    return {"fingerprint": fingerprint(config), "document": config_document(config)}
+def _keep_snapshot(session: Session, config: AuditConfig) -> str:
+    """The fingerprint under which it is kept."""
+    group = group_of(session)
+    kept = group.known if group else {}
+    if config not in kept:
+        kept[config] = print_ = fingerprint(config)
+        upsert(
+            session, ConfigSnapshotRow, [{"fingerprint": print_, "document": config_document(config)}],
+            key=("fingerprint",),
+        )  # fmt: skip
+    return kept[config]
 
 
-def _new_row(wish: Wish, config: AuditConfig, now: datetime) -> dict[str, object]:
+def _new_row(wish: Wish, config: AuditConfig, print_: str, now: datetime) -> dict[str, object]:
     return {
         "tracking_id": wish.tracking_id,
         "audit_config_id": wish.audit_config_id,
-        "config_fingerprint": fingerprint(config),
+        "config_fingerprint": print_,
         "automation_schedule_id": wish.schedule_id,
         "automation_run_id": wish.run_id,
         "trigger_source": wish.trigger_source,

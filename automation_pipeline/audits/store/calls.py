@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -12,23 +13,32 @@ from automation_pipeline.fiches.tables import ElementsSouscriptionRow, FicheCach
 from automation_pipeline.transcription.tables import ChunkRow
 
 
-def timeline_of(session: Session, fiche_id: str) -> Timeline:
-    """Recordings with a transcript in which something was said, in the order of the calls."""
-    rows = [row for row in _recordings(session, fiche_id) if row.has_transcription and row.recording_url.strip()]
-    chunks = _chunks(session, [row.id for row in rows])
-    spoken = [row for row in rows if chunks[row.id]]
-    return Timeline(tuple(_recording(index, row, tuple(chunks[row.id])) for index, row in enumerate(spoken)))
+@dataclass(frozen=True)
+class Heard:
+    """`timeline`: recordings with a transcript in which something was said, in the order of the calls. How many
+    recordings the fiche has, and how many of them have a transcript; whether there is audio that nobody has listened to
+    yet; and what the CRM says was sold."""
+
+    timeline: Timeline
+    recordings: int
+    transcribed: int
+    lacks_transcripts: bool
+    product: str | None
 
 
-def transcribed_of(session: Session, fiche_id: str) -> tuple[int, int]:
-    """How many recordings the fiche has, and how many of them have a transcript."""
+def heard_of(session: Session, fiche_id: str) -> Heard:
     rows = _recordings(session, fiche_id)
-    return len(rows), sum(row.has_transcription for row in rows)
-
-
-def lacks_transcripts(session: Session, fiche_id: str) -> bool:
-    """Whether there is audio that nobody has listened to yet."""
-    return any(not row.has_transcription and row.recording_url.strip() for row in _recordings(session, fiche_id))
+    heard = [row for row in rows if row.has_transcription and row.recording_url.strip()]
+    chunks = _chunks(session, [row.id for row in heard])
+    spoken = [row for row in heard if chunks[row.id]]
+    timeline = Timeline(tuple(_recording(index, row, tuple(chunks[row.id])) for index, row in enumerate(spoken)))
+    return Heard(
+        timeline,
+        recordings=len(rows),
+        transcribed=sum(row.has_transcription for row in rows),
+        lacks_transcripts=any(not row.has_transcription and row.recording_url.strip() for row in rows),
+        product=_product_of(session, fiche_id),
+    )
 
 
 def _recordings(session: Session, fiche_id: str) -> Sequence[RecordingRow]:
@@ -66,7 +76,7 @@ def _recording(index: int, row: RecordingRow, chunks: tuple[TimelineChunk, ...])
     )
 
 
-def product_of(session: Session, fiche_id: str) -> str | None:
+def _product_of(session: Session, fiche_id: str) -> str | None:
     """What the CRM says was sold, for steps that verify the product; None when it says nothing of it."""
     row = session.scalars(
         select(ElementsSouscriptionRow)

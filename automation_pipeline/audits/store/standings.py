@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import Label, Row, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from automation_pipeline.audits.domain.audit import AuditStatus, Standing
 from automation_pipeline.audits.tables import AuditRow, StepResultRow
@@ -11,20 +11,35 @@ from automation_pipeline.fiches.tables import FicheCache
 from automation_pipeline.storage.bulk import among
 
 
+def _of_steps(counted: InstrumentedAttribute[int] | InstrumentedAttribute[str | None], name: str) -> Label[int]:
+    of_audit = StepResultRow.audit_id == AuditRow.id
+    return select(func.count(counted)).where(of_audit).correlate(AuditRow).scalar_subquery().label(name)
+
+
+# Without the audit's documents. Steps that have ended, and those of them that failed.
+STANDING = (
+    AuditRow.id,
+    AuditRow.tracking_id,
+    AuditRow.audit_config_id,
+    AuditRow.status,
+    AuditRow.niveau,
+    AuditRow.score_percentage,
+    AuditRow.total_steps,
+    AuditRow.error_message,
+    FicheCache.fiche_id,
+    _of_steps(StepResultRow.audit_id, "done"),
+    _of_steps(StepResultRow.error, "failed"),
+)
+
+
 def standings(session: Session, tracking_ids: Sequence[str]) -> dict[str, Standing]:
     """Of those of the audits that have begun."""
     begun = session.execute(
-        select(AuditRow, FicheCache.fiche_id)
+        select(*STANDING)
         .join(FicheCache, FicheCache.id == AuditRow.fiche_cache_id)
         .where(among(session, AuditRow.tracking_id, tracking_ids))
-    ).tuples()
-    rows = list(begun)
-    counts = _counts(session, [row.id for row, _ in rows])
-    return {row.tracking_id: _standing(row, fiche_id, counts.get(row.id, (0, 0))) for row, fiche_id in rows}
-
-
-def standing_of(session: Session, row: AuditRow, fiche_id: str) -> Standing:
-    return _standing(row, fiche_id, _counts(session, [row.id]).get(row.id, (0, 0)))
+    )
+    return {row.tracking_id: standing_in(row) for row in begun}
 
 
 def fiche_of_audit(session: Session, audit_id: int) -> str | None:
@@ -36,28 +51,18 @@ def fiche_of_audit(session: Session, audit_id: int) -> str | None:
     )
 
 
-def _counts(session: Session, audit_ids: Sequence[int]) -> dict[int, tuple[int, int]]:
-    """Steps that have ended, and those of them that failed."""
-    rows = session.execute(
-        select(StepResultRow.audit_id, func.count(), func.count(StepResultRow.error))
-        .where(among(session, StepResultRow.audit_id, audit_ids))
-        .group_by(StepResultRow.audit_id)
-    ).tuples()
-    return {audit_id: (done, failed) for audit_id, done, failed in rows}
-
-
-def _standing(row: AuditRow, fiche_id: str, counts: tuple[int, int]) -> Standing:
-    done, failed = counts
+def standing_in(row: Row[tuple[object, ...]]) -> Standing:
+    """Of a row that has the columns of STANDING."""
     return Standing(
         audit_id=row.id,
         tracking_id=row.tracking_id,
-        fiche_id=fiche_id,
+        fiche_id=row.fiche_id,
         audit_config_id=row.audit_config_id,
         status=AuditStatus(row.status),
         niveau=row.niveau,
         score_percentage=float(row.score_percentage),
         steps=row.total_steps,
-        done=done,
-        failed=failed,
+        done=row.done,
+        failed=row.failed,
         error=row.error_message,
     )

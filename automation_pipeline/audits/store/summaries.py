@@ -1,5 +1,6 @@
 """The summary of an audit in its row, always computed from its stored steps."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import select
@@ -7,7 +8,8 @@ from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.domain.result import Frame, compliance_of, summary_columns
 from automation_pipeline.audits.domain.scoring import Compliance
-from automation_pipeline.audits.store.audits import get_audit, set_values
+from automation_pipeline.audits.domain.step_result import StoredStep
+from automation_pipeline.audits.store.audits import FoundAudit, get_audit, set_values
 from automation_pipeline.audits.store.steps import stored_steps
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.fiches.tables import FicheCache
@@ -15,33 +17,42 @@ from automation_pipeline.fiches.tables import FicheCache
 
 def write_summary(session: Session, audit_id: int, now: datetime) -> Compliance:
     """`now` is when the audit ended, unless it had ended before."""
-    steps, frame = stored_steps(session, audit_id), _frame(session, audit_id, now)
-    set_values(session, audit_id, summary_columns(frame, steps))
+    return summarise(session, get_audit(session, audit_id), stored_steps(session, audit_id), now)
+
+
+def summarise(
+    session: Session, found: FoundAudit, steps: Sequence[StoredStep], now: datetime, **more: object
+) -> Compliance:
+    """The same of what has been read already; `more` columns are written with it."""
+    columns = summary_columns(_frame(session, found, now), steps)
+    set_values(session, found.standing.audit_id, {**columns, **more})
     return compliance_of(steps)
 
 
-def _frame(session: Session, audit_id: int, now: datetime) -> Frame:
-    found = get_audit(session, audit_id)
-    row, fiche = (
-        session.execute(
-            select(AuditRow, FicheCache)
-            .join(FicheCache, FicheCache.id == AuditRow.fiche_cache_id)
-            .where(AuditRow.id == audit_id)
-            .execution_options(populate_existing=True)
+def _frame(session: Session, found: FoundAudit, now: datetime) -> Frame:
+    audit = found.standing
+    row = session.execute(
+        select(
+            AuditRow.completed_at,
+            AuditRow.recordings_count,
+            AuditRow.timeline_chunks,
+            FicheCache.prospect_prenom,
+            FicheCache.prospect_nom,
+            FicheCache.groupe,
         )
-        .tuples()
-        .one()
-    )
+        .join(FicheCache, FicheCache.id == AuditRow.fiche_cache_id)
+        .where(AuditRow.id == audit.audit_id)
+    ).one()
     return Frame(
-        audit_id=audit_id,
-        tracking_id=row.tracking_id,
-        config_id=row.audit_config_id,
+        audit_id=audit.audit_id,
+        tracking_id=audit.tracking_id,
+        config_id=audit.audit_config_id,
         config=found.config,
-        fiche_id=fiche.fiche_id,
-        prospect_name=" ".join(filter(None, (fiche.prospect_prenom, fiche.prospect_nom))),
-        groupe=fiche.groupe,
-        use_rlm=row.use_rlm,
-        transcript_mode=row.transcript_mode,
+        fiche_id=audit.fiche_id,
+        prospect_name=" ".join(filter(None, (row.prospect_prenom, row.prospect_nom))),
+        groupe=row.groupe,
+        use_rlm=found.use_rlm,
+        transcript_mode=found.transcript_mode,
         started_at=found.started_at,
         completed_at=row.completed_at or now,
         recordings=row.recordings_count or 0,

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 from automation_pipeline.audits.store.configs import automatic_configs
 from automation_pipeline.automation.domain.notes import run_note
@@ -118,17 +119,16 @@ class _Batch:
             write_notes(session, run_note(get_run(session, run_id), f"FAN-OUT: audit/run x{configs * fiches}"))
 
     async def _record(self, moves: Sequence[LedgerMove]) -> None:
-        await asyncio.to_thread(self._write, moves)
+        await self._shop.database.write(partial(self._write, moves))
+        self._ended.update(move.status for move in moves)
         now = asyncio.get_running_loop().time()
         if now - self._told_at >= TELL_EVERY_SECONDS:
             self._told_at = now
             await asyncio.to_thread(self._tell)
 
-    def _write(self, moves: Sequence[LedgerMove]) -> None:
-        with self._shop.database.transaction() as session:
-            hold_attempt(session, self._ticket)
-            record_moves(session, self._ticket.run_id, moves, self._shop.clock.now())
-        self._ended.update(move.status for move in moves)
+    def _write(self, moves: Sequence[LedgerMove], session: Session) -> None:
+        hold_attempt(session, self._ticket)
+        record_moves(session, self._ticket.run_id, moves, self._shop.clock.now())
 
     def _tell(self) -> None:
         with self._shop.database.transaction() as session:

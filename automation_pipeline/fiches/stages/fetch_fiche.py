@@ -1,6 +1,5 @@
 """Bring one fiche home, unless the CRM has told of it since a given instant."""
 
-from collections.abc import Sequence
 from datetime import datetime
 
 from automation_pipeline.core.clock import Clock
@@ -9,25 +8,25 @@ from automation_pipeline.fiches.domain.fiche import (
     DetailsFetched,
     DetailsKnown,
     FetchFailed,
-    FetchOutcome,
     FicheNotFound,
 )
 from automation_pipeline.fiches.ports import FicheSource
-from automation_pipeline.fiches.stages.fetch_fiches import fetch_fiches
-from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.fiches.stages.fetch_details import fetch_details
+from automation_pipeline.fiches.store.details import save_outcomes
+from automation_pipeline.fiches.store.freshness import known_since
+from automation_pipeline.storage.database import Database
 
 
 async def fetch_fiche(
     fiche_id: str, *, since: datetime, database: Database, source: FicheSource, clock: Clock
 ) -> DetailsFetched | DetailsKnown | FicheNotFound:
     """TransientError, PermanentError: the CRM gave no answer for it."""
-    outcomes: list[FetchOutcome] = []
-
-    def settle(_session: Session, told: Sequence[FetchOutcome]) -> None:
-        outcomes.extend(told)
-
-    await fetch_fiches([fiche_id], since=since, settle=settle, database=database, source=source, clock=clock)
-    outcome = outcomes[-1]
+    with database.reading() as session:
+        known = known_since(session, [fiche_id], since, clock.now())
+    if known:
+        return known[0]
+    outcome = await fetch_details(fiche_id, source=source, clock=clock)
+    await database.write(lambda session: save_outcomes(session, [outcome], clock.now()))
     if isinstance(outcome, FetchFailed):
         raise (TransientError if outcome.transient else PermanentError)(outcome.error)
     return outcome

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import PermanentError, TransientError
@@ -37,17 +38,15 @@ class Wish:
 async def begin_transcription(wish: Wish, *, database: Database, source: FicheSource, clock: Clock) -> Standing:
     """How the run stands that now works on the fiche: the wish's own, or the one under way. A fiche that the CRM does
     not know ends its run at once, and blocks nobody."""
-    with database.transaction() as session:
-        under_way = _under_way(session, wish)
+    under_way = await database.write(partial(_under_way, wish))
     if under_way is not None:
         return under_way
     since = wish.fresh_since or clock.now()
     outcome = await fetch_fiche(wish.fiche_id, since=since, database=database, source=source, clock=clock)
-    with database.transaction() as session:
-        return _not_found(session, wish) if isinstance(outcome, FicheNotFound) else _start(session, wish)
+    return await database.write(partial(_not_found if isinstance(outcome, FicheNotFound) else _start, wish))
 
 
-def _under_way(session: Session, wish: Wish) -> Standing | None:
+def _under_way(wish: Wish, session: Session) -> Standing | None:
     mine = runs.get_standing(session, wish.run_id)
     if mine is not None:
         return mine
@@ -58,20 +57,20 @@ def _under_way(session: Session, wish: Wish) -> Standing | None:
     return runs.get_standing(session, live)
 
 
-def _joined(session: Session, wish: Wish) -> Standing:
+def _joined(wish: Wish, session: Session) -> Standing:
     """Somebody began while we asked the CRM."""
-    joined = _under_way(session, wish)
+    joined = _under_way(wish, session)
     if joined is None:
         raise TransientError(f"The run of fiche {wish.fiche_id} ended in the very moment that it was joined.")
     return joined
 
 
-def _start(session: Session, wish: Wish) -> Standing:
+def _start(wish: Wish, session: Session) -> Standing:
     plan = runs.plan_for(session, wish.fiche_id)
     if plan is None:
         raise PermanentError(f"Fiche {wish.fiche_id} is not mirrored.")
     if not runs.start_run(session, wish.run_id, wish.fiche_id, plan, wish.priority, wish.dagster_run_id):
-        return _joined(session, wish)
+        return _joined(wish, session)
     now = database_time(session)
     runs.add_tasks(session, wish.run_id, wish.fiche_id, plan, wish.priority, now)
     enqueue(session, [
@@ -86,16 +85,20 @@ def _start(session: Session, wish: Wish) -> Standing:
 def _fail_blanks(session: Session, wish: Wish, plan: Plan) -> Standing:
     """A recording without audio ends at once; a run without targets too."""
     blank = [target.call_id for target in plan.targets if not target.url.strip()]
+    if not blank and plan.targets:
+        return Standing(
+            wish.run_id, wish.fiche_id, RunStatus.RUNNING, plan.total, plan.already_transcribed, len(plan.targets)
+        )
     failed = fail_waiting_tasks(session, wish.run_id, blank, NO_URL)
     told = [(call, (place, len(plan.targets))) for call, place in failed]
     enqueue(session, events.recordings_failed(wish.run_id, wish.fiche_id, told, NO_URL, database_time(session)))
     return settle_recordings(session, wish.run_id, processed=len(failed), failed=len(failed))
 
 
-def _not_found(session: Session, wish: Wish) -> Standing:
+def _not_found(wish: Wish, session: Session) -> Standing:
     nothing = Plan(total=0, already_transcribed=0, targets=())
     if not runs.start_run(session, wish.run_id, wish.fiche_id, nothing, wish.priority, wish.dagster_run_id):
-        return _joined(session, wish)
+        return _joined(wish, session)
     standing = Standing(wish.run_id, wish.fiche_id, RunStatus.FAILED, 0, 0, 0)
     runs.end_run(session, wish.run_id, RunStatus.FAILED, events.NOT_FOUND)
     enqueue(session, events.failed(standing, events.NOT_FOUND, database_time(session)))

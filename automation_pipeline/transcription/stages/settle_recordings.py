@@ -7,25 +7,20 @@ from automation_pipeline.storage.workflow_logs import write_notes
 from automation_pipeline.transcription.domain import events
 from automation_pipeline.transcription.domain.notes import run_note
 from automation_pipeline.transcription.domain.run import RunStatus, Standing
-from automation_pipeline.transcription.store.runs import end_run, hold_run, standing_of
+from automation_pipeline.transcription.store.runs import count_recordings, end_run
 
 
 def settle_recordings(
     session: Session, run_id: str, *, processed: int, cached: int = 0, failed: int = 0, progress_every: int = 1
 ) -> Standing:
     """In the transaction that ended them. Progress is told every so many recordings, and at the end."""
-    row = hold_run(session, run_id)
-    before = row.processed
-    row.processed += processed
-    row.cached += cached
-    row.failed += failed
-    row.touched_at = now = database_time(session)
-    session.flush()
-    standing = standing_of(row)
+    now = database_time(session)
+    standing, started_at = count_recordings(session, run_id, now, processed=processed, cached=cached, failed=failed)
+    before = standing.processed - processed
     if standing.is_over or standing.processed // progress_every > before // progress_every:
         enqueue(session, [events.progress(standing, now)] if processed else [])
     if standing.is_over and standing.status is RunStatus.RUNNING:
-        enqueue(session, events.completed(standing, row.started_at, now))
+        enqueue(session, events.completed(standing, started_at, now))
         end_run(session, run_id, RunStatus.COMPLETED)
         counts = {"new": standing.new, "cached": standing.cached, "failed": standing.failed}
         write_notes(session, run_note(standing, f"END: completed, {standing.failed} failed", data=counts))

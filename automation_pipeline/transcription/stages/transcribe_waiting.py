@@ -7,6 +7,7 @@ import asyncio
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TypeVar
 
 from automation_pipeline.core.coordination import Rate
@@ -22,9 +23,9 @@ LIMIT = "speech-to-text"
 LOOK_AGAIN_SECONDS = 0.25
 # A call may reach the provider a little after its turn: a hundredth to spare keeps any minute within the cap.
 MINUTE = 60.6
-# Recordings that are taken before it is their turn: one downloads while the other waits. What becomes urgent meanwhile
-# is overtaken by no more than these, in each process.
-AHEAD = 2
+# Recordings that are taken before it is their turn, so that they are downloaded by then: two, or as many as the
+# provider takes in that time. What becomes urgent meanwhile is overtaken by no more than these, in each process.
+AHEAD, AHEAD_SECONDS = 2, 2.0
 
 Result = TypeVar("Result")
 
@@ -51,21 +52,35 @@ class _Desk:
     def __init__(self, run_ids: Sequence[str], database: Database, provider: Provider, owner: str) -> None:
         self._run_ids, self._database, self._provider, self._owner = run_ids, database, provider, owner
         self._places = asyncio.Semaphore(provider.speech.at_once)
-        self._ahead = asyncio.Semaphore(AHEAD)
+        self._ahead = asyncio.Semaphore(max(AHEAD, round(AHEAD_SECONDS * provider.knobs.per_minute / MINUTE)))
         self._rate = Rate(provider.knobs.per_minute, MINUTE)
 
     async def work_until_over(self, group: asyncio.TaskGroup) -> None:
         """Helps with what is most urgent, but not for longer than its own runs last."""
-        while await self._patiently(self._still_running):
+        while True:
+            free = await self._take_places()
+            claims = await self._patiently(partial(self._claim, free))
+            self._give_places_back(free - len(claims or ()))
+            if claims is None:
+                return
+            for claim in claims:
+                group.create_task(self._work(claim))
+            if not claims:
+                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+
+    async def _take_places(self) -> int:
+        """All that are free, one at least."""
+        taken = 0
+        while not taken or not (self._places.locked() or self._ahead.locked()):
             await self._places.acquire()
             await self._ahead.acquire()
-            claim = await self._patiently(self._claim)
-            if claim is not None:
-                group.create_task(self._work(claim))
-                continue
+            taken += 1
+        return taken
+
+    def _give_places_back(self, number: int) -> None:
+        for _ in range(number):
             self._places.release()
             self._ahead.release()
-            await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
     async def beat(self) -> None:
         while True:
@@ -92,22 +107,18 @@ class _Desk:
         until = loop.time() + self._provider.knobs.lease_seconds
         while True:
             try:
-                return await asyncio.to_thread(self._ask, ask)
+                return await self._database.write(ask)
             except TransientError:
                 if loop.time() > until:
                     raise
                 await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
-    def _ask(self, ask: Callable[[Session], Result]) -> Result:
-        with self._database.transaction() as session:
-            return ask(session)
-
-    def _still_running(self, session: Session) -> bool:
-        return still_running(session, self._run_ids)
-
-    def _claim(self, session: Session) -> Claim | None:
+    def _claim(self, most: int, session: Session) -> list[Claim] | None:
+        """None: what it works for is over."""
+        if not still_running(session, self._run_ids):
+            return None
         knobs = self._provider.knobs
-        return claim_next(session, self._owner, lease_seconds=knobs.lease_seconds, per_fiche=knobs.per_fiche)
+        return claim_next(session, self._owner, most, lease_seconds=knobs.lease_seconds, per_fiche=knobs.per_fiche)
 
     def _keep_claims(self, session: Session) -> None:
         extend_claims(session, self._owner, self._provider.knobs.lease_seconds)

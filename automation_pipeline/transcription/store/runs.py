@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import func, insert, or_, select, update
+from sqlalchemy import Row, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.fiches.tables import FicheCache, RecordingRow
@@ -19,6 +19,14 @@ from automation_pipeline.transcription.domain.run import (
     TaskState,
 )
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
+
+_STANDING = tuple(
+    getattr(TranscriptionRunRow, name)
+    for name in (
+        "id", "fiche_id", "status", "total_recordings", "already_transcribed", "target_total", "processed", "cached",
+        "failed", "error",
+    )
+)  # fmt: skip
 
 
 def plan_for(session: Session, fiche_id: str) -> Plan | None:
@@ -112,6 +120,25 @@ def hold_run(session: Session, run_id: str) -> TranscriptionRunRow:
     return session.scalars(select(TranscriptionRunRow).where(TranscriptionRunRow.id == run_id).with_for_update()).one()
 
 
+def count_recordings(
+    session: Session, run_id: str, now: datetime, *, processed: int, cached: int, failed: int
+) -> tuple[Standing, datetime]:
+    """How the run stands with so many more that have ended, and when it began. Its row is held, as by `hold_run`."""
+    row = session.execute(
+        update(TranscriptionRunRow)
+        .where(TranscriptionRunRow.id == run_id)
+        .values(
+            processed=TranscriptionRunRow.processed + processed,
+            cached=TranscriptionRunRow.cached + cached,
+            failed=TranscriptionRunRow.failed + failed,
+            touched_at=now,
+        )
+        .returning(*_STANDING, TranscriptionRunRow.started_at)
+        .execution_options(synchronize_session=False)
+    ).one()
+    return standing_of(row), row.started_at
+
+
 def still_running(session: Session, run_ids: Sequence[str]) -> bool:
     live = TranscriptionRunRow.status == RunStatus.RUNNING
     chosen = among(session, TranscriptionRunRow.id, run_ids)
@@ -138,7 +165,7 @@ def end_run(session: Session, run_id: str, status: RunStatus, error: str | None 
     )
 
 
-def standing_of(row: TranscriptionRunRow) -> Standing:
+def standing_of(row: TranscriptionRunRow | Row[tuple[object, ...]]) -> Standing:
     return Standing(
         run_id=row.id,
         fiche_id=row.fiche_id,

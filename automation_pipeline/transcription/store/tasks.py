@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, and_, func, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
 from automation_pipeline.fiches.tables import RecordingRow
+from automation_pipeline.storage.bulk import among
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.transcription.domain.run import TaskState
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
@@ -36,24 +37,29 @@ class Claim:
     has_transcription: bool
 
 
-def claim_next(session: Session, owner: str, *, lease_seconds: float, per_fiche: int) -> Claim | None:
-    """The most urgent recording that may be worked on, whoever's fiche it is; the oldest among equals."""
+def claim_next(session: Session, owner: str, most: int, *, lease_seconds: float, per_fiche: int) -> list[Claim]:
+    """The most urgent recordings that may be worked on, whoever's fiche it is; the oldest among equals. So many at
+    most, and fewer where those of one fiche would be too many at once."""
     one_at_a_time(session)
-    best = (
-        select(Task.id)
-        .where(_is_free(), _working_on_same_fiche() < per_fiche)
-        .order_by(Task.urgency, Task.id)
-        .limit(1)
-        .cte("best")
+    in_order = (Task.urgency, Task.id)
+    working = _working_on_same_fiche().label("working")
+    free = (
+        select(Task.id, Task.urgency, Task.fiche_id, working)
+        .where(_is_free(), working < per_fiche)
+        .order_by(*in_order)
+        .limit(most)
+        .cte("free")
     )
-    task_id = session.scalar(
+    nth = func.row_number().over(partition_by=free.c.fiche_id, order_by=(free.c.urgency, free.c.id))
+    numbered = select(free.c.id, (free.c.working + nth).label("place")).subquery()
+    claimed = session.scalars(
         update(Task)
-        .where(Task.id.in_(select(best.c.id)))
+        .where(Task.id.in_(select(numbered.c.id).where(numbered.c.place <= per_fiche)))
         .values(state=TaskState.WORKING, owner=owner, token=Task.token + 1, leased_until=database_now(lease_seconds))
         .returning(Task.id)
         .execution_options(synchronize_session=False)
-    )
-    return None if task_id is None else _claim(session, task_id)
+    ).all()
+    return _claims(session, claimed)
 
 
 def extend_claims(session: Session, owner: str, lease_seconds: float) -> None:
@@ -156,17 +162,20 @@ def _working_on_same_fiche() -> ColumnElement[int]:
     )
 
 
-def _claim(session: Session, task_id: int) -> Claim:
-    task, target_total, recording = (
-        session.execute(
-            select(Task, TranscriptionRunRow.target_total, RecordingRow)
-            .join(TranscriptionRunRow, TranscriptionRunRow.id == Task.run_id)
-            .join(RecordingRow, RecordingRow.id == Task.recording_id)
-            .where(Task.id == task_id)
-        )
-        .tuples()
-        .one()
-    )
+def _claims(session: Session, task_ids: Sequence[int]) -> list[Claim]:
+    if not task_ids:
+        return []
+    found = session.execute(
+        select(Task, TranscriptionRunRow.target_total, RecordingRow)
+        .join(TranscriptionRunRow, TranscriptionRunRow.id == Task.run_id)
+        .join(RecordingRow, RecordingRow.id == Task.recording_id)
+        .where(among(session, Task.id, task_ids))
+        .order_by(Task.urgency, Task.id)
+    ).tuples()
+    return [_claim(task, target_total, recording) for task, target_total, recording in found]
+
+
+def _claim(task: Task, target_total: int, recording: RecordingRow) -> Claim:
     return Claim(
         task_id=task.id,
         token=task.token,

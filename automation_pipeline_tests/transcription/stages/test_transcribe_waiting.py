@@ -144,7 +144,7 @@ def test_a_claim_of_the_dead_passes_on_with_a_higher_token_and_is_worth_nothing_
     bench.sell("7", call("a"))
     bench.begin("7", "r1")
     with bench.database.transaction() as session:
-        dead = claim_next(session, "dead", lease_seconds=0.0, per_fiche=10)
+        [dead] = claim_next(session, "dead", 1, lease_seconds=0.0, per_fiche=10)
     assert dead
     bench.work("r1", owner="alive")
     assert tasks(bench)["a"].token == dead.token + 1
@@ -161,11 +161,11 @@ def test_a_long_recording_does_not_lose_its_claim(bench: Bench) -> None:
     async def take_long(_url: str) -> None:
         await bench.longer_than_its_lease()
         with bench.database.transaction() as session:
-            stolen.append(claim_next(session, "thief", lease_seconds=1, per_fiche=10))
+            stolen.append(claim_next(session, "thief", 1, lease_seconds=1, per_fiche=10))
 
     bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=take_long)
     bench.work_for_long("r1")
-    assert stolen == [None]
+    assert stolen == [[]]
     assert bench.standing("r1").new == 1
 
 

@@ -1,0 +1,134 @@
+"""Short transactions of many tasks, committed as one: what comes while a group is being written waits for the next.
+
+To each its own session, so that none sees what another has loaded. When one of a group fails, nothing of the group was
+written, and each is done again alone: an act changes rows and nothing else, since it may be called twice.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from sqlalchemy import Connection
+from sqlalchemy.orm import Session
+
+# Enough to share a commit among, and few enough that nobody waits long for the others.
+MOST_AT_ONCE = 64
+GROUP = "group"
+
+# Any: every act has a result of its own type, which its own caller knows.
+Act: TypeAlias = Callable[[Session], Any]
+Transact: TypeAlias = Callable[[], Any]
+
+
+@dataclass
+class Group:
+    """What acts of one transaction share: what they know for its whole length, and rows to be written at its end."""
+
+    known: dict[object, Any] = field(default_factory=dict[object, Any])
+    last: dict[Callable[[Session, Sequence[Any]], None], list[Any]] = field(default_factory=dict)
+
+    def write_last(self, session: Session) -> None:
+        for write, rows in self.last.items():
+            write(session, rows)
+
+
+def group_of(session: Session) -> Group | None:
+    """None in a transaction that is one task's alone."""
+    return session.info.get(GROUP)
+
+
+def write_at_the_end(session: Session, write: Callable[[Session, Sequence[Any]], None], rows: Sequence[Any]) -> None:
+    """Now, where the transaction is one task's alone. In a group all rows of a kind go at once, in this order."""
+    group = group_of(session)
+    if group is None:
+        write(session, rows)
+    else:
+        group.last.setdefault(write, []).extend(rows)
+
+
+@dataclass(frozen=True)
+class _Wish:
+    act: Act
+    context: Context
+    future: Future[Any]
+
+
+class GroupWriter:
+    """`connected` begins a transaction and commits it at the end of the block."""
+
+    def __init__(self, connected: Callable[[], Any]) -> None:
+        self._connected = connected
+        self._door = threading.Lock()
+        self._waiting: deque[_Wish] = deque()
+        self._is_writing = False
+
+    def submit(self, act: Act) -> Future[Any]:
+        wish = _Wish(act, copy_context(), Future())
+        with self._door:
+            self._waiting.append(wish)
+            begins, self._is_writing = not self._is_writing, True
+        if begins:
+            self._thread.submit(self._write_all)
+        return wish.future
+
+    @cached_property
+    def _thread(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1, thread_name_prefix="group-commit")
+
+    def _write_all(self) -> None:
+        while group := self._next():
+            wanted = [wish for wish in group if wish.future.set_running_or_notify_cancel()]
+            if not self._written(wanted):
+                for wish in wanted:
+                    self._write_alone(wish)
+
+    def _next(self) -> list[_Wish]:
+        with self._door:
+            group = [self._waiting.popleft() for _ in range(min(MOST_AT_ONCE, len(self._waiting)))]
+            self._is_writing = bool(group)
+        return group
+
+    def _written(self, wishes: Sequence[_Wish]) -> bool:
+        if len(wishes) < 2:
+            return False
+        try:
+            results = self._as_one(wishes)
+        except Exception:  # noqa: BLE001  whose error it is shows when each is done alone
+            return False
+        for wish, result in zip(wishes, results, strict=True):
+            wish.future.set_result(result)
+        return True
+
+    def _write_alone(self, wish: _Wish) -> None:
+        try:
+            [result] = self._as_one([wish])
+        except BaseException as error:  # noqa: BLE001  whatever it is, it is the caller's
+            wish.future.set_exception(error)
+        else:
+            wish.future.set_result(result)
+
+    def _as_one(self, wishes: Sequence[_Wish]) -> list[Any]:
+        group = Group()
+        with self._connected() as connection:
+            results = [wish.context.run(_done, connection, group, wish.act) for wish in wishes]
+            with _session(connection, group) as session:
+                group.write_last(session)
+        return results
+
+
+def _done(connection: Connection, group: Group, act: Act) -> Any:  # noqa: ANN401  the act's own
+    with _session(connection, group) as session:
+        return act(session)
+
+
+@contextmanager
+def _session(connection: Connection, group: Group) -> Generator[Session]:
+    """Its end writes what it holds, and commits nothing: the transaction is the connection's."""
+    with Session(connection, expire_on_commit=False, info={GROUP: group}) as session, session.begin():
+        yield session
