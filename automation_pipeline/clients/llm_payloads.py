@@ -63,7 +63,8 @@ def _response_format(schema: AnswerSchema) -> dict[str, object]:
 
 def _clean(text: str) -> str:
     """Also without the NUL that JSON inside the text would have."""
-    return without_nul(text.replace("\0", "").encode()).decode()
+    text = text.replace("\0", "")
+    return without_nul(text.encode()).decode() if r"\u0000" in text else text
 
 
 def _tokens(value: object) -> int:
