@@ -100,7 +100,7 @@ class CrmClient:
             headers=authorization(token),
             timeout=httpx.Timeout(timeout_seconds, connect=min(timeout_seconds, CONNECT_SECONDS)),
             transport=transport,
-            limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
+            connections=connections,
         )
 
     async def details(self, fiche_id: str) -> FicheDetails:

@@ -104,7 +104,7 @@ class ElevenLabsSpeechToText:
                 connect=limits.connect_seconds, read=limits.read_seconds, write=limits.write_seconds, pool=None
             ),
             transport=transport,
-            limits=httpx.Limits(max_connections=at_once, max_keepalive_connections=at_once),
+            connections=at_once,
         )
 
     async def transcribe(self, audio_url: str, *, turn: Callable[[], Awaitable[None]]) -> Transcript:

@@ -107,7 +107,7 @@ class ChatCompletions:
             | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
             timeout=httpx.Timeout(timeout_seconds, connect=min(timeout_seconds, CONNECT_SECONDS), pool=None),
             transport=transport,
-            limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
+            connections=connections,
         )
 
     @property

@@ -7,6 +7,7 @@ from typing import TypedDict, Unpack
 
 import httpx
 
+from automation_pipeline.clients.connections import straight
 from automation_pipeline.core.correlation import correlation_id
 from automation_pipeline.core.logs import log
 from automation_pipeline.core.meter import Meter
@@ -30,16 +31,22 @@ class Options(TypedDict, total=False):
     base_url: str
     headers: dict[str, str]
     timeout: httpx.Timeout
-    transport: httpx.AsyncBaseTransport | None
-    limits: httpx.Limits
     trust_env: bool
 
 
 class ObservedClient(httpx.AsyncClient):
-    """A redirect that is followed by hand is a call of its own."""
+    """A redirect that is followed by hand is a call of its own. `connections`: at once, unless `transport` says."""
 
-    def __init__(self, observation: Observation, **options: Unpack[Options]) -> None:
-        super().__init__(**options)
+    def __init__(
+        self,
+        observation: Observation,
+        *,
+        connections: int = 100,
+        transport: httpx.AsyncBaseTransport | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
+        super().__init__(transport=transport or straight(connections), limits=limits, **options)
         self._observation = observation
 
     async def send(self, request: httpx.Request, **more: object) -> httpx.Response:

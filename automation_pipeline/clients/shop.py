@@ -98,7 +98,7 @@ class ShopifyShop:
             # Whoever cannot be connected to is known to have been told nothing: that must end before the whole does.
             timeout=httpx.Timeout(timeout_seconds, connect=min(timeout_seconds / 2, CONNECT_SECONDS), pool=None),
             transport=transport,
-            limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
+            connections=connections,
         )
 
     @property
