@@ -62,15 +62,12 @@ class AudioHosts:
     ) -> None:
         self._now = now
         self._limits = limits
-        hosts = httpx.Limits(max_connections=connections, max_keepalive_connections=0)
         self._http = ObservedClient(
             Observation("audio", meter or Meter()),
             # Recordings do not get smaller by compression, and a small body could become a huge one.
             headers={"Accept": "audio/*, */*;q=0.5", "Accept-Encoding": "identity"},
             timeout=httpx.Timeout(limits.read_seconds, connect=limits.connect_seconds, pool=None),
-            transport=GuardedTransport(
-                guard or audio_guard(), inner=transport or httpx.AsyncHTTPTransport(limits=hosts)
-            ),
+            transport=GuardedTransport(guard or audio_guard(), connections=connections, inner=transport),
             # A proxy of the environment would look names up behind our back.
             trust_env=False,
         )

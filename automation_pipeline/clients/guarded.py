@@ -10,6 +10,7 @@ from ipaddress import ip_address
 
 import httpx
 
+from automation_pipeline.clients.connections import Connections, certificates
 from automation_pipeline.core.addresses import DEFAULT_PORTS, check_url, is_public
 from automation_pipeline.core.errors import InvalidInputError, PermanentError, TransientError
 
@@ -67,13 +68,13 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         self,
         guard: Guard,
         *,
-        verify: ssl.SSLContext | bool = True,
+        connections: int = 100,
+        verify: Callable[[], ssl.SSLContext] = certificates,
         inner: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._guard = guard
-        # No connection is kept: the next request to that address may be for another name on it.
-        limits = httpx.Limits(max_keepalive_connections=0)
-        self._inner = inner or httpx.AsyncHTTPTransport(verify=verify, limits=limits)
+        # A kept one serves the name that it was opened for: the next request to its address may be for another.
+        self._inner = inner or Connections(connections, verify=verify)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         unreachable: httpx.TransportError | None = None

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import httpx
 
+from automation_pipeline.clients.connections import certificates
 from automation_pipeline.clients.guarded import AddressRefusedError, Guard, GuardedTransport
 from automation_pipeline.clients.observed import Observation, ObservedClient
 from automation_pipeline.core.addresses import origin_of
@@ -54,7 +55,7 @@ class HttpsCallClient:
 
     def __init__(self, guard: HttpsGuard, *, verify: ssl.SSLContext | None = None, meter: Meter | None = None) -> None:
         self._guard = guard
-        self._verify = verify or httpx.create_ssl_context()
+        self._verify = (lambda: verify) if verify else certificates
         self._meter = meter or Meter()
 
     async def call(self, request: HttpsRequest) -> HttpsAnswer:

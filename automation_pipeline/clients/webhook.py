@@ -8,6 +8,7 @@ from datetime import datetime
 
 import httpx
 
+from automation_pipeline.clients.connections import certificates
 from automation_pipeline.clients.guarded import AddressRefusedError, Guard, GuardedTransport
 from automation_pipeline.clients.observed import Observation, ObservedClient
 from automation_pipeline.core.addresses import origin_of
@@ -44,7 +45,7 @@ class WebhookClient:
         self._now = now
         self._guard = guard or Guard(allowed_origins)
         self._timeout_seconds = timeout_seconds
-        self._verify = verify or httpx.create_ssl_context()
+        self._verify = (lambda: verify) if verify else certificates
 
     async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """No error is chained: httpx's own carry the address, whose path may be a secret."""

@@ -18,7 +18,7 @@ from automation_pipeline.fiches.domain.fiche import FicheDetails
 from automation_pipeline.fiches.domain.sales import SalesList
 from automation_pipeline.simulator import Kind, World
 from automation_pipeline_tests.fakes.crm import INFORMATION as INFORMATION_OF_A_FICHE
-from automation_pipeline_tests.outside import NO_CERTIFICATES, TOKEN
+from automation_pipeline_tests.outside import TOKEN
 
 Answer = Callable[[httpx.Request], httpx.Response]
 
@@ -126,7 +126,7 @@ class Crm:
             now=lambda: NOW,
             retrying=retrying,
             timeout_seconds=self._timeout_seconds,
-            transport=self._transport or httpx.AsyncHTTPTransport(verify=NO_CERTIFICATES),
+            transport=self._transport,
         )
         try:
             return await ask(client)

@@ -12,14 +12,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 from typing import Any
 
-import httpx
 import pytest
 
 from automation_pipeline.clients.elevenlabs import ElevenLabsSpeechToText
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.transcription.domain.transcript import Transcript
 from automation_pipeline_tests.fakes.speech import at_will
-from automation_pipeline_tests.outside import NO_CERTIFICATES
 
 Turn = Callable[[], Awaitable[None]]
 
@@ -143,13 +141,8 @@ class Studio:
         return caught.value
 
     def client(self, key: str = KEY, **options: Any) -> ElevenLabsSpeechToText:
-        """Loopback speaks plain HTTP: no certificates are loaded. Audio comes from here, unless a test says more."""
-        transports: dict[str, Any] = {
-            name: httpx.AsyncHTTPTransport(verify=NO_CERTIFICATES) for name in ("transport", "audio_transport")
-        }
-        return ElevenLabsSpeechToText(
-            key, self.url, now=lambda: NOW, **(transports | {"audio_origins": [self.url]} | options)
-        )
+        """Audio comes from here, unless a test says more."""
+        return ElevenLabsSpeechToText(key, self.url, now=lambda: NOW, **({"audio_origins": [self.url]} | options))
 
 
 class _Server(ThreadingHTTPServer):

@@ -11,18 +11,21 @@ PIECE = bytes(100_000)
 
 @dataclass
 class Switchboard:
-    """`asked`: targets in their order; `lines`: all connections that ever were; `most`: open ones at their height."""
+    """`asked`: targets in their order; `lines`: all connections that ever were; `most`: open ones at their height;
+    `places`: the addresses that the connections went to."""
 
     url: str = ""
     lines: int = 0
     opened: int = 0
     most: int = 0
     asked: list[str] = field(default_factory=list[str])
+    places: list[str] = field(default_factory=list[str])
     held: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def line(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.lines, self.opened = self.lines + 1, self.opened + 1
         self.most = max(self.most, self.opened)
+        self.places.append(writer.get_extra_info("sockname")[0])
         try:
             with suppress(ConnectionError, asyncio.IncompleteReadError):
                 while await self._answered(reader, writer):
@@ -50,9 +53,9 @@ class Switchboard:
 
 
 @asynccontextmanager
-async def answering() -> AsyncGenerator[Switchboard]:
+async def answering(host: str = "127.0.0.1") -> AsyncGenerator[Switchboard]:
     board = Switchboard()
-    server = await asyncio.start_server(board.line, "127.0.0.1", 0)
+    server = await asyncio.start_server(board.line, host, 0)
     board.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         yield board

@@ -17,11 +17,18 @@ from typing import Any
 import pytest
 
 from automation_pipeline.clients import audio
-from automation_pipeline.clients.audio import AudioLimits, AudioRefusedError, AudioUnavailableError
+from automation_pipeline.clients.audio import (
+    AudioHosts,
+    AudioLimits,
+    AudioRefusedError,
+    AudioUnavailableError,
+    audio_guard,
+)
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline_tests.clients.studio import (
     AUDIO,
     KEY,
+    NOW,
     SOUND,
     Page,
     Studio,
@@ -34,6 +41,7 @@ from automation_pipeline_tests.clients.studio import (
     streaming,
     trickle,
 )
+from automation_pipeline_tests.clients.switchboard import answering
 from automation_pipeline_tests.fakes.speech import at_will
 from automation_pipeline_tests.waiting import come_true
 
@@ -266,6 +274,19 @@ def test_only_listed_origins_are_called_and_followed(studio: Studio) -> None:
         assert elsewhere.fetched == []
         studio.transcript(audio_origins=[studio.url, elsewhere.url])
         assert len(elsewhere.fetched) == 1
+
+
+def test_recordings_of_one_host_come_over_one_connection() -> None:
+    async def go() -> None:
+        async with answering() as board:
+            hosts = AudioHosts(now=lambda: NOW, guard=audio_guard([board.url]), connections=5)
+            for path in ("/rec/1.mp3", "/rec/2.mp3"):
+                async with hosts.recording(board.url + path) as file:
+                    assert os.fstat(file.fileno()).st_size == 2
+            await hosts.aclose()
+            assert (board.asked, board.lines) == (["/rec/1.mp3", "/rec/2.mp3"], 1)
+
+    asyncio.run(go())
 
 
 def test_the_key_of_the_provider_is_not_shown_to_the_host(studio: Studio) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import httpx
 import pytest
 
+from automation_pipeline.clients import guarded
 from automation_pipeline.clients.guarded import (
     AddressRefusedError,
     Guard,
@@ -13,6 +14,7 @@ from automation_pipeline.clients.guarded import (
     NameNotFoundError,
     addresses_of,
 )
+from automation_pipeline_tests.clients.switchboard import answering
 
 PUBLIC, OTHER = "93.184.216.34", "2606:4700::1111"
 
@@ -129,3 +131,29 @@ def test_listed_origins_go_where_they_lead_and_redirects_only_to_listed_ones() -
 
 def test_the_system_knows_its_own_name() -> None:
     assert set(asyncio.run(addresses_of("localhost", 80))) <= {"127.0.0.1", "::1"}
+
+
+def test_a_kept_connection_serves_only_its_own_name_and_only_while_that_leads_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guarded, "is_public", lambda place: str(place) in {"127.0.0.1", "127.0.0.2"})
+    names = Names(["127.0.0.1"])
+
+    async def go() -> None:
+        async with answering("0.0.0.0") as board:  # noqa: S104  all of loopback
+            port = board.url.rpartition(":")[2]
+
+            async def lines_after(name: str) -> int:
+                await http.get(f"http://{name}:{port}/")
+                return board.lines
+
+            async with httpx.AsyncClient(transport=GuardedTransport(Guard(resolve=names.resolve))) as http:
+                assert [await lines_after(name) for name in ("a.test", "a.test", "b.test", "a.test")] == [1, 1, 2, 2]
+                names.answers = [["127.0.0.2"]]
+                assert await lines_after("a.test") == 3
+                names.answers = [["10.0.0.1"]]
+                with pytest.raises(AddressRefusedError):
+                    await lines_after("a.test")
+            assert board.places == ["127.0.0.1", "127.0.0.1", "127.0.0.2"]
+
+    asyncio.run(go())
