@@ -1,10 +1,24 @@
 """Many rows or values in one statement, the same on both databases. `fields` are names of mapped columns."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, TypeAlias, TypeVar
+from typing import cast as cast_to
 
-from sqlalchemy import ARRAY, ColumnElement, Text, any_, bindparam, func, select
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Compiled,
+    CursorResult,
+    Dialect,
+    Text,
+    UpdateBase,
+    any_,
+    bindparam,
+    func,
+    select,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
@@ -19,8 +33,28 @@ def is_postgres(session: Session) -> bool:
 
 
 def insert_into(session: Session, table: type[Table]) -> Insert:
-    """The dialect's own INSERT, which knows ON CONFLICT."""
-    return postgresql.insert(table.__table__) if is_postgres(session) else sqlite.insert(table.__table__)  # type: ignore[arg-type]  # declared as FromClause, always a Table
+    return dialects_insert(table, postgres=is_postgres(session))
+
+
+def dialects_insert(table: type[Table], *, postgres: bool) -> Insert:
+    """The dialect's own, which knows ON CONFLICT."""
+    return postgresql.insert(table.__table__) if postgres else sqlite.insert(table.__table__)  # type: ignore[arg-type]  # declared as FromClause, always a Table
+
+
+def run_prepared(
+    session: Session, make: Callable[[bool], UpdateBase], values: Mapping[str, object]
+) -> CursorResult[Any]:  # Any: what it returns
+    """An INSERT of the dialect's own, made and compiled once: those, SQLAlchemy compiles anew each time. `make` is told
+    whether it is for PostgreSQL; its parameters are bound by name."""
+    connection = session.connection()
+    made = _compiled(make, connection.dialect)
+    found = connection.execute(made, values)  # pyright: ignore  it takes what is compiled too, and does not say so
+    return cast_to("CursorResult[Any]", found)
+
+
+@cache
+def _compiled(make: Callable[[bool], UpdateBase], dialect: Dialect) -> Compiled:
+    return make(dialect.name == "postgresql").compile(dialect=dialect)
 
 
 def among(

@@ -50,7 +50,7 @@ class Database:
         self.engine = engine_of(self.url)
         self._mine = _OfThread()
         self._turn = threading.RLock()  # a transaction that has not begun may hold another
-        self._writer = GroupWriter(self._connected)
+        self._writer = GroupWriter(self.transaction)
         self._readers = self.engine.execution_options(**_reading_options(self.dialect))
 
     def serve(self, pace: Pace) -> None:
@@ -81,11 +81,6 @@ class Database:
             with self.transaction() as session:
                 return act(session)
         return self._writer.submit(act).result()
-
-    @contextmanager
-    def _connected(self) -> Generator[Connection]:
-        with self._turn_to_write(), in_plain_words(), self.engine.begin() as connection:
-            yield connection
 
     @contextmanager
     def _turn_to_write(self, patience: float = SQLITE_BUSY_SECONDS) -> Generator[None]:

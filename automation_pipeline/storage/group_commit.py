@@ -1,20 +1,19 @@
 """Short transactions of many tasks, committed as one: what comes while a group is being written waits for the next.
 
-To each its own session, so that none sees what another has loaded. When one of a group fails, nothing of the group was
+None sees what another has loaded. When one of a group fails, nothing of the group was
 written, and each is done again alone: an act changes rows and nothing else, since it may be called twice.
 """
 
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
 # Enough to share a commit among, and few enough that nobody waits long for the others.
@@ -23,7 +22,6 @@ GROUP = "group"
 
 # Any: every act has a result of its own type, which its own caller knows.
 Act: TypeAlias = Callable[[Session], Any]
-Transact: TypeAlias = Callable[[], Any]
 
 
 @dataclass
@@ -60,10 +58,10 @@ class _Wish:
 
 
 class GroupWriter:
-    """`connected` begins a transaction and commits it at the end of the block."""
+    """`transaction` begins one that is committed at the end of the block."""
 
-    def __init__(self, connected: Callable[[], Any]) -> None:
-        self._connected = connected
+    def __init__(self, transaction: Callable[[], AbstractContextManager[Session]]) -> None:
+        self._transaction = transaction
         self._door = threading.Lock()
         self._waiting: deque[_Wish] = deque()
         self._is_writing = False
@@ -115,20 +113,15 @@ class GroupWriter:
 
     def _as_one(self, wishes: Sequence[_Wish]) -> list[Any]:
         group = Group()
-        with self._connected() as connection:
-            results = [wish.context.run(_done, connection, group, wish.act) for wish in wishes]
-            with _session(connection, group) as session:
-                group.write_last(session)
+        with self._transaction() as session:
+            session.info[GROUP] = group
+            results = [wish.context.run(_done, session, wish.act) for wish in wishes]
+            group.write_last(session)
         return results
 
 
-def _done(connection: Connection, group: Group, act: Act) -> Any:  # noqa: ANN401  the act's own
-    with _session(connection, group) as session:
-        return act(session)
-
-
-@contextmanager
-def _session(connection: Connection, group: Group) -> Generator[Session]:
-    """Its end writes what it holds, and commits nothing: the transaction is the connection's."""
-    with Session(connection, expire_on_commit=False, info={GROUP: group}) as session, session.begin():
-        yield session
+def _done(session: Session, act: Act) -> Any:  # noqa: ANN401  the act's own
+    result = act(session)
+    session.flush()
+    session.expunge_all()
+    return result

@@ -3,11 +3,11 @@
 from datetime import datetime
 from functools import partial
 
-from sqlalchemy import BigInteger, CursorResult, case, cast, select, update
+from sqlalchemy import BigInteger, Float, UpdateBase, bindparam, case, cast, select, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from automation_pipeline.core.coordination import Holder, Lease
-from automation_pipeline.storage.bulk import insert_into
+from automation_pipeline.storage.bulk import dialects_insert, run_prepared
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.instants import database_epoch, database_now
 from automation_pipeline.storage.metadata import Table
@@ -29,23 +29,8 @@ class DatabaseLeases:
         self._database = database
 
     def acquire(self, key: str, owner: str, ttl_seconds: float) -> Lease | None:
-        # Tokens follow the clock, so that they keep rising even after a released row was cleaned away.
-        clock_token = cast(database_epoch() * 1000, BigInteger)
-        row = {
-            "key": key, "owner": owner, "token": clock_token,
-            "acquired_at": database_now(), "expires_at": database_now(ttl_seconds),
-        }  # fmt: skip
-        next_token = case((LeaseRow.token >= clock_token, LeaseRow.token + 1), else_=clock_token)
-        is_free = LeaseRow.expires_at <= database_now()
-
-        def take(session: Session) -> int | None:
-            insert = insert_into(session, LeaseRow).values(row)
-            taken = insert.on_conflict_do_update(
-                index_elements=[LeaseRow.key], set_={**row, "token": next_token}, where=is_free
-            )
-            return session.scalar(taken.returning(LeaseRow.token))
-
-        token = self._database.write_soon(take)
+        values = {"for_key": key, "by": owner, "ttl": ttl_seconds}
+        token = self._database.write_soon(lambda session: run_prepared(session, _taking, values).scalar())
         return None if token is None else Lease(key, owner, token)
 
     def extend(self, lease: Lease, ttl_seconds: float) -> bool:
@@ -63,11 +48,33 @@ class DatabaseLeases:
         return Holder(row.owner, row.token, (row.expires_at - now).total_seconds())
 
 
-def _set_expiry(lease: Lease, seconds: float, session: Session) -> bool:
-    result = session.execute(
-        update(LeaseRow)
-        .where(LeaseRow.key == lease.key, LeaseRow.token == lease.token, LeaseRow.expires_at > database_now())
-        .values(expires_at=database_now(seconds))
-        .execution_options(synchronize_session=False)
+_TTL = bindparam("ttl", type_=Float(53))
+_SET_EXPIRY = (
+    update(LeaseRow)
+    .where(
+        LeaseRow.key == bindparam("of_key"),
+        LeaseRow.token == bindparam("with_token"),
+        LeaseRow.expires_at > database_now(),
     )
-    return isinstance(result, CursorResult) and result.rowcount == 1
+    .values(expires_at=database_now(_TTL))
+)
+
+
+def _taking(postgres: bool) -> UpdateBase:
+    # Tokens follow the clock, so that they keep rising even after a released row was cleaned away.
+    clock_token = cast(database_epoch() * 1000, BigInteger)
+    row: dict[str, object] = {
+        "key": bindparam("for_key"), "owner": bindparam("by"), "token": clock_token,
+        "acquired_at": database_now(), "expires_at": database_now(_TTL),
+    }  # fmt: skip
+    next_token = case((LeaseRow.token >= clock_token, LeaseRow.token + 1), else_=clock_token)
+    taken = dialects_insert(LeaseRow, postgres=postgres).values(row)
+    is_free = LeaseRow.expires_at <= database_now()
+    return taken.on_conflict_do_update(
+        index_elements=[LeaseRow.key], set_={**row, "token": next_token}, where=is_free
+    ).returning(LeaseRow.token)
+
+
+def _set_expiry(lease: Lease, seconds: float, session: Session) -> bool:
+    values = {"of_key": lease.key, "with_token": lease.token, "ttl": seconds}
+    return session.connection().execute(_SET_EXPIRY, values).rowcount == 1

@@ -1,10 +1,10 @@
 """Rate limits in the database: `core.coordination.RateLimiter` without Redis, one atomic statement a reservation."""
 
-from sqlalchemy import Float, case, literal
-from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy import Float, UpdateBase, bindparam, case
+from sqlalchemy.orm import Mapped, mapped_column
 
 from automation_pipeline.core.coordination import Rate
-from automation_pipeline.storage.bulk import insert_into
+from automation_pipeline.storage.bulk import dialects_insert, run_prepared
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.instants import database_epoch
 from automation_pipeline.storage.metadata import Table
@@ -19,27 +19,39 @@ class RateLimitRow(Table):
     paid_until: Mapped[float] = mapped_column(Float(53))
 
 
+# Longer than anybody waits, in seconds.
+_NEVER = 1e12
+
+
 class DatabaseRateLimiter:
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
-        now, interval = database_epoch(), rate.interval_seconds
+        interval = rate.interval_seconds
         credit = (rate.burst - 1) * interval
-        begins = case((RateLimitRow.paid_until > now, RateLimitRow.paid_until), else_=now)
-        within = (
-            None if max_wait_seconds is None else RateLimitRow.paid_until - credit - now <= literal(max_wait_seconds)
+        values = {
+            "for_key": key,
+            "step": interval,
+            "longest": _NEVER if max_wait_seconds is None else credit + max_wait_seconds,
+        }
+        reserved = self._database.write_soon(
+            lambda session: run_prepared(session, _reserving, values).tuples().one_or_none()
         )
-
-        def take(session: Session) -> tuple[float, float] | None:
-            insert = insert_into(session, RateLimitRow).values(key=key, paid_until=now + interval)
-            later = insert.on_conflict_do_update(
-                index_elements=[RateLimitRow.key], set_={"paid_until": begins + interval}, where=within
-            )
-            return session.execute(later.returning(RateLimitRow.paid_until, now)).tuples().one_or_none()
-
-        reserved = self._database.write_soon(take)
         if reserved is None:
             return None
         paid_until, now_seconds = reserved
         return max(0.0, paid_until - interval - credit - now_seconds)
+
+
+def _reserving(postgres: bool) -> UpdateBase:
+    now, interval = database_epoch(), bindparam("step", type_=Float(53))
+    begins = case((RateLimitRow.paid_until > now, RateLimitRow.paid_until), else_=now)
+    insert = dialects_insert(RateLimitRow, postgres=postgres).values(
+        key=bindparam("for_key"), paid_until=now + interval
+    )
+    return insert.on_conflict_do_update(
+        index_elements=[RateLimitRow.key],
+        set_={"paid_until": begins + interval},
+        where=RateLimitRow.paid_until - now <= bindparam("longest", type_=Float(53)),
+    ).returning(RateLimitRow.paid_until, now)

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy import Select, bindparam, func, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.domain.audit import AuditStatus, Standing, Wish
@@ -27,6 +28,13 @@ _BEGUN = (
     AuditRow.transcript_mode,
     AuditRow.use_rlm,
 )
+_FOUND = select(*STANDING, *_BEGUN).join(FicheCache, FicheCache.id == AuditRow.fiche_cache_id)
+_BY_ID = _FOUND.where(AuditRow.id == bindparam("wanted"))
+_BY_TRACKING_ID = _FOUND.where(AuditRow.tracking_id == bindparam("wanted"))
+_RUNNING = (AuditRow.id == bindparam("audit"), AuditRow.status == AuditStatus.RUNNING)
+_TAKE_UP = update(AuditRow).where(*_RUNNING, AuditRow.fence <= bindparam("token")).values(fence=bindparam("token"))
+_HOLD_ANY = update(AuditRow).where(*_RUNNING).values(touched_at=bindparam("at"))
+_HOLD = _HOLD_ANY.where(AuditRow.fence == bindparam("token"))
 MOST_CONFIGS = 100
 _CONFIGS: dict[str, AuditConfig] = {}
 
@@ -43,20 +51,18 @@ class FoundAudit:
 
 
 def find_audit(session: Session, tracking_id: str) -> FoundAudit | None:
-    return _read(session, AuditRow.tracking_id == tracking_id)
+    return _read(session, _BY_TRACKING_ID, tracking_id)
 
 
 def get_audit(session: Session, audit_id: int) -> FoundAudit:
-    found = _read(session, AuditRow.id == audit_id)
+    found = _read(session, _BY_ID, audit_id)
     if found is None:
         raise NotFoundError("Audit not found")
     return found
 
 
-def _read(session: Session, chosen: ColumnElement[bool]) -> FoundAudit | None:
-    row = session.execute(
-        select(*STANDING, *_BEGUN).join(FicheCache, FicheCache.id == AuditRow.fiche_cache_id).where(chosen)
-    ).one_or_none()
+def _read(session: Session, query: Select[Any], wanted: int | str) -> FoundAudit | None:  # Any: its columns
+    row = session.connection().execute(query, {"wanted": wanted}).one_or_none()
     if row is None:
         return None
     return FoundAudit(
@@ -118,27 +124,15 @@ def triggered_by(session: Session, audit_id: int) -> dict[str, object]:
 
 def take_up(session: Session, audit_id: int, token: int) -> bool:
     """Fence off whoever worked on it before. False when a later holder has it, or when it has ended."""
-    taken = session.scalar(
-        update(AuditRow)
-        .where(AuditRow.id == audit_id, AuditRow.fence <= token, AuditRow.status == AuditStatus.RUNNING)
-        .values(fence=token)
-        .returning(AuditRow.id)
-        .execution_options(synchronize_session=False)
-    )
-    return taken is not None
+    return session.connection().execute(_TAKE_UP, {"audit": audit_id, "token": token}).rowcount == 1
 
 
 def hold_audit(session: Session, audit_id: int, token: int | None, now: datetime) -> bool:
     """The audit's row, ours to the end of the transaction. False when it has ended or, given a token, passed on."""
-    mine = (AuditRow.fence == token,) if token is not None else ()
-    held = session.scalar(
-        update(AuditRow)
-        .where(AuditRow.id == audit_id, AuditRow.status == AuditStatus.RUNNING, *mine)
-        .values(touched_at=now)
-        .returning(AuditRow.id)
-        .execution_options(synchronize_session=False)
-    )
-    return held is not None
+    connection, values = session.connection(), {"audit": audit_id, "at": now}
+    if token is None:
+        return connection.execute(_HOLD_ANY, values).rowcount == 1
+    return connection.execute(_HOLD, {**values, "token": token}).rowcount == 1
 
 
 def lock_audit(session: Session, audit_id: int) -> None:
@@ -165,12 +159,7 @@ def silent_audits(session: Session, silent_for_seconds: float, *, limit: int) ->
 
 
 def set_values(session: Session, audit_id: int, values: Mapping[str, object]) -> None:
-    session.execute(
-        update(AuditRow)
-        .where(AuditRow.id == audit_id)
-        .values(dict(values))
-        .execution_options(synchronize_session=False)
-    )
+    session.connection().execute(update(AuditRow).where(AuditRow.id == audit_id).values(dict(values)))
 
 
 def is_deleted(session: Session, audit_id: int) -> bool:

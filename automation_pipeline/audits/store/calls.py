@@ -3,14 +3,37 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.domain.findings import UNKNOWN
 from automation_pipeline.audits.domain.timeline import Timeline, TimelineChunk, TimelineRecording
 from automation_pipeline.fiches.tables import ElementsSouscriptionRow, FicheCache, RecordingRow
 from automation_pipeline.transcription.tables import ChunkRow
+
+_CALLS = (
+    select(
+        RecordingRow.id,
+        RecordingRow.call_id,
+        RecordingRow.recording_date,
+        RecordingRow.recording_time,
+        RecordingRow.recording_url,
+        RecordingRow.duration_seconds,
+        RecordingRow.from_number,
+        RecordingRow.to_number,
+        RecordingRow.has_transcription,
+    )
+    .join(FicheCache, FicheCache.id == RecordingRow.fiche_cache_id)
+    .where(FicheCache.fiche_id == bindparam("fiche"), RecordingRow.vanished_at.is_(None))
+    .order_by(RecordingRow.start_time, RecordingRow.call_id)
+)
+_CHUNKS = (
+    select(ChunkRow.__table__)
+    .where(ChunkRow.recording_id.in_(bindparam("recordings", expanding=True)))
+    .order_by(ChunkRow.chunk_index)
+)
 
 
 @dataclass(frozen=True)
@@ -42,18 +65,13 @@ def heard_of(session: Session, fiche_id: str) -> Heard:
 
 
 def _recordings(session: Session, fiche_id: str) -> Sequence[RecordingRow]:
-    return session.scalars(
-        select(RecordingRow)
-        .join(FicheCache, FicheCache.id == RecordingRow.fiche_cache_id)
-        .where(FicheCache.fiche_id == fiche_id, RecordingRow.vanished_at.is_(None))
-        .order_by(RecordingRow.start_time, RecordingRow.call_id)
-    ).all()
+    found = session.connection().execute(_CALLS, {"fiche": fiche_id}).all()
+    return cast("Sequence[RecordingRow]", found)  # plain rows, which have the columns' names
 
 
 def _chunks(session: Session, recording_ids: Sequence[int]) -> dict[int, list[TimelineChunk]]:
     found: dict[int, list[TimelineChunk]] = defaultdict(list)
-    query = select(ChunkRow).where(ChunkRow.recording_id.in_(recording_ids)).order_by(ChunkRow.chunk_index)
-    for row in session.scalars(query):
+    for row in session.connection().execute(_CHUNKS, {"recordings": list(recording_ids)}):
         speakers = tuple(row.speakers)
         chunk = TimelineChunk(
             row.chunk_index, row.start_timestamp, row.end_timestamp, row.message_count, speakers, row.full_text

@@ -1,13 +1,13 @@
 """Step results as rows: a step, its control points and their citations are written and read as one."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import cast
+from typing import TypeVar, cast
 
-from sqlalchemy import delete, insert, select
-from sqlalchemy.orm import Session
+from sqlalchemy import bindparam, delete, insert, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from automation_pipeline.audits.domain.chat import Usage
 from automation_pipeline.audits.domain.config import AuditStep
@@ -20,6 +20,7 @@ from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.bulk import among
 
 Document = Mapping[str, object]
+StepTable = TypeVar("StepTable", StepResultRow, ControlPointRow, CitationRow)
 
 _CITED = (
     "texte",
@@ -33,6 +34,12 @@ _CITED = (
     "recording_url",
     "call_id",
 )
+
+
+_FORGET = delete(StepResultRow).where(
+    StepResultRow.audit_id == bindparam("of_audit"), StepResultRow.step_position == bindparam("at_position")
+)
+_ADD_STEPS, _ADD_POINTS, _ADD_CITATIONS = insert(StepResultRow), insert(ControlPointRow), insert(CitationRow)
 
 
 def positions_done(session: Session, audit_id: int) -> set[int]:
@@ -59,9 +66,9 @@ def save_step(session: Session, audit_id: int, result: StepResult, now: datetime
         "raw_result": raw,
         "analysed_at": now,
     }
-    place = (StepResultRow.audit_id == audit_id, StepResultRow.step_position == result.step.position)
-    session.execute(delete(StepResultRow).where(*place))
-    session.execute(insert(StepResultRow), [{"audit_id": audit_id, **step, **_verdict(result.finding)}])
+    connection = session.connection()
+    connection.execute(_FORGET, {"of_audit": audit_id, "at_position": result.step.position})
+    connection.execute(_ADD_STEPS, [{"audit_id": audit_id, **step, **_verdict(result.finding)}])
     _add_points(session, audit_id, result.step.position, result.finding.points)
 
 
@@ -90,26 +97,24 @@ def stored_steps(session: Session, audit_id: int) -> list[StoredStep]:
 def steps_of(session: Session, audit_ids: Sequence[int]) -> Mapping[int, list[StoredStep]]:
     """The same of many audits, by as many queries. None of an audit that is unknown."""
     citations: dict[tuple[int, int, int], list[Citation]] = defaultdict(list)
-    for row in session.scalars(
-        select(CitationRow).where(among(session, CitationRow.audit_id, audit_ids)).order_by(CitationRow.citation_index)
-    ):
+    for row in _rows(session, CitationRow, audit_ids, CitationRow.citation_index):
         citations[row.audit_id, row.step_position, row.control_point_index].append(_citation(row))
     points: dict[tuple[int, int], list[ControlPoint]] = defaultdict(list)
-    for row in session.scalars(
-        select(ControlPointRow)
-        .where(among(session, ControlPointRow.audit_id, audit_ids))
-        .order_by(ControlPointRow.control_point_index)
-    ):
+    for row in _rows(session, ControlPointRow, audit_ids, ControlPointRow.control_point_index):
         cited = tuple(citations[row.audit_id, row.step_position, row.control_point_index])
         points[row.audit_id, row.step_position].append(_point(row, cited))
     steps: dict[int, list[StoredStep]] = defaultdict(list)
-    for row in session.scalars(
-        select(StepResultRow)
-        .where(among(session, StepResultRow.audit_id, audit_ids))
-        .order_by(StepResultRow.step_position)
-    ):
+    for row in _rows(session, StepResultRow, audit_ids, StepResultRow.step_position):
         steps[row.audit_id].append(_stored(row, tuple(points[row.audit_id, row.step_position])))
     return steps
+
+
+def _rows(
+    session: Session, table: type[StepTable], audit_ids: Sequence[int], order: InstrumentedAttribute[int]
+) -> Iterable[StepTable]:
+    """As plain rows, which have the columns' names: many are read, and none is changed."""
+    query = select(table.__table__).where(among(session, table.audit_id, audit_ids)).order_by(order)
+    return cast("Iterable[StepTable]", session.connection().execute(query))
 
 
 def get_step(session: Session, place: Place) -> StoredStep:
@@ -164,9 +169,9 @@ def _add_points(session: Session, audit_id: int, position: int, points: Sequence
         for number, citation in enumerate(point.citations, start=1)
     ]
     if rows:
-        session.execute(insert(ControlPointRow), rows)
+        session.connection().execute(_ADD_POINTS, rows)
     if cited:
-        session.execute(insert(CitationRow), cited)
+        session.connection().execute(_ADD_CITATIONS, cited)
 
 
 def _metadata(step: AuditStep) -> Document:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.domain.result import Frame, compliance_of, summary_columns
@@ -13,6 +13,19 @@ from automation_pipeline.audits.store.audits import FoundAudit, get_audit, set_v
 from automation_pipeline.audits.store.steps import stored_steps
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.fiches.tables import FicheCache
+
+_OF_AUDIT = (
+    select(
+        AuditRow.completed_at,
+        AuditRow.recordings_count,
+        AuditRow.timeline_chunks,
+        FicheCache.prospect_prenom,
+        FicheCache.prospect_nom,
+        FicheCache.groupe,
+    )
+    .join(FicheCache, FicheCache.id == AuditRow.fiche_cache_id)
+    .where(AuditRow.id == bindparam("audit"))
+)
 
 
 def write_summary(session: Session, audit_id: int, now: datetime) -> Compliance:
@@ -31,18 +44,7 @@ def summarise(
 
 def _frame(session: Session, found: FoundAudit, now: datetime) -> Frame:
     audit = found.standing
-    row = session.execute(
-        select(
-            AuditRow.completed_at,
-            AuditRow.recordings_count,
-            AuditRow.timeline_chunks,
-            FicheCache.prospect_prenom,
-            FicheCache.prospect_nom,
-            FicheCache.groupe,
-        )
-        .join(FicheCache, FicheCache.id == AuditRow.fiche_cache_id)
-        .where(AuditRow.id == audit.audit_id)
-    ).one()
+    row = session.connection().execute(_OF_AUDIT, {"audit": audit.audit_id}).one()
     return Frame(
         audit_id=audit.audit_id,
         tracking_id=audit.tracking_id,

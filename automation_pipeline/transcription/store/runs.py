@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import Row, func, insert, or_, select, update
+from sqlalchemy import Integer, Row, bindparam, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.fiches.tables import FicheCache, RecordingRow
@@ -27,6 +27,19 @@ _STANDING = tuple(
         "failed", "error",
     )
 )  # fmt: skip
+
+
+_COUNT = (
+    update(TranscriptionRunRow)
+    .where(TranscriptionRunRow.id == bindparam("run"))
+    .values(
+        processed=TranscriptionRunRow.processed + bindparam("ended", type_=Integer()),
+        cached=TranscriptionRunRow.cached + bindparam("known", type_=Integer()),
+        failed=TranscriptionRunRow.failed + bindparam("lost", type_=Integer()),
+        touched_at=bindparam("at"),
+    )
+    .returning(*_STANDING, TranscriptionRunRow.started_at)
+)
 
 
 def plan_for(session: Session, fiche_id: str) -> Plan | None:
@@ -124,18 +137,8 @@ def count_recordings(
     session: Session, run_id: str, now: datetime, *, processed: int, cached: int, failed: int
 ) -> tuple[Standing, datetime]:
     """How the run stands with so many more that have ended, and when it began. Its row is held, as by `hold_run`."""
-    row = session.execute(
-        update(TranscriptionRunRow)
-        .where(TranscriptionRunRow.id == run_id)
-        .values(
-            processed=TranscriptionRunRow.processed + processed,
-            cached=TranscriptionRunRow.cached + cached,
-            failed=TranscriptionRunRow.failed + failed,
-            touched_at=now,
-        )
-        .returning(*_STANDING, TranscriptionRunRow.started_at)
-        .execution_options(synchronize_session=False)
-    ).one()
+    more = {"run": run_id, "at": now, "ended": processed, "known": cached, "lost": failed}
+    row = session.connection().execute(_COUNT, more).one()
     return standing_of(row), row.started_at
 
 

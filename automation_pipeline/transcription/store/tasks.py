@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import ColumnElement, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
 from automation_pipeline.fiches.tables import RecordingRow
@@ -35,6 +35,19 @@ class Claim:
     url: str
     duration_seconds: int
     has_transcription: bool
+
+
+_MINE = (Task.id == bindparam("task"), Task.token == bindparam("with_token"), Task.state == TaskState.WORKING)
+_BEGIN = update(Task).where(*_MINE, Task.leased_until > database_now()).values(attempts=Task.attempts + 1)
+_FINISH = (
+    update(Task)
+    .where(*_MINE)
+    .values(state=bindparam("then"), error=bindparam("why"), finished_at=database_now(), leased_until=None)
+)
+
+
+def _held_by(claim: Claim) -> dict[str, object]:
+    return {"task": claim.task_id, "with_token": claim.token}
 
 
 def claim_next(session: Session, owner: str, most: int, *, lease_seconds: float, per_fiche: int) -> list[Claim]:
@@ -80,15 +93,7 @@ def runs_worked_on(session: Session, owner: str) -> list[str]:
 
 def begin_attempt(session: Session, claim: Claim) -> bool:
     """Count one provider call, right before it is made. False: the claim has ended or passed on."""
-    begun = session.scalar(
-        update(Task)
-        .where(Task.id == claim.task_id, Task.token == claim.token, Task.state == TaskState.WORKING)
-        .where(Task.leased_until > database_now())
-        .values(attempts=Task.attempts + 1)
-        .returning(Task.id)
-        .execution_options(synchronize_session=False)
-    )
-    return begun is not None
+    return session.connection().execute(_BEGIN, _held_by(claim)).rowcount == 1
 
 
 def put_back(session: Session, claim: Claim, after: timedelta, error: str, *, of_audio: bool) -> bool:
@@ -106,7 +111,8 @@ def put_back(session: Session, claim: Claim, after: timedelta, error: str, *, of
 
 
 def finish_task(session: Session, claim: Claim, state: TaskState, error: str | None = None) -> bool:
-    return _settle(session, claim, state=state, error=error, finished_at=database_now(), leased_until=None)
+    values = {**_held_by(claim), "then": state, "why": error}
+    return session.connection().execute(_FINISH, values).rowcount == 1
 
 
 def fail_waiting_tasks(
@@ -126,14 +132,8 @@ def fail_waiting_tasks(
 
 
 def _settle(session: Session, claim: Claim, **values: object) -> bool:
-    settled = session.scalar(
-        update(Task)
-        .where(Task.id == claim.task_id, Task.token == claim.token, Task.state == TaskState.WORKING)
-        .values(**values)
-        .returning(Task.id)
-        .execution_options(synchronize_session=False)
-    )
-    return settled is not None
+    settle = update(Task).where(*_MINE).values(**values)
+    return session.connection().execute(settle, _held_by(claim)).rowcount == 1
 
 
 def one_at_a_time(session: Session) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import delete, insert, update
+from sqlalchemy import bindparam, delete, insert, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.fiches.tables import RecordingRow
@@ -10,25 +10,36 @@ from automation_pipeline.storage.instants import database_now
 from automation_pipeline.transcription.domain.transcript import Chunk, Transcript
 from automation_pipeline.transcription.tables import ChunkRow
 
+_FORGET = delete(ChunkRow).where(ChunkRow.recording_id == bindparam("of_recording"))
+_ADD = insert(ChunkRow)
+_NOTE = (
+    update(RecordingRow)
+    .where(RecordingRow.id == bindparam("of_recording"))
+    .values(
+        has_transcription=True,
+        transcription_id=bindparam("heard_id"),
+        transcription_text=bindparam("heard_text"),
+        transcription_language_code=bindparam("language"),
+        transcription_language_probability=bindparam("probability"),
+        transcribed_at=database_now(),
+    )
+)
+
 
 def save_transcript(session: Session, recording_id: int, transcript: Transcript, chunks: Sequence[Chunk]) -> None:
     """Replaces an earlier one. A call in which nothing was said has a transcript without chunks."""
-    session.execute(delete(ChunkRow).where(ChunkRow.recording_id == recording_id))
+    connection = session.connection()
+    connection.execute(_FORGET, {"of_recording": recording_id})
     if chunks:
-        session.execute(insert(ChunkRow), [_row(recording_id, chunk) for chunk in chunks])
-    session.execute(
-        update(RecordingRow)
-        .where(RecordingRow.id == recording_id)
-        .values(
-            has_transcription=True,
-            transcription_id=transcript.transcription_id,
-            transcription_text=transcript.text or None,
-            transcription_language_code=transcript.language_code,
-            transcription_language_probability=transcript.language_probability,
-            transcribed_at=database_now(),
-        )
-        .execution_options(synchronize_session=False)
-    )
+        connection.execute(_ADD, [_row(recording_id, chunk) for chunk in chunks])
+    heard = {
+        "of_recording": recording_id,
+        "heard_id": transcript.transcription_id,
+        "heard_text": transcript.text or None,
+        "language": transcript.language_code,
+        "probability": transcript.language_probability,
+    }
+    connection.execute(_NOTE, heard)
 
 
 def _row(recording_id: int, chunk: Chunk) -> dict[str, object]:
