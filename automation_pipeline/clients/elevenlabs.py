@@ -160,9 +160,11 @@ class ElevenLabsSpeechToText:
 
 def _understood(body: bytes) -> Transcript:
     try:
-        payload = TranscriptPayload.model_validate_json(body)
-    except ValidationError as error:
-        where = error.errors(include_url=False, include_input=False)[0]["loc"]
+        payload = TranscriptPayload.of_json(body)
+    except ValueError as error:
+        where = (
+            error.errors(include_url=False, include_input=False)[0]["loc"] if isinstance(error, ValidationError) else ()
+        )
         wrong = f"unexpected value at {where[0]}" if where else "expected JSON object"
         raise SpeechAnswerError(f"ElevenLabs response invalid ({wrong})") from None
     if payload.transcription_id is None:
