@@ -34,10 +34,11 @@ def why_without_details(session: Session, fiche_ids: Sequence[str]) -> Mapping[s
 
 
 def untranscribed(session: Session, fiche_ids: Sequence[str]) -> Mapping[str, int]:
-    """How many recordings of each lack a transcript; every fiche is answered for. Counts on an index only."""
+    """How many recordings of each lack a transcript; every fiche is answered for. Counts on an index of those only."""
+    lacks = RecordingRow.vanished_at.is_(None) & RecordingRow.has_transcription.is_(False)
     query = (
-        select(FicheCache.fiche_id, func.count(RecordingRow.id).filter(RecordingRow.has_transcription.is_(False)))
-        .outerjoin(RecordingRow, (RecordingRow.fiche_cache_id == FicheCache.id) & RecordingRow.vanished_at.is_(None))
+        select(FicheCache.fiche_id, func.count(RecordingRow.fiche_cache_id))
+        .outerjoin(RecordingRow, (RecordingRow.fiche_cache_id == FicheCache.id) & lacks)
         .where(among(session, FicheCache.fiche_id, fiche_ids))
         .group_by(FicheCache.fiche_id)
     )

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, UniqueConstraint, false
+from sqlalchemy import ForeignKey, Index, UniqueConstraint, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from automation_pipeline.storage.metadata import Table
@@ -41,7 +41,16 @@ class RecordingRow(Table):
     """One call of a fiche. An empty URL: no audio (yet). `vanished_at`: the CRM's details no longer name it."""
 
     __tablename__ = "recordings"
-    __table_args__ = (UniqueConstraint("fiche_cache_id", "call_id"),)
+    __table_args__ = (
+        UniqueConstraint("fiche_cache_id", "call_id"),
+        # What waits for a transcript is few among millions. Each database finds it by the words that queries say it in.
+        Index(
+            "ix_recordings_untranscribed",
+            "fiche_cache_id",
+            postgresql_where=text("has_transcription IS false AND vanished_at IS NULL"),
+            sqlite_where=text("has_transcription IS 0 AND vanished_at IS NULL"),
+        ),
+    )
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
     fiche_cache_id: Mapped[int] = mapped_column(ForeignKey("fiche_cache.id", ondelete="CASCADE"))

@@ -1,4 +1,4 @@
-"""The production profile: signs of life of steps that work on other hosts than their run."""
+"""The production profile: signs of life of steps on other hosts than their run, and what waits among a million."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -18,4 +18,11 @@ def upgrade() -> None:
         sa.Column("begun", sa.Integer(), nullable=False),
         sa.Column("beat_at", UtcDateTime(), nullable=False),
         sa.PrimaryKeyConstraint("dagster_run_id", "step_key", name=op.f("pk_step_beats")),
+    )
+    op.create_index(
+        "ix_recordings_untranscribed",
+        "recordings",
+        ["fiche_cache_id"],
+        postgresql_where=sa.text("has_transcription IS false AND vanished_at IS NULL"),
+        sqlite_where=sa.text("has_transcription IS 0 AND vanished_at IS NULL"),
     )
