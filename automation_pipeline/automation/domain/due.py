@@ -135,7 +135,8 @@ def _around(crons: tuple[Cron, ...], zone: ZoneInfo, now: datetime) -> tuple[dat
     return _latest(crons, zone, now), next(occurrences_of(crons, zone, now))
 
 
-def _latest(crons: Sequence[Cron], zone: ZoneInfo, until: datetime) -> datetime:
+@lru_cache(maxsize=4096)  # the same: whoever is due is also asked what was due before
+def _latest(crons: tuple[Cron, ...], zone: ZoneInfo, until: datetime) -> datetime:
     return max(latest_occurrence(cron, zone, until) for cron in crons)
 
 
