@@ -39,10 +39,7 @@ def main() -> None:
     options = parse()
     with tempfile.TemporaryDirectory(prefix="read-api-") as room:
         url = os.environ.get("DATABASE_URL", f"sqlite:///{room}/automation.db")
-        database = Database(url)
-        run_id = stored_run(database)
-        with api(url, Path(room)) as address:
-            bare, served = measure(options, bare_query(database, run_id), request(address, run_id))
+        bare, served = measured(url, Path(room), requests=options.requests, width=options.width)
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; {options.requests} each, {options.width} at once")
     print(f"bare query  p50 {p(50, bare):7.2f} ms  p99 {p(99, bare):7.2f} ms")
     print(f"api         p50 {p(50, served):7.2f} ms  p99 {p(99, served):7.2f} ms")
@@ -57,6 +54,17 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--width", type=int, default=8)
     return parser.parse_args()
+
+
+def measured(url: str, room: Path, *, requests: int, width: int) -> tuple[list[float], ...]:
+    """Milliseconds of the bare query, and of the API."""
+    database = Database(url)
+    try:
+        run_id = stored_run(database)
+        with api(url, room) as address:
+            return measure(bare_query(database, run_id), request(address, run_id), requests=requests, width=width)
+    finally:
+        database.dispose()
 
 
 def stored_run(database: Database) -> int:
@@ -106,14 +114,14 @@ def request(address: str, run_id: int) -> Callable[[], object]:
     return ask
 
 
-def measure(options: argparse.Namespace, *asks: Callable[[], object]) -> tuple[list[float], ...]:
+def measure(*asks: Callable[[], object], requests: int, width: int) -> tuple[list[float], ...]:
     found: tuple[list[float], ...] = tuple([] for _ in asks)
-    with ThreadPoolExecutor(options.width) as pool:
+    with ThreadPoolExecutor(width) as pool:
         for ask in asks:
-            list(pool.map(lambda _n, ask=ask: ask(), range(options.width * 5)))  # warm
+            list(pool.map(lambda _n, ask=ask: ask(), range(width * 5)))  # warm
         for _ in range(SHARES):
             for ask, into in zip(asks, found, strict=True):
-                into.extend(pool.map(lambda _n, ask=ask: timed(ask), range(options.requests // SHARES)))
+                into.extend(pool.map(lambda _n, ask=ask: timed(ask), range(requests // SHARES)))
     return found
 
 

@@ -2,7 +2,7 @@
 
 python benchmarks/run.py [--full] [--only NAME ...] [--fiches N ...] [--repetitions N] [--width 50] [--latency 0.05]
 
-Names are limit, ours, ours-postgres, rate, start and those of benchmarks/peers. A partial one writes nothing.
+Names are limit, ours, ours-postgres, rate, start, ground and those of benchmarks/peers. A partial one writes nothing.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import sys
 from datetime import UTC, datetime
 
 import contest
+import ground
 import rate
 import start
 import told
@@ -19,7 +20,7 @@ from contestants import LIMIT, OURS, Measured, check_same_rows, contestants, mea
 from plan import plan
 from standing import bars_of, lines_of
 
-RATE, START = "rate", "start"
+RATE, START, GROUND = "rate", "start", "ground"
 RATED = {"fiches": 250, "per_minute": 900}
 
 
@@ -36,12 +37,14 @@ def main() -> None:
     check_rows([found for _, found in done])
     share = rated() if wants(options, RATE) else None
     began = start.ratio() if wants(options, START) else None
+    on_ground = ground.measured() if wants(options, GROUND) else []
     conditions["load_after"] = os.getloadavg()[0]
     lines = lines_of(done)
-    bars = bars_of(lines, share=share, start=began)
+    bars = [*bars_of(lines, share=share, start=began), *(found.bar for found in on_ground if found.bar)]
     print(f"\n{conditions}\n\n{told.text(lines, bars)}")
     if not (options.only or options.fiches):
-        told.write_json(lines, bars, conditions, {"rate_share": share, "start_ratio": began})
+        more = {"rate_share": share, "start_ratio": began, "ground": [found.plain() for found in on_ground]}
+        told.write_json(lines, bars, conditions, more)
         told.draw(lines, conditions)
         told.renew_readme(told.table(lines, conditions))
 
@@ -82,7 +85,7 @@ def conditions_of(options: argparse.Namespace) -> dict:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="10,000 for all, more repetitions")
-    parser.add_argument("--only", nargs="+", default=[], choices=[*contestants(), RATE, START], metavar="NAME")
+    parser.add_argument("--only", nargs="+", default=[], choices=[*contestants(), RATE, START, GROUND], metavar="NAME")
     parser.add_argument("--fiches", nargs="+", type=int, default=[])
     parser.add_argument("--repetitions", type=int, default=0)
     parser.add_argument("--width", type=int, default=50)

@@ -1,0 +1,43 @@
+"""Which bars the measurements of the ground reach, and which fiches the gate is asked about."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+try:
+    import ground  # pyright: ignore[reportMissingImports]  # a script's neighbour, no package
+finally:
+    del sys.path[0]
+
+
+@pytest.mark.parametrize(("seconds", "reached"), [(0.99, True), (1.0, False), (1.3, False)])
+def test_a_bar_is_reached_below_it(seconds: float, reached: bool) -> None:
+    bar = ground.below("due tick", seconds, "s", 1.0)
+    assert (bar.wanted, bar.found, bar.is_reached) == ("< 1 s", f"{seconds:.3g} s", reached)
+
+
+def test_no_bar_is_made_up() -> None:
+    assert ground.below("due tick", 0.1, "s", None) is None
+
+
+@pytest.mark.parametrize(
+    ("by_size", "found", "reached"),
+    [
+        ({100: [12, 12], 10_000: [12, 12]}, "12", True),
+        ({100: [12, 12], 10_000: [13, 12]}, "12 or 13", False),
+    ],
+)
+def test_one_statement_more_is_no_constant_number(by_size: dict[int, Sequence[int]], found: str, reached: bool) -> None:
+    bar = ground.constant("statements", by_size)
+    assert (bar.found, bar.is_reached) == (found, reached)
+
+
+def test_every_batch_is_whole_and_within_the_table() -> None:
+    made = ground.batches_of(fiches=5000, size=1000, repetitions=3)
+    assert [list(batch)[:2] for batch in made["side by side"]] == [[1, 2], [1334, 1335], [2667, 2668]]
+    for batch in (batch for batches in made.values() for batch in batches):
+        assert len(set(batch)) == 1000
+        assert set(batch) <= set(range(1, 5001))
