@@ -139,6 +139,7 @@ class Database:
             session.execute(text("SELECT 1"))
 
     def dispose(self) -> None:
+        self._writer.rest()
         self.engine.dispose()
 
 

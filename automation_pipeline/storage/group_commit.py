@@ -1,7 +1,7 @@
 """Short transactions of many tasks, committed as one: what comes while a group is being written waits for the next.
 
-None sees what another has loaded. When one of a group fails, nothing of the group was
-written, and each is done again alone: an act changes rows and nothing else, since it may be called twice.
+None sees what another has loaded. When one of a group fails, nothing of the group was written, and each is done again
+alone: an act changes rows and nothing else, since it may be called twice.
 """
 
 import threading
@@ -74,6 +74,12 @@ class GroupWriter:
         if begins:
             self._thread.submit(self._write_all)
         return wish.future
+
+    def rest(self) -> None:
+        """After what is waiting is written. Who submits again has another thread."""
+        if "_thread" in vars(self):
+            self._thread.shutdown()
+            del self._thread
 
     @cached_property
     def _thread(self) -> ThreadPoolExecutor:

@@ -1,0 +1,200 @@
+"""What many tasks write is committed together, and each is as alone as in a transaction of its own."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from functools import partial
+from threading import Event as Signal
+from threading import Thread
+
+import pytest
+from sqlalchemy import event, select
+
+from automation_pipeline.core.events import Event
+from automation_pipeline.core.notes import Note
+from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.instants import database_time
+from automation_pipeline.storage.outbox import OutboxRow, enqueue
+from automation_pipeline.storage.pulses import PulseRow, beat_pulse
+from automation_pipeline.storage.workflow_logs import WorkflowLogRow, write_notes
+
+CALLER: ContextVar[str] = ContextVar("CALLER", default="nobody")
+
+
+class OnPurposeError(Exception):
+    pass
+
+
+class Turnstile:
+    """Holds up the first act, so that all that come meanwhile make one group."""
+
+    def __init__(self) -> None:
+        self._open = Signal()
+
+    def act(self, _session: Session) -> None:
+        self._open.wait(30)
+
+    def open(self) -> None:
+        self._open.set()
+
+
+def written_together(database: Database, acts: Sequence[Callable[[Session], object]]) -> list[object]:
+    """Their results, or errors."""
+
+    async def all_at_once() -> list[object]:
+        turnstile = Turnstile()
+        first = asyncio.create_task(database.write(turnstile.act))
+        await asyncio.sleep(0)
+        others = [asyncio.create_task(database.write(act)) for act in acts]
+        await asyncio.sleep(0)
+        turnstile.open()
+        await first
+        return await asyncio.gather(*others, return_exceptions=True)
+
+    return asyncio.run(all_at_once())
+
+
+def commits_of(database: Database) -> list[object]:
+    seen: list[object] = []
+    event.listen(database.engine, "commit", seen.append)
+    return seen
+
+
+def beat(name: str, session: Session) -> str:
+    beat_pulse(session, name)
+    return name
+
+
+def fail(session: Session) -> None:
+    beat_pulse(session, "in vain")
+    raise OnPurposeError
+
+
+def names(database: Database) -> set[str]:
+    with database.reading() as session:
+        return set(session.scalars(select(PulseRow.name)))
+
+
+def test_each_has_its_own_result_and_all_share_a_commit(database: Database) -> None:
+    commits = commits_of(database)
+    assert written_together(database, [partial(beat, str(n)) for n in range(40)]) == [str(n) for n in range(40)]
+    assert names(database) == {str(n) for n in range(40)}
+    assert len(commits) == 2  # the first, that held the others up, and all of them
+
+
+def test_one_that_fails_takes_nothing_from_the_others(database: Database) -> None:
+    found = written_together(database, [partial(beat, "one"), fail, partial(beat, "two")])
+    assert found[0] == "one"
+    assert isinstance(found[1], OnPurposeError)
+    assert found[2] == "two"
+    assert names(database) == {"one", "two"}
+
+
+def test_none_sees_what_another_has_loaded(database: Database) -> None:
+    written_together(database, [partial(beat, "one")])
+    with database.reading() as session:
+        before = session.get_one(PulseRow, "one").beat_at
+
+    def load(session: Session) -> PulseRow:
+        return session.get_one(PulseRow, "one")
+
+    mine, _, after = written_together(database, [load, partial(beat, "one"), load])
+    assert mine.beat_at == before  # pyright: ignore[reportAttributeAccessIssue]  what `load` gave
+    assert after.beat_at > before  # pyright: ignore[reportAttributeAccessIssue]  the same
+
+
+def test_they_share_one_instant_and_their_events_and_notes_keep_their_order(database: Database) -> None:
+    def tell(number: int, session: Session) -> object:
+        enqueue(session, [an_event(key=f"{number}.{n}") for n in range(2)])
+        write_notes(session, a_note(f"{number}"))
+        return database_time(session)
+
+    instants = written_together(database, [partial(tell, number) for number in range(5)])
+    assert len(set(instants)) == 1
+    with database.reading() as session:
+        keys = session.scalars(select(OutboxRow.event_key).order_by(OutboxRow.id)).all()
+        notes = session.scalars(select(WorkflowLogRow.message).order_by(WorkflowLogRow.id)).all()
+    assert keys == [f"{number}.{n}" for number in range(5) for n in range(2)]
+    assert notes == [f"{number}" for number in range(5)]
+
+
+def test_events_of_one_that_fails_do_not_leave(database: Database) -> None:
+    def tell_in_vain(session: Session) -> None:
+        enqueue(session, [an_event(key="in vain")])
+        raise OnPurposeError
+
+    written_together(database, [tell_in_vain, partial(beat, "one")])
+    with database.reading() as session:
+        assert session.scalars(select(OutboxRow)).all() == []
+
+
+def test_an_act_runs_in_its_callers_context(database: Database) -> None:
+    async def two() -> list[str]:
+        async def one(name: str) -> str:
+            CALLER.set(name)
+            return await database.write(lambda _: CALLER.get())
+
+        return await asyncio.gather(one("a"), one("b"))
+
+    assert asyncio.run(two()) == ["a", "b"]
+
+
+def test_who_is_cancelled_before_its_turn_has_written_nothing(database: Database) -> None:
+    async def cancelled() -> None:
+        turnstile = Turnstile()
+        first = asyncio.create_task(database.write(turnstile.act))
+        await asyncio.sleep(0)
+        waiting = asyncio.create_task(database.write(partial(beat, "in vain")))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        turnstile.open()
+        await first
+
+    asyncio.run(cancelled())
+    assert names(database) == set()
+
+
+def test_inside_as_one_it_is_part_of_the_whole(database: Database) -> None:
+    def write() -> None:
+        with database.as_one():
+            database.write_soon(partial(beat, "in vain"))
+            raise OnPurposeError
+
+    with pytest.raises(OnPurposeError):
+        write()
+    assert names(database) == set()
+
+
+def test_threads_and_transactions_of_their_own_wait_for_each_other(database: Database) -> None:
+    def many(name: str) -> None:
+        for n in range(20):
+            database.write_soon(partial(beat, f"{name}{n}"))
+            with database.transaction() as session:
+                beat_pulse(session, f"{name}{n} alone")
+
+    threads = [Thread(target=many, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(names(database)) == 160
+
+
+def test_it_can_be_used_again_after_it_was_disposed_of(database: Database) -> None:
+    database.write_soon(partial(beat, "one"))
+    database.dispose()
+    database.write_soon(partial(beat, "two"))
+    assert names(database) == {"one", "two"}
+
+
+def a_note(message: str) -> Note:
+    return Note(workflow="test", entity_type="fiche", entity_id="1", trace_id="1", message=message)
+
+
+def an_event(*, key: str) -> Event:
+    at = datetime(2026, 5, 4, tzinfo=UTC)
+    return Event(
+        tenant_id="main", key=key, name="told", producer="test", correlation_id="1", occurred_at=at, payload={}
+    )
