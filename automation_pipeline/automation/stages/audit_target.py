@@ -1,4 +1,5 @@
-"""Audit one fiche by every configuration of its run; what did not end well is tried again under a key of its own."""
+"""Audit one fiche by every configuration of its run. A failed audit is tried again under a key of its own; one that did
+not end is taken up again, with the steps that it has."""
 
 import asyncio
 from collections.abc import Sequence
@@ -36,10 +37,10 @@ async def audit_target(
 
 
 async def _audit(ticket: RunTicket, fiche_id: str, config_id: int, tries: Tries, shop: Workshop) -> AuditEnd:
-    end = AuditEnd(config_id, None)
+    end, failures = AuditEnd(config_id, None), 0
     for attempt in range(1 + max(tries.retries, SURE_RETRIES)):
         wish = Wish(
-            tracking_id=audit_key(ticket.run_id, fiche_id, config_id, attempt),
+            tracking_id=audit_key(ticket.run_id, fiche_id, config_id, failures),
             fiche_id=fiche_id,
             audit_config_id=config_id,
             use_rlm=tries.selection.use_rlm,
@@ -58,4 +59,5 @@ async def _audit(ticket: RunTicket, fiche_id: str, config_id: int, tries: Tries,
         end = AuditEnd(config_id, completed=False if has_failed else None, error=standing.error)
         if has_failed and attempt >= tries.retries:
             break
+        failures += has_failed
     return end

@@ -1,4 +1,5 @@
-"""Auditing one fiche by every configuration: in order, under keys of their own, tried again as the schedule says."""
+"""Auditing one fiche by every configuration: in order, under keys of their own, tried again as the schedule says. What
+did not end keeps its key, and so the steps that are judged."""
 
 import asyncio
 from collections.abc import Sequence
@@ -64,12 +65,13 @@ DONE, AT_WORK = AuditStatus.COMPLETED, AuditStatus.RUNNING
         (0, ["Refused"], ["4"], "failed", "Refused"),
         (1, ["Refused", DONE], ["4", "4-retry-1"], "successful", None),
         (2, ["Refused", "Again", "Still"], ["4", "4-retry-1", "4-retry-2"], "failed", "Still"),
-        (0, [LOST, DONE], ["4", "4-retry-1"], "successful", None),
-        (0, [LOST, LOST], ["4", "4-retry-1"], "failed", f"Audit incomplete (timeout/stall): {LOST}"),
-        (0, [LOST, "Refused"], ["4", "4-retry-1"], "failed", "Refused"),
-        (2, [LOST, LOST, DONE], ["4", "4-retry-1", "4-retry-2"], "successful", None),
-        (0, [AT_WORK, DONE], ["4", "4-retry-1"], "successful", None),
-        (0, [AT_WORK, AT_WORK], ["4", "4-retry-1"], "failed", "Audit incomplete (timeout/stall)"),
+        (0, [LOST, DONE], ["4", "4"], "successful", None),
+        (0, [LOST, LOST], ["4", "4"], "failed", f"Audit incomplete (timeout/stall): {LOST}"),
+        (0, [LOST, "Refused"], ["4", "4"], "failed", "Refused"),
+        (2, [LOST, LOST, DONE], ["4", "4", "4"], "successful", None),
+        (2, [LOST, "Refused", DONE], ["4", "4", "4-retry-1"], "successful", None),
+        (0, [AT_WORK, DONE], ["4", "4"], "successful", None),
+        (0, [AT_WORK, AT_WORK], ["4", "4"], "failed", "Audit incomplete (timeout/stall)"),
     ],
 )
 def test_a_failed_audit_is_retried_where_failures_are_and_a_missing_one_once_more_in_any_case(
