@@ -8,7 +8,7 @@ from random import Random
 
 FAULTS_A_RUN = 5
 MOST_DEADLY = 3  # Dagster tries a run that died three times more
-LAST_MOMENT = 40  # of the sixty pieces and more of a run
+LAST_MOMENT = 40  # of the ninety pieces and more of a run
 
 
 class Kind(StrEnum):

@@ -18,25 +18,28 @@ from automation_pipeline_tests.survival import checks
 from automation_pipeline_tests.survival.plan import HITS_THE_RELAY, Fault, Kind, Round
 from automation_pipeline_tests.survival.progress import asked, finished, has_ended
 from automation_pipeline_tests.survival.strikes import NothingToStrikeError, is_forward, strike
-from automation_pipeline_tests.survival.world import TOKEN, World
+from automation_pipeline_tests.survival.world import FICHES_PER_DAY, TOKEN, World
 from automation_pipeline_tests.waiting import pause, wait_until
 
-FICHES = 8
+# So many, and so slow (`world.SLOW_SECONDS`), that a run is still at work when the last of its faults comes.
+FICHES = 12
 PATIENCE_SECONDS = 120.0  # the promise: terminal by itself within two minutes of recovery
 LOOK_EVERY_SECONDS = 0.1
 DAY = [
     fiche.id
-    for fiche in Calls(7, 400, vary=False).day(date(2026, 2, 4))
+    for fiche in Calls(7, FICHES_PER_DAY, vary=False).day(date(2026, 2, 4))
     if fiche.kind is FicheKind.ORDINARY and len(fiche.recordings) <= 2
 ]
 
 
 @dataclass
 class Suffered:
-    """One fault: whether there was something to strike, and after how long work went on."""
+    """One fault, and after how long work went on. A late one came when the run had ended: all that it could meet were
+    its events and messages."""
 
     kind: Kind
     at: int
+    late: bool = False
     recovery_seconds: float | None = None
 
 
@@ -134,11 +137,12 @@ class Player:
         if outcome.violations or not self._comes(lambda: done() >= fault.at or self._over(run_id), outcome, fault):
             return
         snapshots.append(self._look(run_id, fiche_ids))
+        late = self._over(run_id)
         try:
             repair = strike(world, run_id, fault)
         except NothingToStrikeError:
             return
-        suffered = Suffered(fault.kind, len(snapshots[-1].finished))
+        suffered = Suffered(fault.kind, len(snapshots[-1].finished), late)
         outcome.suffered.append(suffered)
         if fault.kind is Kind.TWO_DAEMONS:
             repairs.append(repair)
@@ -149,7 +153,8 @@ class Player:
         if self._comes(lambda: done() > reached or self._over(run_id), outcome, fault):
             suffered.recovery_seconds = round(time.monotonic() - repaired_at, 1)
             seconds = suffered.recovery_seconds
-            self._say(f"run {outcome.run_id}: {fault.kind} at {suffered.at} pieces, goes on after {seconds} s")
+            went_on = "its run was over" if late else f"goes on after {seconds} s"
+            self._say(f"run {outcome.run_id}: {fault.kind} at {suffered.at} pieces, {went_on}")
 
     def _look(self, run_id: int, fiche_ids: Sequence[str]) -> Snapshot:
         done = finished(self._world.database, run_id, fiche_ids)

@@ -16,6 +16,7 @@ def table(outcomes: Sequence[Outcome], seconds: float) -> str:
     repeated = ", ".join(f"{n} of {route}" for route, n in sorted(said["repeated_calls"].items())) or "none"
     lines += [
         f"{said['injected']} faults in {len(outcomes)} runs ({', '.join(f'{n} {s}' for s, n in said['runs'].items())})",
+        f"Not counted, as they came when their run was over and met its events and messages alone: {said['late']}",
         f"Calls repeated because a fault met them under way, or a storm refused them: {repeated}",
         f"Events and messages sent again because a fault met their sender: {said['told_again']}",
         f"{len(said['violations'])} violations, {seconds / 60:.1f} minutes",
@@ -24,7 +25,8 @@ def table(outcomes: Sequence[Outcome], seconds: float) -> str:
 
 
 def document(outcomes: Sequence[Outcome], seconds: float) -> dict:
-    suffered = [(one, not outcome.violations) for outcome in outcomes for one in outcome.suffered]
+    every = [(one, not outcome.violations) for outcome in outcomes for one in outcome.suffered]
+    suffered = [(one, survived) for one, survived in every if not one.late]
     repeated: Counter[str] = Counter()
     for outcome in outcomes:
         repeated.update(outcome.repeated)
@@ -41,6 +43,7 @@ def document(outcomes: Sequence[Outcome], seconds: float) -> dict:
             }
     return {
         "injected": len(suffered),
+        "late": len(every) - len(suffered),
         "faults": faults,
         "runs": dict(Counter(outcome.status or "unended" for outcome in outcomes)),
         "repeated_calls": dict(repeated),

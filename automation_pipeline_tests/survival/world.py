@@ -39,9 +39,11 @@ IMPATIENCE = {
     "AUTOMATION_TRANSCRIPTION_POLL_INTERVAL_SECONDS": "5",
 }
 # So slow that a fault meets work under way. Rules of the simulator, the last ones: what is a fault strikes first.
-SLOW = [{"route": route, "latency_seconds": 0.5} for route in ROUTES]
+SLOW_SECONDS = 1.5
+SLOW = [{"route": route, "latency_seconds": SLOW_SECONDS} for route in ROUTES]
 PACE = {"FICHE_FETCH_CONCURRENCY": "3", "AUDIT_RUN_CONCURRENCY": "2", "AUDIT_STEP_CONCURRENCY": "2"}
 MONITORING_SECONDS = 3
+FICHES_PER_DAY = 1000
 
 
 class World:
@@ -53,7 +55,7 @@ class World:
         self.postgres = Postgres(room) if profile is Profile.PRODUCTION else None
         self.redis = Redis(room) if profile is Profile.PRODUCTION else None
         self.disk = Disk(room / "disk") if profile is Profile.EMBEDDED else None
-        self.provider = self._ends.enter_context(outside.simulator("--exact", "--fiches-per-day", "400"))
+        self.provider = self._ends.enter_context(outside.simulator("--exact", "--fiches-per-day", str(FICHES_PER_DAY)))
         self.webhooks = self._ends.enter_context(receiver())
         url = self.postgres.url if self.postgres else f"sqlite:///{room}/disk/automation.db"
         self.database = Database(url)
