@@ -8,6 +8,7 @@ from typing import cast as cast_to
 
 from sqlalchemy import (
     ARRAY,
+    ClauseElement,
     ColumnElement,
     Compiled,
     CursorResult,
@@ -86,11 +87,33 @@ def upsert(
     """
     if not rows:
         return
-    insert = insert_into(session, table)
-    if fields:
-        changes = {field: insert.excluded[field] for field in fields}
-        insert = insert.on_conflict_do_update(index_elements=list(key), set_=changes, where=where)
-    else:
-        insert = insert.on_conflict_do_nothing(index_elements=list(key))
+    connection = session.connection()
     in_order = sorted(rows, key=lambda row: [str(row[field]) for field in key]) if is_postgres(session) else rows
-    session.connection().execute(insert, [dict(row) for row in in_order])
+    if where is None and not any(isinstance(value, ClauseElement) for value in rows[0].values()):
+        insert = _compiled_upsert(table, tuple(rows[0]), tuple(key), tuple(fields), connection.dialect)
+    else:
+        insert = _upsert(table, key, fields, where, postgres=is_postgres(session))
+    connection.execute(insert, [dict(row) for row in in_order])  # pyright: ignore  it takes what is compiled too
+
+
+@cache
+def _compiled_upsert(
+    table: type[Table], names: tuple[str, ...], key: tuple[str, ...], fields: tuple[str, ...], dialect: Dialect
+) -> Compiled:
+    made = _upsert(table, key, fields, None, postgres=dialect.name == "postgresql")
+    return made.compile(dialect=dialect, column_keys=list(names))
+
+
+def _upsert(
+    table: type[Table],
+    key: Sequence[str],
+    fields: Sequence[str],
+    where: ColumnElement[bool] | None,
+    *,
+    postgres: bool,
+) -> Insert:
+    insert = dialects_insert(table, postgres=postgres)
+    if not fields:
+        return insert.on_conflict_do_nothing(index_elements=list(key))
+    changes = {field: insert.excluded[field] for field in fields}
+    return insert.on_conflict_do_update(index_elements=list(key), set_=changes, where=where)

@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 
 # Enough to share a commit among, and few enough that nobody waits long for the others.
 MOST_AT_ONCE = 64
+LINGER_SECONDS = 0.003
 GROUP = "group"
 
 # Any: every act has a result of its own type, which its own caller knows.
@@ -65,6 +66,7 @@ class GroupWriter:
         self._door = threading.Lock()
         self._waiting: deque[_Wish] = deque()
         self._is_writing = False
+        self._nothing = threading.Event()  # never set: to wait on
 
     def submit(self, act: Act) -> Future[Any]:
         wish = _Wish(act, copy_context(), Future())
@@ -91,6 +93,8 @@ class GroupWriter:
             if not self._written(wanted):
                 for wish in wanted:
                     self._write_alone(wish)
+            if len(group) > 1:  # who was answered asks again in a moment: a short wait makes few groups of many
+                self._nothing.wait(LINGER_SECONDS)
 
     def _next(self) -> list[_Wish]:
         with self._door:

@@ -13,6 +13,7 @@ from automation_pipeline.core.clock import Clock
 from automation_pipeline.fiches.domain.fiche import FicheNotFound
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.fiches.stages.fetch_fiche import fetch_fiche
+from automation_pipeline.fiches.store.freshness import known_since
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.instants import database_time
 from automation_pipeline.storage.outbox import enqueue
@@ -32,8 +33,12 @@ async def open_audit(wish: Wish, *, database: Database, source: FicheSource, clo
         if begun is not None:
             return begun
         get_config(session, wish.audit_config_id)
-    since = clock.now() - FRESH
-    outcome = await fetch_fiche(wish.fiche_id, since=since, database=database, source=source, clock=clock)
+        since = clock.now() - FRESH
+        told = known_since(session, [wish.fiche_id], since, clock.now())
+    if told:
+        outcome = told[0]
+    else:
+        outcome = await fetch_fiche(wish.fiche_id, since=since, database=database, source=source, clock=clock)
     return await database.write(partial(_begin, wish, known=not isinstance(outcome, FicheNotFound)))
 
 

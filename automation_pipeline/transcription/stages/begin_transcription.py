@@ -35,12 +35,16 @@ class Wish:
     fresh_since: datetime | None = None
 
 
-async def begin_transcription(wish: Wish, *, database: Database, source: FicheSource, clock: Clock) -> Standing:
+async def begin_transcription(
+    wish: Wish, *, database: Database, source: FicheSource, clock: Clock, is_fresh: bool = False
+) -> Standing:
     """How the run stands that now works on the fiche: the wish's own, or the one under way. A fiche that the CRM does
-    not know ends its run at once, and blocks nobody."""
+    not know ends its run at once, and blocks nobody. `is_fresh`: its details are known to be as fresh as is wished."""
     under_way = await database.write(partial(_under_way, wish))
     if under_way is not None:
         return under_way
+    if is_fresh:
+        return await database.write(partial(_start, wish))
     since = wish.fresh_since or clock.now()
     outcome = await fetch_fiche(wish.fiche_id, since=since, database=database, source=source, clock=clock)
     return await database.write(partial(_not_found if isinstance(outcome, FicheNotFound) else _start, wish))
