@@ -28,10 +28,11 @@ class WorkLoop:
 
     def run(self, work: Coroutine[object, object, Result]) -> Result:
         """Work in the caller's context: a runner left to itself stays in that of its first call."""
+        whole = self.counted(work)
         try:
-            return self._loop.run(self.counted(work), context=copy_context())
+            return self._loop.run(whole, context=copy_context())
         except BaseException:  # an interrupt too must not leave tasks in the loop that the next call would wake
-            end_tasks(self._loop.get_loop())
+            end_tasks(self._loop.get_loop(), whole)
             raise
 
     async def counted(self, work: Coroutine[object, object, Result]) -> Result:

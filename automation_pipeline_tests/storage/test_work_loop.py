@@ -7,6 +7,7 @@ import pytest
 
 from automation_pipeline.core.correlation import correlated, correlation_id
 from automation_pipeline.core.meter import Meter
+from automation_pipeline.core.pool import work_through
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.measures import all_measures
 from automation_pipeline.storage.metering import Metering
@@ -50,3 +51,25 @@ def test_interrupted_work_leaves_nothing_running_and_its_counts_are_kept(databas
     assert loop.run(current()) is None, "and the loop goes on working"
     with database.reading() as session:
         assert [each.name for each in all_measures(session)] == ["a_total"]
+
+
+def test_whoever_is_at_work_at_an_interrupt_tidies_up_undisturbed(database: Database) -> None:
+    tidied: list[int] = []
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    async def call(number: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            tidied.append(number)
+
+    async def work() -> None:
+        asyncio.get_running_loop().call_later(0.01, interrupt)
+        await work_through(range(50), call, list, width=50)
+
+    with pytest.raises(KeyboardInterrupt):
+        WorkLoop(Metering(Meter(), lambda: database)).run(work())
+    assert sorted(tidied) == list(range(50))
