@@ -101,7 +101,7 @@ def _compiled_upsert(
     table: type[Table], names: tuple[str, ...], key: tuple[str, ...], fields: tuple[str, ...], dialect: Dialect
 ) -> Compiled:
     made = _upsert(table, key, fields, None, postgres=dialect.name == "postgresql")
-    return made.compile(dialect=dialect, column_keys=list(names))
+    return made.compile(dialect=dialect, column_keys=list(names), for_executemany=True)
 
 
 def _upsert(
