@@ -72,7 +72,7 @@ class Connections(httpx.AsyncBaseTransport):
             while (superfluous := self._superfluous()) is not None:
                 await superfluous.aclose()
             answer = await connection.handle_async_request(wish)
-        except BaseException as error:
+        except BaseException as error:  # a cancellation too gives the connection back
             await self._give_back(connection, place)
             if isinstance(error, _FAILURES):
                 raise _as_httpx(error) from error
@@ -154,7 +154,7 @@ class _Body(httpx.AsyncByteStream):
         try:
             async for piece in cast("AsyncIterable[bytes]", self._answer.stream):
                 yield piece
-        except BaseException as error:
+        except BaseException as error:  # the same
             await self.aclose()
             if isinstance(error, _FAILURES):
                 raise _as_httpx(error) from error
