@@ -160,12 +160,15 @@ class Player:
         done = finished(self._world.database, run_id, fiche_ids)
         return Snapshot(done, asked(self._world.provider))
 
-    def _over(self, run_id: int) -> bool:
+    def _over(self, run_id: int, *, supervised: bool = False) -> bool:
+        if supervised:
+            self._world.supervise()
         return has_ended(self._world.database, run_id)
 
     def _comes(self, condition: Callable[[], bool], outcome: Outcome, fault: Fault) -> bool:
         deadline = time.monotonic() + self._patience
         while time.monotonic() < deadline:
+            self._world.supervise()
             try:
                 if condition():
                     return True
@@ -177,7 +180,7 @@ class Player:
 
     def _wait_for_end(self, outcome: Outcome) -> None:
         try:
-            wait_until(lambda: self._over(outcome.run_id), self._patience)
+            wait_until(lambda: self._over(outcome.run_id, supervised=True), self._patience)
         except AssertionError:
             outcome.violations.append(f"run {outcome.run_id} has not ended {self._patience:g} s after the last fault")
 
@@ -188,6 +191,7 @@ class Player:
         left: list[str] = []
 
         def settled() -> bool:
+            world.supervise()
             left[:] = [*checks.everything_left_behind(world, self.instance), *checks.unsent(world)]
             return not left
 

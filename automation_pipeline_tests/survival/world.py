@@ -158,6 +158,12 @@ class World:
                 start_new_session=True,
             )
 
+    def supervise(self) -> None:
+        """Who has ended by itself is begun again: a daemon that comes up while its database is away gives up."""
+        for role in self.commands().keys() & self.roles.keys():
+            if self.roles[role].poll() is not None:
+                self.begin(role)
+
     def kill(self, role: str, *, whole: bool = False) -> None:
         """The process alone, so that what it has started finds out by itself; or all of it, as a container dies."""
         process = self.roles.pop(role)
