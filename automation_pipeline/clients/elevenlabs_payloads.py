@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue, TypeAdap
 from pydantic_core import from_json
 
 from automation_pipeline.clients.crm_payloads import without_nul
-from automation_pipeline.transcription.domain.transcript import Transcript, Word
+from automation_pipeline.transcription.domain.transcript import SPACING, Transcript, Word
 
 LONGEST_MESSAGE = 500
 LONGEST_CODE = 100
@@ -35,13 +35,14 @@ NotedNumber: TypeAlias = Annotated[float | None, BeforeValidator(_number_or_none
 
 
 def _words(said: Iterable[object]) -> Iterator[Word]:
-    """Without those that lack their text, their times or their type. By hand: of words there are tens of thousands."""
+    """Without spacings, which say nothing, and those that lack their text, their times or their type. By hand: of words
+    there are tens of thousands."""
     for each in said:
         if not isinstance(each, dict):
             continue
         told = cast("dict[str, object]", each)
         text, kind, speaker = told.get("text"), told.get("type"), told.get("speaker_id")
-        if not (isinstance(text, str) and text and isinstance(kind, str) and kind):
+        if kind == SPACING or not (isinstance(text, str) and text and isinstance(kind, str) and kind):
             continue
         start, end = told.get("start"), told.get("end")
         if not (type(start) is float and type(end) is float and isfinite(start) and isfinite(end)):

@@ -14,7 +14,7 @@ from sqlalchemy import (
     CursorResult,
     Dialect,
     Text,
-    UpdateBase,
+    TypeDecorator,
     any_,
     bindparam,
     func,
@@ -43,10 +43,10 @@ def dialects_insert(table: type[Table], *, postgres: bool) -> Insert:
 
 
 def run_prepared(
-    session: Session, make: Callable[[bool], UpdateBase], values: Mapping[str, object]
+    session: Session, make: Callable[[bool], ClauseElement], values: Mapping[str, object]
 ) -> CursorResult[Any]:  # Any: what it returns
-    """An INSERT of the dialect's own, made and compiled once: those, SQLAlchemy compiles anew each time. `make` is told
-    whether it is for PostgreSQL; its parameters are bound by name."""
+    """A statement of the dialect's own, made and compiled once: INSERTs, SQLAlchemy compiles anew each time. `make` is
+    told whether it is for PostgreSQL; its parameters are bound by name."""
     connection = session.connection()
     made = _compiled(make, connection.dialect)
     found = connection.execute(made, values)  # pyright: ignore  it takes what is compiled too, and does not say so
@@ -54,8 +54,27 @@ def run_prepared(
 
 
 @cache
-def _compiled(make: Callable[[bool], UpdateBase], dialect: Dialect) -> Compiled:
+def _compiled(make: Callable[[bool], ClauseElement], dialect: Dialect) -> Compiled:
     return make(dialect.name == "postgresql").compile(dialect=dialect)
+
+
+class _Document(TypeDecorator[Sequence[str | int]]):
+    """A list as one text, for SQLite, which has no arrays."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Sequence[str | int] | None, dialect: Dialect) -> str:  # noqa: ARG002  theirs
+        return json.dumps(list(value or ()))
+
+
+def among_given(
+    column: InstrumentedAttribute[Value | None] | ColumnElement[Value], name: str, *, postgres: bool
+) -> ColumnElement[bool]:
+    """As `among`, of the list that is given under this name when the statement is run."""
+    if postgres:
+        return column == any_(bindparam(name, type_=ARRAY(column.type)))
+    return column.in_(select(func.json_each(bindparam(name, type_=_Document())).table_valued("value").c.value))
 
 
 def among(

@@ -42,6 +42,16 @@ def group_of(session: Session) -> Group | None:
     return session.info.get(GROUP)
 
 
+def known_throughout(session: Session, key: object, find: Callable[[Session], Any]) -> Any:  # noqa: ANN401  what it finds
+    """What stays as it is to the end of the transaction: found once for all acts of a group."""
+    group = group_of(session)
+    if group is None:
+        return find(session)
+    if key not in group.known:
+        group.known[key] = find(session)
+    return group.known[key]
+
+
 def write_at_the_end(session: Session, write: Callable[[Session, Sequence[Any]], None], rows: Sequence[Any]) -> None:
     """Now, where the transaction is one task's alone. In a group all rows of a kind go at once, in this order."""
     group = group_of(session)

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
-from automation_pipeline.storage.group_commit import group_of
+from automation_pipeline.storage.group_commit import known_throughout
 from automation_pipeline.storage.types import UtcDateTime
 
 
@@ -25,16 +25,11 @@ class database_now(GenericFunction[datetime]):  # noqa: N801  an SQL function's 
 
 def database_time(session: Session) -> datetime:
     """The present of the database as a value. Acts of one group share one instant."""
-    group = group_of(session)
-    if group is None:
-        return _database_time(session)
-    if _database_time not in group.known:
-        group.known[_database_time] = _database_time(session)
-    return group.known[_database_time]
+    return known_throughout(session, _database_time, _database_time)
 
 
 def _database_time(session: Session) -> datetime:
-    return datetime.fromtimestamp(session.execute(select(database_epoch())).scalar_one(), UTC)
+    return datetime.fromtimestamp(session.connection().execute(_EPOCH).scalar_one(), UTC)
 
 
 class database_epoch(GenericFunction[float]):  # noqa: N801  an SQL function's name
@@ -42,6 +37,9 @@ class database_epoch(GenericFunction[float]):  # noqa: N801  an SQL function's n
 
     type = Float(53)
     inherit_cache = True
+
+
+_EPOCH = select(database_epoch())
 
 
 class epoch(GenericFunction[float]):  # noqa: N801  an SQL function's name

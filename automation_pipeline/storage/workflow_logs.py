@@ -31,6 +31,9 @@ class WorkflowLogRow(Table):
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=database_now())
 
 
+_ADD = insert(WorkflowLogRow)
+
+
 def write_notes(session: Session, *notes: Note) -> None:
     if notes:
         write_at_the_end(session, _add, notes)
@@ -39,4 +42,4 @@ def write_notes(session: Session, *notes: Note) -> None:
 def _add(session: Session, notes: Sequence[Note]) -> None:
     now = database_time(session)
     rows = [{**vars(note), "data": masked_document(note.data), "created_at": now} for note in notes]
-    session.execute(insert(WorkflowLogRow), rows)
+    session.connection().execute(_ADD, rows)

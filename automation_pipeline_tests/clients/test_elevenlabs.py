@@ -98,13 +98,12 @@ def test_the_form_is_the_one_that_the_provider_documents(studio: Studio) -> None
     assert upload.file == ("audio.mp3", "audio/mpeg", SOUND)
 
 
-def test_the_answer_becomes_a_transcript(studio: Studio) -> None:
+def test_the_answer_becomes_a_transcript_of_what_was_said(studio: Studio) -> None:
     heard = studio.transcript()
     assert (heard.transcription_id, heard.text) == ("tr_9Fz0", "Bonjour madame (rire)")
     assert (heard.language_code, heard.language_probability) == ("fra", 0.98)
     assert heard.words == (
         Word("Bonjour", 0.12, 0.58, "word", "speaker_0"),
-        Word(" ", 0.58, 0.6, "spacing", "speaker_0"),
         Word("madame", 0.6, 1.1, "word", "speaker_0"),
         Word("(rire)", 3.1, 3.6, "audio_event", "speaker_1"),
     )

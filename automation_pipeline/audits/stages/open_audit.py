@@ -8,7 +8,7 @@ from automation_pipeline.audits.domain.audit import Wish
 from automation_pipeline.audits.domain.notes import audit_note
 from automation_pipeline.audits.stages.fail_audit import fail_audit
 from automation_pipeline.audits.store.audits import FoundAudit, begin_audit, find_audit, get_audit
-from automation_pipeline.audits.store.configs import get_config
+from automation_pipeline.audits.store.configs import check_config, get_config
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.fiches.domain.fiche import FicheNotFound
 from automation_pipeline.fiches.ports import FicheSource
@@ -32,7 +32,7 @@ async def open_audit(wish: Wish, *, database: Database, source: FicheSource, clo
         begun = find_audit(session, wish.tracking_id)
         if begun is not None:
             return begun
-        get_config(session, wish.audit_config_id)
+        check_config(session, wish.audit_config_id)
         since = clock.now() - FRESH
         told = known_since(session, [wish.fiche_id], since, clock.now())
     if told:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, bindparam, func, select, update
+from sqlalchemy import Select, bindparam, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.domain.audit import AuditStatus, Standing, Wish
@@ -17,8 +17,8 @@ from automation_pipeline.audits.store.standings import STANDING, standing_in
 from automation_pipeline.audits.tables import AuditRow, ConfigSnapshotRow
 from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.fiches.tables import FicheCache
-from automation_pipeline.storage.bulk import insert_into, upsert
-from automation_pipeline.storage.group_commit import group_of
+from automation_pipeline.storage.bulk import upsert
+from automation_pipeline.storage.group_commit import known_throughout
 from automation_pipeline.storage.instants import database_now
 
 _BEGUN = (
@@ -35,6 +35,15 @@ _RUNNING = (AuditRow.id == bindparam("audit"), AuditRow.status == AuditStatus.RU
 _TAKE_UP = update(AuditRow).where(*_RUNNING, AuditRow.fence <= bindparam("token")).values(fence=bindparam("token"))
 _HOLD_ANY = update(AuditRow).where(*_RUNNING).values(touched_at=bindparam("at"))
 _HOLD = _HOLD_ANY.where(AuditRow.fence == bindparam("token"))
+_ADD = insert(AuditRow).returning(AuditRow.id)
+_CHANGE = update(AuditRow).where(AuditRow.id == bindparam("of_audit"))  # what is given with it is set
+_LOCKED_FICHE = select(FicheCache.id).where(FicheCache.fiche_id == bindparam("fiche")).with_for_update()
+_LAST_VERSION = select(func.max(AuditRow.version)).where(
+    AuditRow.fiche_cache_id == bindparam("fiche"), AuditRow.audit_config_id == bindparam("config")
+)
+_TRIGGER = select(AuditRow.trigger_source, AuditRow.automation_schedule_id, AuditRow.automation_run_id).where(
+    AuditRow.id == bindparam("audit")
+)
 MOST_CONFIGS = 100
 _CONFIGS: dict[str, AuditConfig] = {}
 
@@ -86,7 +95,7 @@ def _config_of(session: Session, print_: str) -> AuditConfig:
 
 def begin_audit(session: Session, wish: Wish, config: AuditConfig, now: datetime) -> FoundAudit:
     """A new latest audit of the fiche, or the one that the wish has begun before."""
-    fiche = session.scalar(select(FicheCache.id).where(FicheCache.fiche_id == wish.fiche_id).with_for_update())
+    fiche = session.connection().execute(_LOCKED_FICHE, {"fiche": wish.fiche_id}).scalar()
     if fiche is None:
         raise NotFoundError(f"Fiche {wish.fiche_id} not found")
     # Looked for under the lock on the fiche: two that begin at once make one audit.
@@ -99,22 +108,12 @@ def begin_audit(session: Session, wish: Wish, config: AuditConfig, now: datetime
     row.update(fiche_cache_id=fiche, version=last + 1)
     if last:
         _demote(session, fiche, wish.audit_config_id)
-    audit_id = session.scalar(insert_into(session, AuditRow).values(row).returning(AuditRow.id))
-    assert audit_id is not None  # noqa: S101  an INSERT that returns nothing has raised
-    return get_audit(session, audit_id)
+    return get_audit(session, session.connection().execute(_ADD, row).scalar_one())
 
 
 def triggered_by(session: Session, audit_id: int) -> dict[str, object]:
     """Who or what asked for the audit, as its documents say it."""
-    source, schedule, run = (
-        session.execute(
-            select(AuditRow.trigger_source, AuditRow.automation_schedule_id, AuditRow.automation_run_id).where(
-                AuditRow.id == audit_id
-            )
-        )
-        .tuples()
-        .one()
-    )
+    source, schedule, run = session.connection().execute(_TRIGGER, {"audit": audit_id}).tuples().one()
     return {
         "trigger_source": source,
         "automation_schedule_id": None if schedule is None else str(schedule),
@@ -159,7 +158,7 @@ def silent_audits(session: Session, silent_for_seconds: float, *, limit: int) ->
 
 
 def set_values(session: Session, audit_id: int, values: Mapping[str, object]) -> None:
-    session.connection().execute(update(AuditRow).where(AuditRow.id == audit_id).values(dict(values)))
+    session.connection().execute(_CHANGE, {**values, "of_audit": audit_id})
 
 
 def is_deleted(session: Session, audit_id: int) -> bool:
@@ -198,21 +197,19 @@ def _demote(session: Session, fiche: int, config: int) -> None:
 
 
 def _last_version(session: Session, fiche: int, config: int) -> int:
-    of_both = (AuditRow.fiche_cache_id == fiche, AuditRow.audit_config_id == config)
-    return session.scalar(select(func.max(AuditRow.version)).where(*of_both)) or 0
+    return session.connection().execute(_LAST_VERSION, {"fiche": fiche, "config": config}).scalar() or 0
 
 
 def _keep_snapshot(session: Session, config: AuditConfig) -> str:
     """The fingerprint under which it is kept."""
-    group = group_of(session)
-    kept = group.known if group else {}
-    if config not in kept:
-        kept[config] = print_ = fingerprint(config)
-        upsert(
-            session, ConfigSnapshotRow, [{"fingerprint": print_, "document": config_document(config)}],
-            key=("fingerprint",),
-        )  # fmt: skip
-    return kept[config]
+    return known_throughout(session, (_keep_snapshot, config), lambda session: _kept(session, config))
+
+
+def _kept(session: Session, config: AuditConfig) -> str:
+    print_ = fingerprint(config)
+    row = {"fingerprint": print_, "document": config_document(config)}
+    upsert(session, ConfigSnapshotRow, [row], key=("fingerprint",))
+    return print_
 
 
 def _new_row(wish: Wish, config: AuditConfig, print_: str, now: datetime) -> dict[str, object]:

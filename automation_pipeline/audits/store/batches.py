@@ -4,13 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import bindparam, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.tables import AuditBatchItemRow, AuditBatchRow, AuditRow
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.run_requests import RunRequestRow
+
+# Of every audit, which is seldom of a batch.
+_END_ITEM = (
+    update(AuditBatchItemRow)
+    .where(AuditBatchItemRow.tracking_id == bindparam("audit"), AuditBatchItemRow.state == "pending")
+    .values(state=bindparam("then"), error=bindparam("why"), finished_at=bindparam("at"))
+    .returning(AuditBatchItemRow.batch_id)
+)
 
 
 @dataclass(frozen=True)
@@ -49,14 +57,8 @@ def add_batch(
 
 def end_item(session: Session, tracking_id: str, error: str | None, now: datetime) -> BatchStanding | None:
     """How the batch stands now, if the audit is of one and its end was not counted before."""
-    ended = update(AuditBatchItemRow).where(
-        AuditBatchItemRow.tracking_id == tracking_id, AuditBatchItemRow.state == "pending"
-    )
-    batch_id = session.scalar(
-        ended.values(state="failed" if error else "completed", error=error, finished_at=now)
-        .returning(AuditBatchItemRow.batch_id)
-        .execution_options(synchronize_session=False)
-    )
+    told = {"audit": tracking_id, "then": "failed" if error else "completed", "why": error, "at": now}
+    batch_id = session.connection().execute(_END_ITEM, told).scalar()
     if batch_id is None:
         return None
     # The row is locked by this, so the last of the items sees all the others.

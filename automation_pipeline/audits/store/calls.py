@@ -29,6 +29,20 @@ _CALLS = (
     .where(FicheCache.fiche_id == bindparam("fiche"), RecordingRow.vanished_at.is_(None))
     .order_by(RecordingRow.start_time, RecordingRow.call_id)
 )
+_SOLD = (
+    select(
+        ElementsSouscriptionRow.produit_groupe_nom,
+        ElementsSouscriptionRow.produit_gamme_nom,
+        ElementsSouscriptionRow.produit_formule_nom,
+        ElementsSouscriptionRow.produit_formule,
+        ElementsSouscriptionRow.produit_cotisation,
+        ElementsSouscriptionRow.produit_date_effet,
+        ElementsSouscriptionRow.produit_type_contrat,
+        ElementsSouscriptionRow.produit_type_client,
+    )
+    .join(FicheCache, FicheCache.id == ElementsSouscriptionRow.fiche_cache_id)
+    .where(FicheCache.fiche_id == bindparam("fiche"))
+)
 _CHUNKS = (
     select(ChunkRow.__table__)
     .where(ChunkRow.recording_id.in_(bindparam("recordings", expanding=True)))
@@ -96,11 +110,7 @@ def _recording(index: int, row: RecordingRow, chunks: tuple[TimelineChunk, ...])
 
 def _product_of(session: Session, fiche_id: str) -> str | None:
     """What the CRM says was sold, for steps that verify the product; None when it says nothing of it."""
-    row = session.scalars(
-        select(ElementsSouscriptionRow)
-        .join(FicheCache, FicheCache.id == ElementsSouscriptionRow.fiche_cache_id)
-        .where(FicheCache.fiche_id == fiche_id)
-    ).first()
+    row = session.connection().execute(_SOLD, {"fiche": fiche_id}).first()
     if row is None:
         return None
     told = {

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnExpressionArgument, delete, func, select, update
+from sqlalchemy import ColumnExpressionArgument, bindparam, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -16,6 +16,15 @@ from automation_pipeline.audits.tables import AuditBatchRow, AuditConfigRow, Aud
 from automation_pipeline.core.errors import ConflictError, NotFoundError
 
 IMPORTING = 7_310_201_813  # the advisory lock of whoever decides what a name stands for
+
+_WITH_STEPS = (
+    select(AuditConfigRow, AuditStepRow)
+    .outerjoin(AuditStepRow, AuditStepRow.audit_config_id == AuditConfigRow.id)
+    .order_by(AuditConfigRow.id, AuditStepRow.position)
+    .execution_options(populate_existing=True)
+)
+_BY_ID = _WITH_STEPS.where(AuditConfigRow.id == bindparam("config"))
+_KNOWN = select(AuditConfigRow.id).where(AuditConfigRow.id == bindparam("config"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +60,14 @@ def add_config(session: Session, config: AuditConfig, now: datetime) -> int:
     return row.id
 
 
+def check_config(session: Session, config_id: int) -> None:
+    """NotFoundError unless there is one."""
+    if session.connection().execute(_KNOWN, {"config": config_id}).first() is None:
+        raise unknown_config(config_id)
+
+
 def get_config(session: Session, config_id: int) -> StoredConfig:
-    found = _read(session, AuditConfigRow.id == config_id)
+    found = _grouped(session.execute(_BY_ID, {"config": config_id}).tuples())
     if not found:
         raise unknown_config(config_id)
     return found[0]
@@ -175,14 +190,7 @@ def unknown_config(config_id: int) -> NotFoundError:
 
 def _read(session: Session, *chosen: ColumnExpressionArgument[bool]) -> list[StoredConfig]:
     """Oldest first."""
-    with_steps = (
-        select(AuditConfigRow, AuditStepRow)
-        .outerjoin(AuditStepRow, AuditStepRow.audit_config_id == AuditConfigRow.id)
-        .where(*chosen)
-        .order_by(AuditConfigRow.id, AuditStepRow.position)
-        .execution_options(populate_existing=True)
-    )
-    return _grouped(session.execute(with_steps).tuples())
+    return _grouped(session.execute(_WITH_STEPS.where(*chosen)).tuples())
 
 
 def _grouped(rows: Iterable[tuple[AuditConfigRow, AuditStepRow | None]]) -> list[StoredConfig]:

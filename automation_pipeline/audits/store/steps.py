@@ -1,12 +1,13 @@
 """Step results as rows: a step, its control points and their citations are written and read as one."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from functools import cache
 from typing import TypeVar, cast
 
-from sqlalchemy import bindparam, delete, insert, select
+from sqlalchemy import Select, bindparam, delete, insert, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from automation_pipeline.audits.domain.chat import Usage
@@ -17,7 +18,7 @@ from automation_pipeline.audits.domain.place import Place
 from automation_pipeline.audits.domain.step_result import StepResult, StoredStep
 from automation_pipeline.audits.tables import CitationRow, ControlPointRow, StepResultRow
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.storage.bulk import among
+from automation_pipeline.storage.bulk import among_given, run_prepared
 
 Document = Mapping[str, object]
 StepTable = TypeVar("StepTable", StepResultRow, ControlPointRow, CitationRow)
@@ -39,11 +40,12 @@ _CITED = (
 _FORGET = delete(StepResultRow).where(
     StepResultRow.audit_id == bindparam("of_audit"), StepResultRow.step_position == bindparam("at_position")
 )
+_DONE = select(StepResultRow.step_position).where(StepResultRow.audit_id == bindparam("of_audit"))
 _ADD_STEPS, _ADD_POINTS, _ADD_CITATIONS = insert(StepResultRow), insert(ControlPointRow), insert(CitationRow)
 
 
 def positions_done(session: Session, audit_id: int) -> set[int]:
-    return set(session.scalars(select(StepResultRow.step_position).where(StepResultRow.audit_id == audit_id)))
+    return set(session.connection().execute(_DONE, {"of_audit": audit_id}).scalars())
 
 
 def save_step(session: Session, audit_id: int, result: StepResult, now: datetime) -> None:
@@ -113,8 +115,18 @@ def _rows(
     session: Session, table: type[StepTable], audit_ids: Sequence[int], order: InstrumentedAttribute[int]
 ) -> Iterable[StepTable]:
     """As plain rows, which have the columns' names: many are read, and none is changed."""
-    query = select(table.__table__).where(among(session, table.audit_id, audit_ids)).order_by(order)
-    return cast("Iterable[StepTable]", session.connection().execute(query))
+    return cast("Iterable[StepTable]", run_prepared(session, _rows_in_order(table, order), {"audits": audit_ids}))
+
+
+@cache
+def _rows_in_order(
+    table: type[StepTable], order: InstrumentedAttribute[int]
+) -> Callable[[bool], Select[tuple[object, ...]]]:
+    def made(postgres: bool) -> Select[tuple[object, ...]]:
+        wanted = among_given(table.audit_id, "audits", postgres=postgres)
+        return select(table.__table__).where(wanted).order_by(order)
+
+    return made
 
 
 def get_step(session: Session, place: Place) -> StoredStep:

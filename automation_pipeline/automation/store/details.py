@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.domain.audit import AuditStatus
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.fiches.tables import FicheCache, RecordingRow
-from automation_pipeline.storage.bulk import among
+from automation_pipeline.storage.bulk import among, among_given, run_prepared
 from automation_pipeline.transcription.tables import TranscriptionTaskRow
 
 ABSENT = "Fiche not found in cache"
@@ -35,14 +35,17 @@ def why_without_details(session: Session, fiche_ids: Sequence[str]) -> Mapping[s
 
 def untranscribed(session: Session, fiche_ids: Sequence[str]) -> Mapping[str, int]:
     """How many recordings of each lack a transcript; every fiche is answered for. Counts on an index of those only."""
+    return dict(run_prepared(session, _untranscribed, {"fiches": fiche_ids}).tuples().all())
+
+
+def _untranscribed(postgres: bool) -> Select[tuple[str, int]]:
     lacks = RecordingRow.vanished_at.is_(None) & RecordingRow.has_transcription.is_(False)
-    query = (
+    return (
         select(FicheCache.fiche_id, func.count(RecordingRow.fiche_cache_id))
         .outerjoin(RecordingRow, (RecordingRow.fiche_cache_id == FicheCache.id) & lacks)
-        .where(among(session, FicheCache.fiche_id, fiche_ids))
+        .where(among_given(FicheCache.fiche_id, "fiches", postgres=postgres))
         .group_by(FicheCache.fiche_id)
     )
-    return dict(session.execute(query).tuples().all())
 
 
 def why_untranscribed(session: Session, fiche_ids: Sequence[str]) -> dict[str, str]:

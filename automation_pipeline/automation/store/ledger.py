@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, func, or_, select, update
+from sqlalchemy import ColumnElement, Integer, Select, Update, and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.automation.domain.outcomes import LedgerMove
@@ -12,10 +12,25 @@ from automation_pipeline.automation.tables import FicheResultRow
 from automation_pipeline.core.access import Reach
 from automation_pipeline.fiches.store.visibility import within
 from automation_pipeline.fiches.tables import FicheCache
-from automation_pipeline.storage.bulk import among, upsert
+from automation_pipeline.storage.bulk import among_given, run_prepared, upsert
 
 _KEY = ("run_id", "fiche_id")
 _MOVED = ("status", "error", "ignore_reason", "reason", "stage")
+# A row that has ended does not move again.
+_MOVE = (
+    update(FicheResultRow)
+    .where(
+        FicheResultRow.run_id == bindparam("of_run"),
+        FicheResultRow.fiche_id == bindparam("moved"),
+        FicheResultRow.status == OutcomeStatus.PENDING,
+    )
+    .values(
+        updated_at=bindparam("at"),
+        audits=FicheResultRow.audits + bindparam("more_audits"),
+        recordings_count=func.coalesce(bindparam("recordings", type_=Integer()), FicheResultRow.recordings_count),
+        **{field: bindparam(f"new_{field}") for field in _MOVED},
+    )
+)
 
 
 def open_ledger(session: Session, run_id: int, fiche_ids: Sequence[str], batch_size: int, now: datetime) -> None:
@@ -70,11 +85,15 @@ def succeed_fetched(session: Session, run_id: int, now: datetime, *, without_rec
 
 
 def mark_transcribed(session: Session, run_id: int, fiche_ids: Sequence[str], now: datetime) -> None:
-    session.execute(
+    run_prepared(session, _marking, {"of_run": run_id, "fiches": fiche_ids, "at": now})
+
+
+def _marking(postgres: bool) -> Update:
+    heard = among_given(FicheResultRow.fiche_id, "fiches", postgres=postgres)
+    return (
         update(FicheResultRow)
-        .where(FicheResultRow.run_id == run_id, among(session, FicheResultRow.fiche_id, fiche_ids))
-        .values(transcribed=True, updated_at=now)
-        .execution_options(synchronize_session=False)
+        .where(FicheResultRow.run_id == bindparam("of_run"), heard)
+        .values(transcribed=True, updated_at=bindparam("at"))
     )
 
 
@@ -99,28 +118,20 @@ def ignored_by_reason(session: Session, run_id: int) -> dict[Reason, int]:
 
 
 def record_moves(session: Session, run_id: int, moves: Sequence[LedgerMove], now: datetime) -> None:
-    """A row that has ended does not move again."""
     if not moves:
         return
-    change = (
-        update(FicheResultRow)
-        .where(_pending(run_id), FicheResultRow.fiche_id == bindparam("moved"))
-        .values(
-            updated_at=now,
-            audits=FicheResultRow.audits + bindparam("more_audits"),
-            recordings_count=func.coalesce(bindparam("recordings", type_=Integer()), FicheResultRow.recordings_count),
-        )
-    )
     changes = [
         {
+            "of_run": run_id,
             "moved": move.fiche_id,
+            "at": now,
             "more_audits": move.audits,
             "recordings": move.recordings_count,
-            **{field: getattr(move, field) for field in _MOVED},
+            **{f"new_{field}": getattr(move, field) for field in _MOVED},
         }
         for move in moves
     ]
-    session.connection().execute(change, changes)
+    session.connection().execute(_MOVE, changes)
 
 
 def fail_pending(session: Session, run_id: int, error: str, reason: Reason, now: datetime) -> None:

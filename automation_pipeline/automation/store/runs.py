@@ -16,6 +16,7 @@ from automation_pipeline.automation.tables import HeartbeatRow, LogRow, RunRow
 from automation_pipeline.core.errors import NotFoundError, PermanentError
 from automation_pipeline.core.masking import masked_document
 from automation_pipeline.storage.bulk import insert_into
+from automation_pipeline.storage.group_commit import known_throughout
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.types import JsonObject
 
@@ -124,6 +125,10 @@ def has_ended(session: Session, ticket: RunTicket) -> bool:
 
 def hold_attempt(session: Session, ticket: RunTicket) -> RunRow:
     """The run, fenced: no newer attempt can begin before this transaction ends."""
+    return known_throughout(session, (hold_attempt, ticket), lambda session: _held(session, ticket))
+
+
+def _held(session: Session, ticket: RunTicket) -> RunRow:
     row = session.scalar(select(RunRow).where(RunRow.id == ticket.run_id).with_for_update(read=True))
     if row is None or row.attempt != ticket.attempt or row.status != RunStatus.RUNNING:
         raise StaleAttemptError(f"Attempt {ticket.attempt} of run {ticket.run_id} is no longer the one at work.")

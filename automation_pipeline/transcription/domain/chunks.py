@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from math import floor
 
-from automation_pipeline.transcription.domain.transcript import Chunk, Transcript, Word
+from automation_pipeline.transcription.domain.transcript import SPACING, Chunk, Transcript, Word
 
 MESSAGES_A_CHUNK = 10
 UNKNOWN_SPEAKER = "unknown"
@@ -56,7 +56,7 @@ def _length(words: int, duration_seconds: float | None) -> float:
 
 
 def _is_said(word: Word) -> bool:
-    return word.kind != "spacing" and word.text != ""
+    return word.kind != SPACING and word.text != ""
 
 
 def _speaker(word: Word) -> str:

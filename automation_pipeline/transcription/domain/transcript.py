@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+SPACING = "spacing"
+
 
 class Word(NamedTuple):
     """A piece of the audio, in seconds from its start. `kind` is the provider's: `word`, `spacing`, `audio_event` …;

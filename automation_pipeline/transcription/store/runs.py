@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import Integer, Row, bindparam, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Integer, Row, Select, UpdateBase, bindparam, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.fiches.tables import FicheCache, RecordingRow
-from automation_pipeline.storage.bulk import among, insert_into
+from automation_pipeline.storage.bulk import among, among_given, dialects_insert, run_prepared
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.transcription.domain.run import (
     URGENCY,
@@ -27,8 +27,24 @@ _STANDING = tuple(
         "failed", "error",
     )
 )  # fmt: skip
-
-
+_BY_ID = select(*_STANDING).where(TranscriptionRunRow.id == bindparam("run"))
+_LIVE = select(TranscriptionRunRow.id).where(
+    TranscriptionRunRow.fiche_id == bindparam("fiche"), TranscriptionRunRow.status == RunStatus.RUNNING
+)
+# A row without a call where the fiche has no recordings.
+_CALLS = (
+    select(RecordingRow.id, RecordingRow.call_id, RecordingRow.recording_url, RecordingRow.has_transcription)
+    .select_from(FicheCache)
+    .outerjoin(RecordingRow, (RecordingRow.fiche_cache_id == FicheCache.id) & RecordingRow.vanished_at.is_(None))
+    .where(FicheCache.fiche_id == bindparam("fiche"))
+    .order_by(RecordingRow.start_time, RecordingRow.call_id)
+)
+_ADD_TASKS = insert(TranscriptionTaskRow)
+_END = (
+    update(TranscriptionRunRow)
+    .where(TranscriptionRunRow.id == bindparam("run"))
+    .values(status=bindparam("then"), error=bindparam("why"), finished_at=database_now(), touched_at=database_now())
+)
 _COUNT = (
     update(TranscriptionRunRow)
     .where(TranscriptionRunRow.id == bindparam("run"))
@@ -44,15 +60,10 @@ _COUNT = (
 
 def plan_for(session: Session, fiche_id: str) -> Plan | None:
     """What the fiche needs, in the order of its calls; None when the fiche is not mirrored."""
-    fiche = session.scalar(select(FicheCache.id).where(FicheCache.fiche_id == fiche_id))
-    if fiche is None:
+    rows = session.connection().execute(_CALLS, {"fiche": fiche_id}).tuples().all()
+    if not rows:
         return None
-    rows = session.execute(
-        select(RecordingRow.id, RecordingRow.call_id, RecordingRow.recording_url, RecordingRow.has_transcription)
-        .where(RecordingRow.fiche_cache_id == fiche, RecordingRow.vanished_at.is_(None))
-        .order_by(RecordingRow.start_time, RecordingRow.call_id)
-    ).tuples()
-    recordings = [(PlannedRecording(row_id, call_id, url), done) for row_id, call_id, url, done in rows]
+    recordings = [(PlannedRecording(row_id, call_id, url), done) for row_id, call_id, url, done in rows if row_id]
     targets = tuple(recording for recording, done in recordings if not done)
     return Plan(total=len(recordings), already_transcribed=len(recordings) - len(targets), targets=targets)
 
@@ -73,13 +84,19 @@ def start_run(
         "processed": 0,
         "cached": 0,
         "failed": 0,
-        "started_at": database_now(),
-        "touched_at": database_now(),
     }
-    started = session.scalar(
-        insert_into(session, TranscriptionRunRow).values(row).on_conflict_do_nothing().returning(TranscriptionRunRow.id)
-    )
-    return started is not None
+    return run_prepared(session, _starting, row).first() is not None
+
+
+def _starting(postgres: bool) -> UpdateBase:
+    given = (
+        "id", "fiche_id", "priority", "status", "dagster_run_id", "total_recordings", "already_transcribed",
+        "target_total", "processed", "cached", "failed",
+    )  # fmt: skip
+    values: dict[str, ColumnElement[object]] = {name: bindparam(name) for name in given}
+    now = {"started_at": database_now(), "touched_at": database_now()}
+    insert = dialects_insert(TranscriptionRunRow, postgres=postgres).values(**values, **now)
+    return insert.on_conflict_do_nothing().returning(TranscriptionRunRow.id)
 
 
 def add_tasks(session: Session, run_id: str, fiche_id: str, plan: Plan, priority: Priority, now: datetime) -> None:
@@ -100,7 +117,7 @@ def add_tasks(session: Session, run_id: str, fiche_id: str, plan: Plan, priority
         for place, target in enumerate(plan.targets, start=1)
     ]
     if rows:
-        session.execute(insert(TranscriptionTaskRow), rows)
+        session.connection().execute(_ADD_TASKS, rows)
 
 
 def make_as_urgent(session: Session, run_id: str, priority: Priority) -> None:
@@ -114,12 +131,11 @@ def make_as_urgent(session: Session, run_id: str, priority: Priority) -> None:
 
 
 def live_run_of(session: Session, fiche_id: str) -> str | None:
-    live = TranscriptionRunRow.status == RunStatus.RUNNING
-    return session.scalar(select(TranscriptionRunRow.id).where(TranscriptionRunRow.fiche_id == fiche_id, live))
+    return session.connection().execute(_LIVE, {"fiche": fiche_id}).scalar()
 
 
 def get_standing(session: Session, run_id: str) -> Standing | None:
-    row = session.get(TranscriptionRunRow, run_id)
+    row = session.connection().execute(_BY_ID, {"run": run_id}).one_or_none()
     return None if row is None else standing_of(row)
 
 
@@ -143,10 +159,13 @@ def count_recordings(
 
 
 def still_running(session: Session, run_ids: Sequence[str]) -> bool:
+    return bool(run_prepared(session, _counting_live, {"runs": run_ids}).scalar())
+
+
+def _counting_live(postgres: bool) -> Select[tuple[int]]:
+    chosen = among_given(TranscriptionRunRow.id, "runs", postgres=postgres)
     live = TranscriptionRunRow.status == RunStatus.RUNNING
-    chosen = among(session, TranscriptionRunRow.id, run_ids)
-    query = select(func.count()).select_from(TranscriptionRunRow).where(chosen, live)
-    return bool(session.scalar(query))
+    return select(func.count()).select_from(TranscriptionRunRow).where(chosen, live)
 
 
 def touch_runs(session: Session, run_ids: Sequence[str]) -> None:
@@ -160,12 +179,7 @@ def touch_runs(session: Session, run_ids: Sequence[str]) -> None:
 
 
 def end_run(session: Session, run_id: str, status: RunStatus, error: str | None = None) -> None:
-    session.execute(
-        update(TranscriptionRunRow)
-        .where(TranscriptionRunRow.id == run_id)
-        .values(status=status, error=error, finished_at=database_now(), touched_at=database_now())
-        .execution_options(synchronize_session=False)
-    )
+    session.connection().execute(_END, {"run": run_id, "then": status, "why": error})
 
 
 def standing_of(row: TranscriptionRunRow | Row[tuple[object, ...]]) -> Standing:

@@ -4,11 +4,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import ColumnElement, and_, bindparam, func, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Float,
+    Integer,
+    Row,
+    Select,
+    UpdateBase,
+    and_,
+    bindparam,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.orm import Session, aliased
 
 from automation_pipeline.fiches.tables import RecordingRow
-from automation_pipeline.storage.bulk import among
+from automation_pipeline.storage.bulk import among_given, run_prepared
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.transcription.domain.run import TaskState
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
@@ -46,6 +59,50 @@ _FINISH = (
 )
 
 
+def _is_free() -> ColumnElement[bool]:
+    waiting = and_(Task.state == TaskState.WAITING, Task.available_at <= database_now())
+    abandoned = and_(Task.state == TaskState.WORKING, Task.leased_until <= database_now())
+    return or_(waiting, abandoned)
+
+
+def _working_on_same_fiche() -> ColumnElement[int]:
+    other = aliased(Task)
+    return (
+        select(func.count())
+        .where(
+            other.fiche_id == Task.fiche_id,
+            other.state == TaskState.WORKING,
+            other.leased_until > database_now(),
+        )
+        .correlate(Task)
+        .scalar_subquery()
+    )
+
+
+def _claiming() -> UpdateBase:
+    working = _working_on_same_fiche().label("working")
+    per_fiche = bindparam("per_fiche", type_=Integer())
+    free = (
+        select(Task.id, Task.urgency, Task.fiche_id, working)
+        .where(_is_free(), working < per_fiche)
+        .order_by(Task.urgency, Task.id)
+        .limit(bindparam("most", type_=Integer()))
+        .cte("free")
+    )
+    nth = func.row_number().over(partition_by=free.c.fiche_id, order_by=(free.c.urgency, free.c.id))
+    numbered = select(free.c.id, (free.c.working + nth).label("place")).subquery()
+    until = database_now(bindparam("seconds", type_=Float(53)))
+    return (
+        update(Task)
+        .where(Task.id.in_(select(numbered.c.id).where(numbered.c.place <= per_fiche)))
+        .values(state=TaskState.WORKING, owner=bindparam("by"), token=Task.token + 1, leased_until=until)
+        .returning(Task.id)
+    )
+
+
+_CLAIM = _claiming()
+
+
 def _held_by(claim: Claim) -> dict[str, object]:
     return {"task": claim.task_id, "with_token": claim.token}
 
@@ -54,25 +111,8 @@ def claim_next(session: Session, owner: str, most: int, *, lease_seconds: float,
     """The most urgent recordings that may be worked on, whoever's fiche it is; the oldest among equals. So many at
     most, and fewer where those of one fiche would be too many at once."""
     one_at_a_time(session)
-    in_order = (Task.urgency, Task.id)
-    working = _working_on_same_fiche().label("working")
-    free = (
-        select(Task.id, Task.urgency, Task.fiche_id, working)
-        .where(_is_free(), working < per_fiche)
-        .order_by(*in_order)
-        .limit(most)
-        .cte("free")
-    )
-    nth = func.row_number().over(partition_by=free.c.fiche_id, order_by=(free.c.urgency, free.c.id))
-    numbered = select(free.c.id, (free.c.working + nth).label("place")).subquery()
-    claimed = session.scalars(
-        update(Task)
-        .where(Task.id.in_(select(numbered.c.id).where(numbered.c.place <= per_fiche)))
-        .values(state=TaskState.WORKING, owner=owner, token=Task.token + 1, leased_until=database_now(lease_seconds))
-        .returning(Task.id)
-        .execution_options(synchronize_session=False)
-    ).all()
-    return _claims(session, claimed)
+    wanted = {"most": most, "per_fiche": per_fiche, "by": owner, "seconds": lease_seconds}
+    return _claims(session, session.connection().execute(_CLAIM, wanted).scalars().all())
 
 
 def extend_claims(session: Session, owner: str, lease_seconds: float) -> None:
@@ -142,52 +182,50 @@ def one_at_a_time(session: Session) -> None:
         session.execute(select(func.pg_advisory_xact_lock(CLAIMING)))
 
 
-def _is_free() -> ColumnElement[bool]:
-    waiting = and_(Task.state == TaskState.WAITING, Task.available_at <= database_now())
-    abandoned = and_(Task.state == TaskState.WORKING, Task.leased_until <= database_now())
-    return or_(waiting, abandoned)
-
-
-def _working_on_same_fiche() -> ColumnElement[int]:
-    other = aliased(Task)
-    return (
-        select(func.count())
-        .where(
-            other.fiche_id == Task.fiche_id,
-            other.state == TaskState.WORKING,
-            other.leased_until > database_now(),
-        )
-        .correlate(Task)
-        .scalar_subquery()
-    )
-
-
 def _claims(session: Session, task_ids: Sequence[int]) -> list[Claim]:
     if not task_ids:
         return []
-    found = session.execute(
-        select(Task, TranscriptionRunRow.target_total, RecordingRow)
+    return [_claim(row) for row in run_prepared(session, _claimed, {"tasks": task_ids})]
+
+
+def _claimed(postgres: bool) -> Select[tuple[object, ...]]:
+    return (
+        select(
+            Task.id,
+            Task.token,
+            Task.owner,
+            Task.run_id,
+            Task.fiche_id,
+            Task.call_id,
+            Task.recording_index,
+            Task.attempts,
+            Task.audio_failures,
+            Task.recording_id,
+            TranscriptionRunRow.target_total,
+            RecordingRow.recording_url,
+            RecordingRow.duration_seconds,
+            RecordingRow.has_transcription,
+        )
         .join(TranscriptionRunRow, TranscriptionRunRow.id == Task.run_id)
         .join(RecordingRow, RecordingRow.id == Task.recording_id)
-        .where(among(session, Task.id, task_ids))
+        .where(among_given(Task.id, "tasks", postgres=postgres))
         .order_by(Task.urgency, Task.id)
-    ).tuples()
-    return [_claim(task, target_total, recording) for task, target_total, recording in found]
+    )
 
 
-def _claim(task: Task, target_total: int, recording: RecordingRow) -> Claim:
+def _claim(row: Row[tuple[object, ...]]) -> Claim:
     return Claim(
-        task_id=task.id,
-        token=task.token,
-        owner=task.owner or "",
-        run_id=task.run_id,
-        fiche_id=task.fiche_id,
-        call_id=task.call_id,
-        place=(task.recording_index, target_total),
-        attempts=task.attempts,
-        audio_failures=task.audio_failures,
-        recording_id=recording.id,
-        url=recording.recording_url,
-        duration_seconds=recording.duration_seconds,
-        has_transcription=recording.has_transcription,
+        task_id=row.id,
+        token=row.token,
+        owner=row.owner or "",
+        run_id=row.run_id,
+        fiche_id=row.fiche_id,
+        call_id=row.call_id,
+        place=(row.recording_index, row.target_total),
+        attempts=row.attempts,
+        audio_failures=row.audio_failures,
+        recording_id=row.recording_id,
+        url=row.recording_url,
+        duration_seconds=row.duration_seconds,
+        has_transcription=row.has_transcription,
     )
