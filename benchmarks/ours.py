@@ -57,7 +57,9 @@ class Place:
 
     @property
     def variables(self) -> dict[str, str]:
-        width = str(self.width)
+        # Each provider has a cap of its own; details are all there before the first call is heard.
+        heard = self.width * 3 // 5
+        judged = self.width - heard
         return {
             **{name: value for name, value in os.environ.items() if not name.startswith("AUTOMATION_")},
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -70,12 +72,12 @@ class Place:
             "TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS": self.address,
             "LLM_BASE_URL": f"{self.address}/v1",
             "LLM_API_KEY": "a-key",
-            "FICHE_FETCH_CONCURRENCY": width,
-            "TRANSCRIPTION_RECORDING_WORKER_CONCURRENCY": width,
+            "FICHE_FETCH_CONCURRENCY": str(self.width),
+            "TRANSCRIPTION_RECORDING_WORKER_CONCURRENCY": str(heard),
             "TRANSCRIPTION_ELEVENLABS_RATE_LIMIT_PER_MINUTE": "100000",
             "LLM_RATE_LIMIT_PER_MINUTE": "1000000",
-            "LLM_MAX_CONCURRENCY": width,
-            "AUDIT_RUN_CONCURRENCY": str(max(1, self.width // contest.STEPS)),
+            "LLM_MAX_CONCURRENCY": str(judged),
+            "AUDIT_RUN_CONCURRENCY": str(max(1, judged // contest.STEPS)),
             **self.more,
         }
 

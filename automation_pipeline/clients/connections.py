@@ -15,6 +15,8 @@ from urllib.request import getproxies
 import httpcore
 import httpx
 
+from automation_pipeline.clients.wires import Wires
+
 # As httpx does unless it is told otherwise.
 KEPT_SECONDS = 5.0
 
@@ -52,6 +54,7 @@ class Connections(httpx.AsyncBaseTransport):
     def __init__(self, most: int, *, verify: Callable[[], ssl.SSLContext] = certificates) -> None:
         self._most = most
         self._verify = verify
+        self._wires = Wires()
         self._line = asyncio.Semaphore(most)
         self._busy: set[Connection] = set()
         # All that are idle, with their ends, the oldest first; and those of each place, the oldest first.
@@ -125,7 +128,7 @@ class Connections(httpx.AsyncBaseTransport):
 
     def _made(self, origin: httpcore.Origin) -> Connection:
         certified = self._verify() if origin.scheme == b"https" else None
-        return Connection(origin, ssl_context=certified, keepalive_expiry=KEPT_SECONDS)
+        return Connection(origin, ssl_context=certified, keepalive_expiry=KEPT_SECONDS, network_backend=self._wires)
 
     async def _give_back(self, connection: Connection | None, place: Place) -> None:
         try:

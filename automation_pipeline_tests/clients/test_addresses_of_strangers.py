@@ -9,13 +9,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
-import anyio
-import httpx
 import pytest
 
 from automation_pipeline.clients.audio import AudioHosts, audio_guard
+from automation_pipeline.clients.connections import Connections
 from automation_pipeline.clients.guarded import Guard
 from automation_pipeline.clients.webhook import WebhookClient
+from automation_pipeline.clients.wires import Wire, Wires
 from automation_pipeline.core.errors import AutomationError, PermanentError
 from automation_pipeline_tests.clients.studio import NOW
 from automation_pipeline_tests.outside import NO_CERTIFICATES
@@ -79,14 +79,14 @@ def outside() -> Iterator[Place]:
 def opened(outside: Place, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The hosts that sockets were opened to. The public address is played by `outside`; all others are themselves."""
     hosts: list[str] = []
-    really = anyio.connect_tcp
+    really = Wires.connect_tcp
 
-    async def connect(remote_host: str, remote_port: int, **options: Any) -> Any:
-        hosts.append(remote_host)
-        there = ("127.0.0.1", outside.port) if remote_host == PUBLIC else (remote_host, remote_port)
-        return await really(*there, **options)
+    async def connect(wires: Wires, host: str, port: int, **options: Any) -> Wire:
+        hosts.append(host)
+        there = ("127.0.0.1", outside.port) if host == PUBLIC else (host, port)
+        return await really(wires, *there, **options)
 
-    monkeypatch.setattr(anyio, "connect_tcp", connect)
+    monkeypatch.setattr(Wires, "connect_tcp", connect)
     return hosts
 
 
@@ -98,7 +98,7 @@ def by_webhook(url: str, resolve: Resolve) -> None:
 def by_recording(url: str, resolve: Resolve) -> None:
     async def go() -> None:
         guard = Guard(name=audio_guard().name, resolve=resolve)
-        plain = httpx.AsyncHTTPTransport(verify=NO_CERTIFICATES)
+        plain = Connections(1, verify=lambda: NO_CERTIFICATES)
         hosts = AudioHosts(now=lambda: NOW, guard=guard, connections=1, transport=plain)
         try:
             async with hosts.recording(url):
