@@ -41,10 +41,11 @@ def _words(said: Iterable[object]) -> Iterator[Word]:
         if not isinstance(each, dict):
             continue
         told = cast("dict[str, object]", each)
-        text, kind, speaker = told.get("text"), told.get("type"), told.get("speaker_id")
-        if kind == SPACING or not (isinstance(text, str) and text and isinstance(kind, str) and kind):
+        if (kind := told.get("type")) == SPACING:
             continue
-        start, end = told.get("start"), told.get("end")
+        text, start, end, speaker = told.get("text"), told.get("start"), told.get("end"), told.get("speaker_id")
+        if not (isinstance(text, str) and text and isinstance(kind, str) and kind):
+            continue
         if not (type(start) is float and type(end) is float and isfinite(start) and isfinite(end)):
             start, end = _number_or_none(start), _number_or_none(end)
             if start is None or end is None:
