@@ -27,13 +27,14 @@ class Wires(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> "Wire":
-        if local_address is not None or socket_options:
-            raise NotImplementedError("Nobody here asks for a local address or for options of the socket")
+        own = None if local_address is None else (local_address, 0)
         with _told_as(httpcore.ConnectTimeout, httpcore.ConnectError):
             async with asyncio.timeout(timeout):
                 _, end = await asyncio.get_running_loop().create_connection(
-                    _End, host, port, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS
+                    _End, host, port, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS, local_addr=own
                 )
+        for option in socket_options or ():
+            end.transport.get_extra_info("socket").setsockopt(*option)
         return Wire(end)
 
 
@@ -74,7 +75,7 @@ class Wire(httpcore.AsyncNetworkStream):
                     )
                 if secret is None:
                     raise ConnectionAbortedError("The other side hung up")
-        except BaseException:
+        except BaseException:  # a cancellation too leaves no socket open
             plain.abort()
             raise
         end.connection_made(secret)
