@@ -13,7 +13,7 @@ help:
 	@echo "make dev     Dagster's UI and daemon, the HTTP API and the simulator, one Ctrl-C ends all"
 	@echo "make check   format, lint, types, import contracts, fast tests, definitions load"
 	@echo "make test    every test, on a PostgreSQL and a Redis that it starts by itself"
-	@echo "make bench   a whole run next to the physical limit and to what people would use instead (FULL=1, ONLY=...)"
+	@echo "make bench   a whole run next to the physical limit and to what people would use instead (FULL=1, MORE=1, ONLY=...)"
 	@echo "make bench-siblings   the API, pricing, organisations' jobs and enrichment, each next to its own limit"
 	@echo "make survive runs under a hundred seeded faults: kills, outages, full disks; SEED=n FAULTS=100 are yours"
 	@echo "make lock    compile requirements.lock anew from pyproject.toml, and what of it the image needs"
@@ -51,7 +51,7 @@ test: setup
 	@pytest -q -n 2
 
 bench: setup
-	@python benchmarks/run.py $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY))
+	@python benchmarks/run.py $(if $(FULL),--full) $(if $(MORE),--more) $(if $(ONLY),--only $(ONLY))
 
 bench-siblings: setup
 	@python benchmarks/read_api.py

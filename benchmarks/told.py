@@ -30,9 +30,9 @@ def text(lines: Sequence[Line], bars: Sequence[Bar]) -> str:
     return "\n".join(told)
 
 
-def table(lines: Sequence[Line], conditions: dict) -> str:
-    """Markdown: one row a contestant, one column a size, each `seconds (ratio to the limit)`."""
-    sizes = sorted({line.fiches for line in lines})
+def table(lines: Sequence[Line], bars: Sequence[Bar], conditions: dict) -> str:
+    """Markdown: one row a contestant, one column a size, each `seconds (ratio to the limit)`; then the bars."""
+    sizes = _sizes(lines)
     known = {(line.name, line.fiches): line for line in lines}
     names = dict.fromkeys(line.name for line in _sorted(lines))
     head = ["", *(f"{size:,} fiches" for size in sizes), "peak memory"]
@@ -40,12 +40,29 @@ def table(lines: Sequence[Line], conditions: dict) -> str:
         [CALLED.get(name, name), *(_cell(known.get((name, s))) for s in sizes), _memory(name, lines)] for name in names
     ]
     said = (
-        f"Seconds, and in brackets the ratio to the limit of the same repetition; medians. {conditions['date']}, "
-        f"{conditions['machine']}, load {conditions['load']:.1f} before and {conditions['load_after']:.1f} after. "
+        f"Seconds, and in brackets the ratio to the limit of the same repetition; medians ({_repetitions(lines)}). "
+        f"{conditions['date']}, {conditions['machine']}, "
+        f"load {conditions['load']:.1f} before and {conditions['load_after']:.1f} after. "
         f"`{conditions['command']}` repeats it."
     )
     marks = ["---", *("---:" for _ in head[1:])]
-    return "\n".join((*("| " + " | ".join(row) + " |" for row in (head, marks, *rows)), "", said, "", SHOWN))
+    judged = [[bar.what, bar.wanted, bar.found, "reached" if bar.is_reached else "**missed**"] for bar in bars]
+    kept = (["bar", "wanted", "found", ""], ["---", "---", "---", "---"], *judged)
+    return "\n".join((*_rows((head, marks, *rows)), "", said, "", SHOWN, "", *_rows(kept)))
+
+
+def _rows(rows: Sequence[Sequence[str]]) -> list[str]:
+    return ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def _repetitions(lines: Sequence[Line]) -> str:
+    """How many there were of each size, at least."""
+    fewest = {size: min(len(line.times) for line in lines if line.fiches == size) for size in _sizes(lines)}
+    return ", ".join(f"of {number} at {size:,}" for size, number in fewest.items())
+
+
+def _sizes(lines: Sequence[Line]) -> list[int]:
+    return sorted({line.fiches for line in lines})
 
 
 def renew_readme(made: str) -> None:

@@ -115,7 +115,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, help="what happens when; without it the committed seeds")
     parser.add_argument(
-        "--faults", type=int, help="how many (default 100); without a seed, with that of the first line"
+        "--faults", type=at_least_one, help="how many (default 100); without a seed, with that of the first line"
     )
     parser.add_argument(
         "--profile",
@@ -124,20 +124,29 @@ def parse() -> argparse.Namespace:
         default=Profile.EMBEDDED,
         help="embedded: SQLite alone; production: PostgreSQL, Redis, a code server of its own",
     )
-    parser.add_argument("--executor", help="in_process, multiprocess or celery instead of the profile's own")
+    executors = ("in_process", "multiprocess", "celery")
+    parser.add_argument(
+        "--executor", choices=executors, help="in_process, multiprocess or celery instead of the profile's own"
+    )
     parser.add_argument(
         "--only", type=Kind, choices=list(Kind), action="append", metavar="KIND", help="may be repeated"
     )
-    parser.add_argument("--round", type=int, help="only this one of the plan's runs")
+    parser.add_argument("--round", type=at_least_one, help="only this one of the plan's runs")
     parser.add_argument(
         "--patience",
-        type=float,
+        type=at_least_one,
         default=PATIENCE_SECONDS,
         metavar="SECONDS",
         help="how long a recovery may take (default 120, the promise; more for a machine that has other work)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="the figures, for machines")
     return parser.parse_args()
+
+
+def at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
 
 
 def say(text: str) -> None:
