@@ -9,6 +9,7 @@ import ssl
 from collections import deque
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from typing import cast
 
 import httpcore
 
@@ -30,9 +31,7 @@ class Wires(httpcore.AsyncNetworkBackend):
         own = None if local_address is None else (local_address, 0)
         with _told_as(httpcore.ConnectTimeout, httpcore.ConnectError):
             async with asyncio.timeout(timeout):
-                _, end = await asyncio.get_running_loop().create_connection(
-                    _End, host, port, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS, local_addr=own
-                )
+                end = await _opened(host, port, own)
         for option in socket_options or ():
             end.transport.get_extra_info("socket").setsockopt(*option)
         return Wire(end)
@@ -144,9 +143,7 @@ class _End(asyncio.Protocol):
         self.transport.write(data)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101  a stream of bytes, as connect_tcp asks for
-        self.transport = transport
-        transport.set_write_buffer_limits(0)  # whoever writes waits until all of it has left
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's own is no subclass
 
     def data_received(self, data: bytes) -> None:
         self._come.append(data)
@@ -175,6 +172,17 @@ class _End(asyncio.Protocol):
     def _wake(sleeper: asyncio.Future[None] | None) -> None:
         if sleeper is not None and not sleeper.done():
             sleeper.set_result(None)
+
+
+async def _opened(host: str, port: int, own: tuple[str, int] | None) -> _End:
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, asyncio.BaseEventLoop):
+        _, end = await loop.create_connection(
+            _End, host, port, local_addr=own, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS
+        )
+    else:  # uvloop, which the API runs on, tries one address after the other
+        _, end = await loop.create_connection(_End, host, port, local_addr=own)
+    return end
 
 
 @contextmanager

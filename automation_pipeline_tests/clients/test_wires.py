@@ -9,6 +9,7 @@ from pathlib import Path
 import httpcore
 import httpx
 import pytest
+import uvloop
 
 from automation_pipeline.clients import wires
 from automation_pipeline.clients.connections import Connections
@@ -20,6 +21,7 @@ CERTIFICATE = Path(__file__).with_name("records_test.pem")
 LARGE = b"0123456789abcdef" * 65_536
 KINDS = ["clear", "secret"]
 
+Go = Callable[[Coroutine[object, object, None]], None]
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -71,16 +73,23 @@ async def everything_of(wire: Wire) -> bytes:
     return bytes(heard)
 
 
-def go(work: Coroutine[object, object, None]) -> None:
-    async def soon() -> None:
-        async with asyncio.timeout(60):
-            await work
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop])
+def go(request: pytest.FixtureRequest) -> Go:
+    """On the loop of a run's steps, and on the API's."""
 
-    asyncio.run(soon())
+    def run(work: Coroutine[object, object, None]) -> None:
+        async def soon() -> None:
+            async with asyncio.timeout(60):
+                await work
+
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            runner.run(soon())
+
+    return run
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_written_arrives_and_what_comes_back_is_read_to_its_end(kind: str) -> None:
+def test_what_is_written_arrives_and_what_comes_back_is_read_to_its_end(go: Go, kind: str) -> None:
     async def work() -> None:
         async with wired(echo, secret=kind == "secret") as wire:
             async with asyncio.TaskGroup() as both:
@@ -98,7 +107,7 @@ def test_what_is_written_arrives_and_what_comes_back_is_read_to_its_end(kind: st
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_comes_before_the_end_is_read_before_the_end(kind: str) -> None:
+def test_what_comes_before_the_end_is_read_before_the_end(go: Go, kind: str) -> None:
     async def tell(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(LARGE)
         writer.close()
@@ -112,7 +121,7 @@ def test_what_comes_before_the_end_is_read_before_the_end(kind: str) -> None:
     go(work())
 
 
-def test_what_nobody_reads_stays_with_the_other_side(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nobody_reads_stays_with_the_other_side(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wires, "MOST_UNREAD", 1_000)
     written = 0
 
@@ -136,7 +145,7 @@ def test_what_nobody_reads_stays_with_the_other_side(monkeypatch: pytest.MonkeyP
     go(work())
 
 
-def test_a_writer_waits_for_a_side_that_does_not_read_and_not_for_ever() -> None:
+def test_a_writer_waits_for_a_side_that_does_not_read_and_not_for_ever(go: Go) -> None:
     async def work() -> None:
         async with wired(hold) as wire:
             with pytest.raises(httpcore.WriteTimeout):
@@ -145,7 +154,7 @@ def test_a_writer_waits_for_a_side_that_does_not_read_and_not_for_ever() -> None
     go(work())
 
 
-def test_a_reader_waits_as_long_as_it_is_told() -> None:
+def test_a_reader_waits_as_long_as_it_is_told(go: Go) -> None:
     async def work() -> None:
         async with wired(hold) as wire:
             with pytest.raises(httpcore.ReadTimeout):
@@ -154,7 +163,7 @@ def test_a_reader_waits_as_long_as_it_is_told() -> None:
     go(work())
 
 
-def test_a_reader_that_is_cancelled_can_read_again() -> None:
+def test_a_reader_that_is_cancelled_can_read_again(go: Go) -> None:
     async def work() -> None:
         async with wired(echo) as wire:
             reading = asyncio.create_task(wire.read(10, 10))
@@ -168,7 +177,7 @@ def test_a_reader_that_is_cancelled_can_read_again() -> None:
     go(work())
 
 
-def test_a_connection_that_breaks_is_told_to_whoever_reads_and_writes() -> None:
+def test_a_connection_that_breaks_is_told_to_whoever_reads_and_writes(go: Go) -> None:
     async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         linger = (1).to_bytes(4, "little") + (0).to_bytes(4, "little")
@@ -186,7 +195,7 @@ def test_a_connection_that_breaks_is_told_to_whoever_reads_and_writes() -> None:
     go(work())
 
 
-def test_nobody_there_is_a_connection_error() -> None:
+def test_nobody_there_is_a_connection_error(go: Go) -> None:
     async def work() -> None:
         async with serving(hold) as port:
             pass
@@ -196,7 +205,7 @@ def test_nobody_there_is_a_connection_error() -> None:
     go(work())
 
 
-def test_a_certificate_for_another_name_is_refused_and_the_connection_closed() -> None:
+def test_a_certificate_for_another_name_is_refused_and_the_connection_closed(go: Go) -> None:
     open_ones = 0
 
     async def count(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
@@ -215,7 +224,7 @@ def test_a_certificate_for_another_name_is_refused_and_the_connection_closed() -
     go(work())
 
 
-def test_a_server_that_never_answers_the_handshake_is_given_up() -> None:
+def test_a_server_that_never_answers_the_handshake_is_given_up(go: Go) -> None:
     async def work() -> None:
         async with serving(hold) as port:
             wire = await Wires().connect_tcp("127.0.0.1", port, 10)
@@ -226,7 +235,7 @@ def test_a_server_that_never_answers_the_handshake_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_calls_go_over_them_and_none_over_one_that_spoke_unasked(kind: str) -> None:
+def test_calls_go_over_them_and_none_over_one_that_spoke_unasked(go: Go, kind: str) -> None:
     opened = 0
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
