@@ -160,9 +160,7 @@ class Player:
         done = finished(self._world.database, run_id, fiche_ids)
         return Snapshot(done, asked(self._world.provider))
 
-    def _over(self, run_id: int, *, supervised: bool = False) -> bool:
-        if supervised:
-            self._world.supervise()
+    def _over(self, run_id: int) -> bool:
         return has_ended(self._world.database, run_id)
 
     def _comes(self, condition: Callable[[], bool], outcome: Outcome, fault: Fault) -> bool:
@@ -179,8 +177,12 @@ class Player:
         return False
 
     def _wait_for_end(self, outcome: Outcome) -> None:
+        def ended() -> bool:
+            self._world.supervise()
+            return self._over(outcome.run_id)
+
         try:
-            wait_until(lambda: self._over(outcome.run_id, supervised=True), self._patience)
+            wait_until(ended, self._patience)
         except AssertionError:
             outcome.violations.append(f"run {outcome.run_id} has not ended {self._patience:g} s after the last fault")
 
