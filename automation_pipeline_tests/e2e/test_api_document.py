@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import httpx
 import pytest
 
 from automation_pipeline.org_jobs.tables import BatchRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.pulses import DAEMON, beat_pulse
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.e2e.system import BIN, REPOSITORY, System
+from automation_pipeline_tests.e2e.system import BIN, PATIENCE, REPOSITORY, System
 from automation_pipeline_tests.e2e.web import TOKEN, api_server
 from automation_pipeline_tests.org_jobs.bench import Bench
 from automation_pipeline_tests.outside import LLM_KEY, SHOP_TOKEN, simulator
@@ -88,6 +89,8 @@ def test_every_answer_is_one_that_the_document_promises(system: System, database
     system.create_schedule(["1900417"])
     what_the_examples_name(database)
     with as_if_a_daemon_ticked(database), api_server(system) as url:
+        # Who asks first waits for it to be written: on a slow machine longer than schemathesis would.
+        httpx.get(f"{url}/openapi.json", timeout=PATIENCE).raise_for_status()
         command = [
             str(BIN / "schemathesis"), "run", f"{url}/openapi.json",
             "--header", f"Authorization:Bearer {TOKEN}",

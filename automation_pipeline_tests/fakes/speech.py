@@ -8,7 +8,6 @@ from automation_pipeline.transcription.domain.transcript import Transcript, Word
 
 WORDS = (
     Word("Bonjour", 0.12, 0.58, "word", "speaker_0"),
-    Word(" ", 0.58, 0.6, "spacing", "speaker_0"),
     Word("madame", 0.6, 1.1, "word", "speaker_0"),
     Word("(rire)", 3.1, 3.6, "audio_event", "speaker_1"),
 )
