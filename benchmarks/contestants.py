@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from automation_pipeline_tests.services import redis_server
 
-LIMIT, OURS, OURS_POSTGRES = "limit", "ours", "ours-postgres"
+LIMIT, LIMIT_APART, OURS, OURS_POSTGRES = "limit", "limit-apart", "ours", "ours-postgres"
+NO_PEERS = (LIMIT, LIMIT_APART, OURS, OURS_POSTGRES)
 SAMPLE_FICHES = 9
 # A day's worth of rows of the run itself; what a fiche leaves is many times as much.
 MOST_DIFFERENCE, MOST_ROWS_APART = 0.02, 60
@@ -83,7 +84,8 @@ Contestant = Callable[[Ring, str, int, Path], Measured]
 
 def contestants() -> dict[str, Contestant]:
     peers = {name: partial(_peer, name) for name in environments.peers()}
-    return {LIMIT: _limit, OURS: partial(_ours, OURS), OURS_POSTGRES: partial(_ours, OURS_POSTGRES), **peers}
+    limits = {name: partial(_limit, name) for name in (LIMIT, LIMIT_APART)}
+    return {**limits, OURS: partial(_ours, OURS), OURS_POSTGRES: partial(_ours, OURS_POSTGRES), **peers}
 
 
 @contextmanager
@@ -127,11 +129,11 @@ def _ours(name: str, given: Ring, address: str, fiches: int, room: Path) -> Meas
     )
 
 
-def _limit(given: Ring, address: str, fiches: int, room: Path) -> Measured:
-    like = ("--like", str(given.sample))
+def _limit(name: str, given: Ring, address: str, fiches: int, room: Path) -> Measured:
+    more = ("--like", str(given.sample), *(["--apart"] if name == LIMIT_APART else []))
     command = (sys.executable, str(contest.HERE / "limit.py"))
     arguments = _arguments(given, address, fiches, room)
-    made = _timed(LIMIT, (*command, *arguments, *like), os.environ, fiches, room, address)
+    made = _timed(name, (*command, *arguments, *more), os.environ, fiches, room, address)
     written = sum(path.stat().st_size for path in room.glob("result.db*"))
     return replace(made, rows=_rows(room / "result.db"), database_bytes=written)
 

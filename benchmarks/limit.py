@@ -1,6 +1,6 @@
 """The physical limit: bare asyncio and httpx that make the same calls and write the same rows in bulk.
 
-python benchmarks/limit.py --upstream URL --fiches N --width 50 --room DIR --like automation.db
+python benchmarks/limit.py --upstream URL --fiches N --width 50 --room DIR --like automation.db [--apart]
 
 `--like` is the database of a small run of ours, whose rows are written again for each fiche.
 """
@@ -11,8 +11,11 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from itertools import cycle, islice
 from pathlib import Path
 
+import httpx
 import workload
 from rows import Row, Shape, shape_of
 
@@ -67,12 +70,13 @@ class Book:
 async def work_through(options: argparse.Namespace) -> float:
     """Comes back with the instant of the first item."""
     book = Book(options.room / "result.db", shape_of(options.like, SAMPLES))
-    async with workload.client(options.upstream, options.width) as http:
-        steps = await workload.steps_of(http)
-        fiches = iter(await workload.sales_list(http))
+    async with AsyncExitStack() as stack:
+        https = [await stack.enter_async_context(client) for client in clients_of(options)]
+        steps = await workload.steps_of(https[0])
+        fiches = iter(await workload.sales_list(https[0]))
         began = time.monotonic()
 
-        async def work(todo: Iterator[str]) -> None:
+        async def work(todo: Iterator[str], http: httpx.AsyncClient) -> None:
             for fiche_id in todo:
                 details = await workload.fetch_details(http, fiche_id)
                 recordings = details["recordings"]
@@ -83,10 +87,16 @@ async def work_through(options: argparse.Namespace) -> float:
                 words = sum(map(workload.words_of, transcripts))
                 await book.add((fiche_id, len(recordings), words, workload.verdict(steps, judged)))
 
-        await asyncio.gather(*(work(fiches) for _ in range(options.width)))
+        await asyncio.gather(*(work(fiches, http) for http in islice(cycle(https), options.width)))
     await book.flush()
     book.close()
     return began
+
+
+def clients_of(options: argparse.Namespace) -> list[httpx.AsyncClient]:
+    """One for all, or one of its own for each worker, which spares httpx's pool the search among all connections."""
+    alone = [workload.client(options.upstream, 1) for _ in range(options.width if options.apart else 0)]
+    return alone or [workload.client(options.upstream, options.width)]
 
 
 def parse() -> argparse.Namespace:
@@ -94,6 +104,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--upstream", required=True)
     parser.add_argument("--fiches", type=int, required=True)
     parser.add_argument("--width", type=int, default=50)
+    parser.add_argument("--apart", action="store_true", help="each worker has a client of its own")
     parser.add_argument("--room", type=Path, required=True)
     parser.add_argument("--like", type=Path, required=True)
     return parser.parse_args()

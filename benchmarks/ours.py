@@ -94,11 +94,12 @@ class Result:
 
 
 def prepare(place: Place) -> None:
-    """The database, the audit configuration and the schedule: before the clock, as in an installation."""
+    """Both databases, the audit configuration and the schedule: before the clock, as in an installation."""
     home = place.room / "dagster"
     home.mkdir()
     storage = POSTGRES_STORAGE.format(url=with_driver(dagster_url(place.postgres))) if place.postgres else ""
     (home / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text() + storage)
+    command(place, "dagster", "instance", "migrate")
     command(place, "automation", "db", "upgrade")
     command(place, "automation", "audit-configs", "import", str(contest.HERE / "audit.json"))
     (place.room / "schedule.json").write_text(json.dumps(SCHEDULE))

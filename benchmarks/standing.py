@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from contestants import LIMIT, OURS, OURS_POSTGRES, Measured
+from contestants import LIMIT, NO_PEERS, OURS, Measured
 
 MOST_OF_LIMIT = {1000: 1.20, 10_000: 1.06}
 MOST_MEMORY_GROWTH, MOST_MEGABYTES, MOST_GROWTH, LEAST_SHARE, MOST_START = 1.3, 350, 10.5, 0.98, 2.5
@@ -90,7 +90,7 @@ def _peer_bars(lines: Sequence[Line], known: Mapping[tuple[int, str], Line]) -> 
     """Against the best of the peers. At 100 fiches the start is taken off everybody's time."""
     made = []
     for number in sorted({line.fiches for line in lines}):
-        peers = [line for line in lines if line.fiches == number and line.name not in {LIMIT, OURS, OURS_POSTGRES}]
+        peers = [line for line in lines if line.fiches == number and line.name not in NO_PEERS]
         ours = known.get((number, OURS))
         if not peers or ours is None:
             continue

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import matplotlib as mpl
-from contestants import LIMIT, OURS, OURS_POSTGRES
+from contestants import LIMIT, LIMIT_APART, NO_PEERS, OURS, OURS_POSTGRES
 from standing import Bar, Line
 
 mpl.use("Agg")
@@ -16,10 +16,15 @@ from matplotlib import pyplot as plt
 ROOT = Path(__file__).parents[1]
 README, PICTURE, RESULTS = ROOT / "README.md", ROOT / "docs/pictures/bench.png", ROOT / "benchmarks/results/latest.json"
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
-COLOURS = {LIMIT: "#333333", OURS: "#2a7f62", OURS_POSTGRES: "#2a7f62"}
+COLOURS = {LIMIT: "#333333", LIMIT_APART: "#333333", OURS: "#2a7f62", OURS_POSTGRES: "#2a7f62"}
 TITLES = "                  fiches   seconds  spread  to limit  no start  start     CPU    MB"
 SHOWN = f"![Each contestant's time by the limit's]({PICTURE.relative_to(ROOT)})"
-CALLED = {LIMIT: "limit: bare asyncio + httpx", OURS: "**automation_run**", OURS_POSTGRES: "automation_run, PostgreSQL"}
+CALLED = {
+    LIMIT: "limit: bare asyncio + httpx",
+    LIMIT_APART: "the same, a client for each worker",
+    OURS: "**automation_run**",
+    OURS_POSTGRES: "automation_run, PostgreSQL",
+}
 
 
 def text(lines: Sequence[Line], bars: Sequence[Bar]) -> str:
@@ -114,8 +119,8 @@ def _panel(panel: plt.Axes, chosen: Sequence[Line], size: int) -> None:
 
 
 def _sorted(lines: Sequence[Line]) -> list[Line]:
-    first = {LIMIT: 0, OURS: 1, OURS_POSTGRES: 2}
-    return sorted(lines, key=lambda line: (line.fiches, first.get(line.name, 3), line.seconds))
+    first = {name: place for place, name in enumerate(NO_PEERS)}
+    return sorted(lines, key=lambda line: (line.fiches, first.get(line.name, len(first)), line.seconds))
 
 
 def _text_line(line: Line) -> str:
