@@ -22,8 +22,8 @@ from automation_pipeline_tests.services import redis_server
 LIMIT, LIMIT_APART, OURS, OURS_POSTGRES = "limit", "limit-apart", "ours", "ours-postgres"
 NO_PEERS = (LIMIT, LIMIT_APART, OURS, OURS_POSTGRES)
 SAMPLE_FICHES = 9
-# A day's worth of rows of the run itself; what a fiche leaves is many times as much.
-MOST_DIFFERENCE, MOST_ROWS_APART = 0.02, 60
+# Rows of the run itself, told by the clock: at most one for every ten fiches, which leave many times as much.
+MOST_DIFFERENCE, MOST_ROWS_APART, MOST_OF_FICHES = 0.02, 60, 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ def check_same_rows(ours_measured: Measured, limit: Measured) -> None:
     """The limit writes as much as we do, table by table; only rows of the run itself may differ."""
     for table in ours_measured.rows | limit.rows:
         one, other = ours_measured.rows.get(table, 0), limit.rows.get(table, 0)
-        if abs(one - other) > max(MOST_ROWS_APART, MOST_DIFFERENCE * one):
+        if abs(one - other) > max(MOST_ROWS_APART, MOST_DIFFERENCE * one, MOST_OF_FICHES * limit.fiches):
             raise contest.NotDoneError(f"{table} has {one} rows of ours and {other} of the limit's.")
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     func,
+    literal_column,
     or_,
     select,
     update,
@@ -59,10 +60,14 @@ _FINISH = (
 )
 
 
+# Said as the index of live tasks says it, or SQLite looks at all that ever were.
+_IS_LIVE = Task.state.in_([literal_column(f"'{state}'") for state in (TaskState.WAITING, TaskState.WORKING)])
+
+
 def _is_free() -> ColumnElement[bool]:
     waiting = and_(Task.state == TaskState.WAITING, Task.available_at <= database_now())
     abandoned = and_(Task.state == TaskState.WORKING, Task.leased_until <= database_now())
-    return or_(waiting, abandoned)
+    return and_(_IS_LIVE, or_(waiting, abandoned))
 
 
 def _working_on_same_fiche() -> ColumnElement[int]:
