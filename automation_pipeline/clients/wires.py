@@ -44,17 +44,17 @@ class Wire(httpcore.AsyncNetworkStream):
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109  httpcore's own
         """Empty at the end."""
         with _told_as(httpcore.ReadTimeout, httpcore.ReadError):
-            if not self._end.is_readable:
+            if not self._end.readable.is_set():
                 async with asyncio.timeout(timeout):
-                    await self._end.until_readable()
+                    await self._end.readable.wait()
             return self._end.read(max_bytes)
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  httpcore's own
         with _told_as(httpcore.WriteTimeout, httpcore.WriteError):
             self._end.write(buffer)
-            if not self._end.is_writable:
+            if not self._end.writable.is_set():
                 async with asyncio.timeout(timeout):
-                    await self._end.until_writable()
+                    await self._end.writable.wait()
 
     async def aclose(self) -> None:
         self._end.transport.abort()
@@ -82,46 +82,23 @@ class Wire(httpcore.AsyncNetworkStream):
 
     def get_extra_info(self, info: str) -> object:
         if info == "is_readable":
-            return self._end.is_readable
+            return self._end.readable.is_set()
         return self._end.transport.get_extra_info(info)
 
 
 class _End(asyncio.Protocol):
-    """Our end of a connection."""
+    """Our end of a connection. It is `readable` when something has come or nothing will any more, and `writable` while
+    the other side keeps up."""
 
     transport: asyncio.Transport
 
     def __init__(self) -> None:
+        self.readable, self.writable = asyncio.Event(), asyncio.Event()
+        self.writable.set()
         self._come: deque[bytes] = deque()
         self._unread = 0
         self._is_over = False
         self._error: Exception | None = None
-        self._is_full = False
-        self._reader: asyncio.Future[None] | None = None
-        self._writer: asyncio.Future[None] | None = None
-
-    @property
-    def is_readable(self) -> bool:
-        """Something has come, or nothing will any more."""
-        return bool(self._come) or self._is_over
-
-    @property
-    def is_writable(self) -> bool:
-        return not self._is_full
-
-    async def until_readable(self) -> None:
-        self._reader = asyncio.get_running_loop().create_future()
-        try:
-            await self._reader
-        finally:
-            self._reader = None
-
-    async def until_writable(self) -> None:
-        self._writer = asyncio.get_running_loop().create_future()
-        try:
-            await self._writer
-        finally:
-            self._writer = None
 
     def read(self, most: int) -> bytes:
         if not self._come:
@@ -135,6 +112,8 @@ class _End(asyncio.Protocol):
         before, self._unread = self._unread, self._unread - len(piece)
         if before > MOST_UNREAD >= self._unread:
             self.transport.resume_reading()
+        if not (self._come or self._is_over):
+            self.readable.clear()
         return piece
 
     def write(self, data: bytes) -> None:
@@ -150,28 +129,22 @@ class _End(asyncio.Protocol):
         before, self._unread = self._unread, self._unread + len(data)
         if self._unread > MOST_UNREAD >= before:
             self.transport.pause_reading()
-        self._wake(self._reader)
+        self.readable.set()
 
     def eof_received(self) -> None:
         self._is_over = True
-        self._wake(self._reader)
+        self.readable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_over, self._error = True, exc
-        self.resume_writing()
-        self._wake(self._reader)
+        self.readable.set()
+        self.writable.set()
 
     def pause_writing(self) -> None:
-        self._is_full = True
+        self.writable.clear()
 
     def resume_writing(self) -> None:
-        self._is_full = False
-        self._wake(self._writer)
-
-    @staticmethod
-    def _wake(sleeper: asyncio.Future[None] | None) -> None:
-        if sleeper is not None and not sleeper.done():
-            sleeper.set_result(None)
+        self.writable.set()
 
 
 async def _opened(host: str, port: int, own: tuple[str, int] | None) -> _End:

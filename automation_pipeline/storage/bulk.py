@@ -8,6 +8,7 @@ from typing import cast as cast_to
 
 from sqlalchemy import (
     ARRAY,
+    BindParameter,
     ClauseElement,
     ColumnElement,
     Compiled,
@@ -19,6 +20,7 @@ from sqlalchemy import (
     bindparam,
     func,
     select,
+    type_coerce,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
@@ -72,9 +74,7 @@ def among_given(
     column: InstrumentedAttribute[Value | None] | ColumnElement[Value], name: str, *, postgres: bool
 ) -> ColumnElement[bool]:
     """As `among`, of the list that is given under this name when the statement is run."""
-    if postgres:
-        return column == any_(bindparam(name, type_=ARRAY(column.type)))
-    return column.in_(select(func.json_each(bindparam(name, type_=_Document())).table_valued("value").c.value))
+    return _among(column, postgres, bindparam(name))
 
 
 def among(
@@ -83,9 +83,15 @@ def among(
     values: Iterable[Value],
 ) -> ColumnElement[bool]:
     """`column IN values`, however many: they travel as one parameter, where each of an IN's counts against a limit."""
-    if is_postgres(session):
-        return column == any_(bindparam("among", list(values), ARRAY(column.type), unique=True))
-    document = bindparam("among", json.dumps(list(values)), Text(), unique=True)
+    return _among(column, is_postgres(session), bindparam("among", list(values), unique=True))
+
+
+def _among(
+    column: InstrumentedAttribute[Value | None] | ColumnElement[Value], postgres: bool, given: BindParameter[Any]
+) -> ColumnElement[bool]:
+    if postgres:
+        return column == any_(type_coerce(given, ARRAY(column.type)))
+    document = type_coerce(given, _Document())
     return column.in_(select(func.json_each(document).table_valued("value").c.value))
 
 
