@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeAlias, TypeVar
 from typing import cast as cast_to
 
@@ -20,7 +20,6 @@ from sqlalchemy import (
     bindparam,
     func,
     select,
-    type_coerce,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
@@ -74,7 +73,7 @@ def among_given(
     column: InstrumentedAttribute[Value | None] | ColumnElement[Value], name: str, *, postgres: bool
 ) -> ColumnElement[bool]:
     """As `among`, of the list that is given under this name when the statement is run."""
-    return _among(column, postgres, bindparam(name))
+    return _among(column, postgres, partial(bindparam, name))
 
 
 def among(
@@ -83,16 +82,17 @@ def among(
     values: Iterable[Value],
 ) -> ColumnElement[bool]:
     """`column IN values`, however many: they travel as one parameter, where each of an IN's counts against a limit."""
-    return _among(column, is_postgres(session), bindparam("among", list(values), unique=True))
+    return _among(column, is_postgres(session), partial(bindparam, "among", list(values), unique=True))
 
 
 def _among(
-    column: InstrumentedAttribute[Value | None] | ColumnElement[Value], postgres: bool, given: BindParameter[Any]
+    column: InstrumentedAttribute[Value | None] | ColumnElement[Value],
+    postgres: bool,
+    given: Callable[..., BindParameter[Any]],
 ) -> ColumnElement[bool]:
     if postgres:
-        return column == any_(type_coerce(given, ARRAY(column.type)))
-    document = type_coerce(given, _Document())
-    return column.in_(select(func.json_each(document).table_valued("value").c.value))
+        return column == any_(given(type_=ARRAY(column.type)))
+    return column.in_(select(func.json_each(given(type_=_Document())).table_valued("value").c.value))
 
 
 def upsert(
