@@ -1,21 +1,19 @@
 """The loop that a process does its async work in; what is counted meanwhile reaches the database."""
 
 import asyncio
-import gc
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cached_property
 from typing import TypeVar
 
+from automation_pipeline.core.garbage import settle_for_work
 from automation_pipeline.core.tasks import end_tasks
 from automation_pipeline.storage.metering import Metering
 
 Result = TypeVar("Result")
 
 THREADS = 64
-# A transcript is thousands of objects: by Python's own measure it would be looked through several times.
-OBJECTS_A_COLLECTION = 20_000
 
 
 class WorkLoop:
@@ -24,7 +22,7 @@ class WorkLoop:
 
     @cached_property
     def _loop(self) -> asyncio.Runner:
-        _spare_the_collector()
+        settle_for_work()
         runner = asyncio.Runner()
         # Threads mostly wait here, for the database or Redis: a few for each core would have them stand in line.
         runner.get_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="beside"))
@@ -42,9 +40,3 @@ class WorkLoop:
     async def counted(self, work: Coroutine[object, object, Result]) -> Result:
         async with self._metering.beside():
             return await work
-
-
-def _spare_the_collector() -> None:
-    """A process that works has loaded what it needs: all of that stays, and need not be looked at again."""
-    gc.freeze()
-    gc.set_threshold(OBJECTS_A_COLLECTION)
