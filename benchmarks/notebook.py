@@ -35,8 +35,10 @@ class Notebook:
         if goes_on and KEPT.exists():
             self._read(json.loads(KEPT.read_text()))
 
-    def note(self, repetition: int, found: Measured) -> None:
+    def note(self, repetition: int, found: Measured, load: float) -> None:
+        """`load` is the machine's when it ended, its own with it."""
         self.turns[found.fiches, repetition, found.name] = found
+        self.conditions["loads"].append(round(load, 1))
         self.keep()
 
     def keep(self) -> None:
@@ -48,7 +50,7 @@ class Notebook:
         other = [name for name in SAME if kept["conditions"][name] != self.conditions[name]]
         if other:
             raise SystemExit(f"{KEPT.name} was measured under other conditions ({', '.join(other)}): begin anew.")
-        self.conditions = kept["conditions"] | {"load_after": self.conditions["load"]}
+        self.conditions = kept["conditions"]
         self.more = kept["more"]
         for each in kept["turns"]:
             repetition = each.pop("repetition")

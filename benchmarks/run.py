@@ -37,7 +37,6 @@ def main() -> None:
     left = compare([turn for heat in heats for turn in turns_of(heat)], notes, options)
     check_rows(list(notes.turns.values()))
     measure_more(notes, options)
-    notes.conditions["load_after"] = os.getloadavg()[0]
     notes.keep()
     lines = lines_of([(repetition, found) for (_, repetition, _), found in notes.turns.items()])
     rate_share, start_ratio = notes.more.get(RATE), notes.more.get(START)
@@ -63,8 +62,9 @@ def compare(turns: Sequence[Turn], notes: Notebook, options: argparse.Namespace)
         while left and (options.full or time.monotonic() - began < 60 * options.minutes):
             fiches, repetition, name = left.pop(0)
             found = measure(name, fiches, given)
-            notes.note(repetition, found)
-            tell(found)
+            load = os.getloadavg()[0]
+            notes.note(repetition, found, load)
+            tell(found, load)
     return len(left)
 
 
@@ -80,9 +80,9 @@ def measure_more(notes: Notebook, options: argparse.Namespace) -> None:
         notes.more["ground_bars"] = [asdict(each.bar) for each in found if each.bar]
 
 
-def tell(found: Measured) -> None:
+def tell(found: Measured, load: float) -> None:
     took = f"{found.name:16} {found.fiches:7,} {found.seconds:9.2f} s"
-    print(f"{took}  {found.megabytes:5.0f} MB  load {os.getloadavg()[0]:.1f}", flush=True)
+    print(f"{took}  {found.megabytes:5.0f} MB  load {load:.1f}", flush=True)
 
 
 def rated() -> float:
@@ -110,7 +110,7 @@ def conditions_of(options: argparse.Namespace) -> dict:
         "command": "make bench" + (" FULL=1" if options.full else ""),
         "latency_seconds": options.latency,
         "at_once": options.width,
-        "load": os.getloadavg()[0],
+        "loads": [],
     }
 
 

@@ -47,13 +47,17 @@ def table(lines: Sequence[Line], bars: Sequence[Bar], conditions: dict) -> str:
     said = (
         f"Seconds, and in brackets the ratio to the limit of the same repetition; medians ({_repetitions(lines)}). "
         f"{conditions['date']}, {conditions['machine']}, "
-        f"load {conditions['load']:.1f} before and {conditions['load_after']:.1f} after. "
+        f"{_load(conditions['loads'])}. "
         f"`{conditions['command']}` repeats it."
     )
     marks = ["---", *("---:" for _ in head[1:])]
     judged = [[bar.what, bar.wanted, bar.found, "reached" if bar.is_reached else "**missed**"] for bar in bars]
     kept = (["bar", "wanted", "found", ""], ["---", "---", "---", "---"], *judged)
     return "\n".join((*_rows((head, marks, *rows)), "", said, "", SHOWN, "", *_rows(kept)))
+
+
+def _load(loads: Sequence[float]) -> str:
+    return f"load {min(loads)} to {max(loads)} as each ended, its own with it" if loads else "nothing was run"
 
 
 def _rows(rows: Sequence[Sequence[str]]) -> list[str]:
