@@ -28,7 +28,7 @@ from automation_pipeline.core.logs import log
 from automation_pipeline.core.state_machine import IllegalMoveError
 from automation_pipeline.enrichment.domain.identifiers import IdentifierError
 from automation_pipeline.enrichment.domain.vocabulary import ErrorCode
-from automation_pipeline.storage.database import DatabaseBusyError, DatabaseNotReadyError, DatabaseUnreachableError
+from automation_pipeline.storage.database import DatabaseNotReadyError, DatabaseTroubleError
 
 BUG = "Something went wrong on our side; the log has the request's id"
 
@@ -59,8 +59,7 @@ VERDICTS: Sequence[tuple[type[AutomationError], int, str]] = (
     (NotFoundError, 404, "NOT_FOUND"),
     (OutdatedError, 412, "PRECONDITION_FAILED"),
     (ConflictError, 409, "CONFLICT"),
-    (DatabaseUnreachableError, 503, "DATABASE_ERROR"),
-    (DatabaseBusyError, 503, "DATABASE_ERROR"),
+    (DatabaseTroubleError, 503, "DATABASE_ERROR"),
     (DatabaseNotReadyError, 503, "DATABASE_ERROR"),
     (OutsideError, 502, "EXTERNAL_API_ERROR"),
     (TransientError, 503, "SERVICE_UNAVAILABLE"),

@@ -10,14 +10,13 @@ from automation_pipeline.core.errors import (
     NotFoundError,
     OutsideError,
 )
-from automation_pipeline.storage.database import DatabaseBusyError, DatabaseNotReadyError, DatabaseUnreachableError
+from automation_pipeline.storage.database import DatabaseNotReadyError, DatabaseTroubleError
 
 _OURS = (
     NotFoundError,
     ConflictError,
     InvalidInputError,
-    DatabaseUnreachableError,
-    DatabaseBusyError,
+    DatabaseTroubleError,
     DatabaseNotReadyError,
 )
 

@@ -16,6 +16,11 @@ class TransientError(AutomationError):
         self.retry_after_seconds = retry_after_seconds
 
 
+class GroundError(TransientError):
+    """What all work stands on, the database or Redis, cannot do it now. That says nothing about the work which it was
+    for: no outcome is made of it, and it is done again later."""
+
+
 class PermanentError(AutomationError):
     """Another attempt would fail the same way."""
 

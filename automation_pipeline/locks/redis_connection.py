@@ -8,7 +8,7 @@ from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
+from automation_pipeline.core.errors import AutomationError, GroundError, PermanentError
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 5.0
@@ -68,11 +68,11 @@ def _understood(error: exceptions.RedisError) -> AutomationError:
     if any(words in said for words in _NO_SUCH_DATABASE):
         return PermanentError(f"REDIS_URL names a database that this Redis does not have: {said}.")
     if passing := _PASSING.search(said):
-        return TransientError(f"Redis cannot serve us now: {passing[0]}.")
+        return GroundError(f"Redis cannot serve us now: {passing[0]}.")
     if isinstance(error, _PASSING_KINDS):
-        return TransientError(f"Redis cannot serve us now: {said}.")
+        return GroundError(f"Redis cannot serve us now: {said}.")
     if isinstance(error, _SILENCE):
-        return TransientError(f"Redis does not answer: {said}.")
+        return GroundError(f"Redis does not answer: {said}.")
     return PermanentError(f"Redis refuses us: {said}.")
 
 

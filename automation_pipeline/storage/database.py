@@ -12,23 +12,33 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session as Session  # noqa: PLC0414  stages name the type, not the library
 
-from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
+from automation_pipeline.core.errors import AutomationError, GroundError, PermanentError
 from automation_pipeline.storage.engines import SQLITE_BUSY_SECONDS, Pace, engine_of
 from automation_pipeline.storage.group_commit import GroupWriter
 
 Result = TypeVar("Result")
 
 
-class DatabaseUnreachableError(TransientError):
+class DatabaseTroubleError(GroundError):
+    """The database cannot do it now."""
+
+
+class DatabaseUnreachableError(DatabaseTroubleError):
     """The database does not answer."""
 
     outside = "The database does not answer"
 
 
-class DatabaseBusyError(TransientError):
+class DatabaseBusyError(DatabaseTroubleError):
     """Others were in the way for too long, or there was too much to do."""
 
     outside = "The database is too busy"
+
+
+class DatabaseFullError(DatabaseTroubleError):
+    """Its disk is full, until somebody makes room."""
+
+    outside = "The database's disk is full"
 
 
 class DatabaseNotReadyError(PermanentError):
@@ -194,9 +204,10 @@ def in_plain_words() -> Generator[None]:
 _SQLITE_REFUSALS = {
     sqlite3.SQLITE_NOTADB: "DATABASE_URL names a file that is not an SQLite database",
     sqlite3.SQLITE_READONLY: "The database cannot be written: let this user write its file and its folder",
-    sqlite3.SQLITE_FULL: "The database cannot grow: make room on its disk",
     sqlite3.SQLITE_CORRUPT: "The database's file is damaged: restore it from a backup",
 }
+_FULL = {sqlite3.SQLITE_FULL, "53100"}
+ROOM_IS_MADE_SECONDS = 30.0
 # Of SQLSTATEs that pass: deadlock, serialization failure, lock timeout, statement timeout.
 _GAVE_WAY, _TOO_BUSY = "gave way to another transaction", "was too busy"
 _PASSING = {"40P01": _GAVE_WAY, "40001": _GAVE_WAY, "55P03": _TOO_BUSY, "57014": _TOO_BUSY}
@@ -211,15 +222,17 @@ def _understood(error: DatabaseError) -> AutomationError | None:
     reason, code = _first_line(error), _code(error)
     if isinstance(code, int) and code in _SQLITE_REFUSALS:
         return PermanentError(f"{_SQLITE_REFUSALS[code]} ({reason}).")
+    if code in _FULL:
+        words = f"The database cannot grow: make room on its disk ({reason})."
+        return DatabaseFullError(words, retry_after_seconds=ROOM_IS_MADE_SECONDS)
     if code == "42P01" or "no such table" in reason:
         return DatabaseNotReadyError("The database has no tables yet: run `automation db upgrade`.")
     if code == "42703" or "no such column" in reason or "has no column named" in reason:
         return DatabaseNotReadyError(f"The database is of another version ({reason}): run `automation db upgrade`.")
     if isinstance(code, str) and code in _PASSING:
         return DatabaseBusyError(f"The database {_PASSING[code]}: {reason}.")
-    if isinstance(error, OperationalError) and code != sqlite3.SQLITE_ERROR:  # wrong SQL, to SQLite's driver
-        return DatabaseUnreachableError(f"The database does not answer: {reason}.")
-    return None
+    is_away = isinstance(error, OperationalError) and code != sqlite3.SQLITE_ERROR  # wrong SQL, to SQLite's driver
+    return DatabaseUnreachableError(f"The database does not answer: {reason}.") if is_away else None
 
 
 def _code(error: DatabaseError) -> int | str | None:

@@ -6,8 +6,14 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from automation_pipeline.core.errors import PermanentError, TransientError
-from automation_pipeline.storage.database import Database, DatabaseNotReadyError, DatabaseUnreachableError, parse_url
+from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
+from automation_pipeline.storage.database import (
+    Database,
+    DatabaseFullError,
+    DatabaseNotReadyError,
+    DatabaseUnreachableError,
+    parse_url,
+)
 
 
 def test_a_transaction_that_fails_leaves_nothing(database: Database) -> None:
@@ -57,14 +63,24 @@ INSERT = "INSERT INTO rate_limits (key, paid_until) VALUES (hex(zeroblob(100000)
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
-    ("pragma", "sentence"),
+    ("verdict", "pragma", "sentence"),
     [
-        ("query_only = ON", "The database cannot be written: let this user write its file and its folder ("),
-        ("max_page_count = 1", "The database cannot grow: make room on its disk (database or disk is full)."),
+        (
+            PermanentError,
+            "query_only = ON",
+            "The database cannot be written: let this user write its file and its folder (",
+        ),
+        (
+            DatabaseFullError,
+            "max_page_count = 1",
+            "The database cannot grow: make room on its disk (database or disk is full).",
+        ),
     ],
 )
-def test_a_file_that_takes_no_more_is_a_permanent_sentence(database: Database, pragma: str, sentence: str) -> None:
-    assert statement_fails(database, PermanentError, INSERT, f"PRAGMA {pragma}").startswith(sentence)
+def test_a_file_that_takes_no_more_is_a_sentence_and_a_full_disk_passes(
+    database: Database, verdict: type[AutomationError], pragma: str, sentence: str
+) -> None:
+    assert statement_fails(database, verdict, INSERT, f"PRAGMA {pragma}").startswith(sentence)
 
 
 def test_a_damaged_file_is_a_permanent_sentence(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from automation_pipeline.audits.domain.timeline import Timeline
 from automation_pipeline.audits.domain.tools import run_tool
 from automation_pipeline.audits.ports import Judge
 from automation_pipeline.audits.stages.ask_model import ask_model
-from automation_pipeline.core.errors import AutomationError, PermanentError, sentence_of
+from automation_pipeline.core.errors import AutomationError, GroundError, PermanentError, sentence_of
 
 CUT = "La réponse est coupée avant sa fin : sois plus bref."
 # Kept free in the prompt for sending back a bad answer, and the least that a tool's result is worth.
@@ -22,10 +22,12 @@ ROOM_FOR_REPAIRS, LEAST_ROOM = 10_000, 1_000
 
 
 async def analyse_step(task: StepTask, *, judge: Judge) -> StepResult:
-    """However it goes, the step has a result: what the model cannot tell is a failed step, with the reason."""
+    """What the model cannot tell is a failed step, with the reason. GroundError: there is no result yet."""
     talk = _Talk(judge, task.timeline)
     try:
         finding = await talk.finding(step_question(task, judge.knobs.excerpt))
+    except GroundError:
+        raise
     except AutomationError as error:
         failed = failed_step(task.step.control_points, sentence_of(error))
         return StepResult(step=task.step, gated=Gated(failed, GatingStats(0)), usage=talk.usage, mode=task.mode)

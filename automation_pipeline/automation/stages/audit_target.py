@@ -10,7 +10,7 @@ from automation_pipeline.automation.domain.run import RunTicket
 from automation_pipeline.automation.domain.work import AuditEnd, after_audits, audit_key
 from automation_pipeline.automation.ports import Workshop
 from automation_pipeline.automation.store.runs import Tries
-from automation_pipeline.core.errors import AutomationError
+from automation_pipeline.core.errors import AutomationError, GroundError
 
 # An audit that did not end is asked for once more, also where failures are not retried.
 SURE_RETRIES = 1
@@ -25,7 +25,8 @@ async def audit_target(
     shop: Workshop,
     until: float | None = None,
 ) -> LedgerMove:
-    """`until`, by the loop's clock, the audits are waited for; what has ended by then counts."""
+    """`until`, by the loop's clock, the audits are waited for; what has ended by then counts. GroundError is
+    no end of an audit."""
     ends: list[AuditEnd] = []
     try:
         async with asyncio.timeout_at(until):
@@ -37,8 +38,8 @@ async def audit_target(
 
 
 async def _audit(ticket: RunTicket, fiche_id: str, config_id: int, tries: Tries, shop: Workshop) -> AuditEnd:
-    end, failures = AuditEnd(config_id, None), 0
-    for attempt in range(1 + max(tries.retries, SURE_RETRIES)):
+    end, failures, last = AuditEnd(config_id, None), 0, max(tries.retries, SURE_RETRIES)
+    for attempt in range(1 + last):
         wish = Wish(
             tracking_id=audit_key(ticket.run_id, fiche_id, config_id, failures),
             fiche_id=fiche_id,
@@ -51,6 +52,8 @@ async def _audit(ticket: RunTicket, fiche_id: str, config_id: int, tries: Tries,
         try:
             standing = await shop.audit(wish)
         except AutomationError as error:
+            if isinstance(error, GroundError) and attempt == last:
+                raise
             end = AuditEnd(config_id, None, str(error))
             continue
         if standing.status is AuditStatus.COMPLETED:

@@ -9,7 +9,7 @@ from automation_pipeline.automation.ports import Workshop
 from automation_pipeline.automation.store.details import untranscribed, why_untranscribed
 from automation_pipeline.automation.store.ledger import mark_transcribed
 from automation_pipeline.automation.store.runs import Tries, hold_attempt, write_log
-from automation_pipeline.core.errors import AutomationError
+from automation_pipeline.core.errors import AutomationError, GroundError
 from automation_pipeline.core.tasks import together
 from automation_pipeline.transcription.domain.run import Priority
 from automation_pipeline.transcription.stages.begin_transcription import Wish
@@ -22,7 +22,8 @@ async def transcribe_targets(
     ticket: RunTicket, fiche_ids: Sequence[str], *, tries: Tries, shop: Workshop, ready: Callable[[Sequence[str]], None]
 ) -> dict[str, str | None]:
     """The fiches that still lack transcripts when the time or the tries are over, with the cause. `ready` hears of the
-    others as they become whole, wherever the work on them is done: what is in flight elsewhere is joined."""
+    others as they become whole, wherever the work on them is done: what is in flight elsewhere is joined.
+    GroundError is no cause: what lacks for it is left for another attempt of the step."""
     return await _Gate(ticket, list(fiche_ids), tries, shop, ready).run()
 
 
@@ -37,7 +38,8 @@ class _Gate:
     ) -> None:
         self._ticket, self._run_id, self._left = ticket, ticket.run_id, left
         self._tries, self._shop, self._ready = tries, shop, ready
-        self._total, self._logged_at, self._error = len(left), 0.0, None
+        self._total, self._logged_at = len(left), 0.0
+        self._error: AutomationError | None = None
 
     async def run(self) -> dict[str, str | None]:
         try:
@@ -48,11 +50,13 @@ class _Gate:
                         await self._attempt(attempt)
         except TimeoutError:
             await self._look()
+        if self._left and isinstance(self._error, GroundError):
+            raise self._error
         if self._left:
             done = self._total - len(self._left)
             await self._log("warning", f"Transcription timeout/stall - completed {done}/{self._total}")
-        why = await asyncio.to_thread(self._why)
-        return {fiche_id: why.get(fiche_id, self._error) for fiche_id in self._left}
+        why, otherwise = await asyncio.to_thread(self._why), self._error and str(self._error)
+        return {fiche_id: why.get(fiche_id, otherwise) for fiche_id in self._left}
 
     async def _attempt(self, attempt: int) -> None:
         keys = [transcription_key(self._run_id, fiche_id, attempt) for fiche_id in self._left]
@@ -78,10 +82,11 @@ class _Gate:
         return Wish(key, fiche_id, priority, fresh_since=self._tries.since)
 
     async def _work(self, wishes: Sequence[Wish]) -> None:
+        self._error = None
         try:
             await self._shop.transcribe(wishes)
         except AutomationError as error:
-            self._error = str(error)
+            self._error = error
 
     async def _look(self) -> int:
         """How many have become whole since the last look."""

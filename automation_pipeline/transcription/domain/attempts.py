@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
 
-from automation_pipeline.core.errors import AutomationError, TransientError
+from automation_pipeline.core.errors import AutomationError, GroundError, TransientError
 from automation_pipeline.core.retry import Backoff
 
 # A provider, or a host of audio, that asks for more patience than this is not coming back today.
@@ -35,7 +35,11 @@ class GiveUp:
 
 
 def after_error(error: AutomationError, attempts: int, knobs: Knobs, random: Random) -> AgainLater | GiveUp:
-    """`attempts` counts the tries so far, the failed one included. The provider's Retry-After wins."""
+    """`attempts` counts the tries so far, the failed one included. The provider's Retry-After wins. What is nobody's
+    failure out there is tried again however often."""
+    if isinstance(error, GroundError):
+        wait = knobs.backoff.delay(attempts, random)
+        return AgainLater(timedelta(seconds=wait), str(error))
     if not isinstance(error, TransientError) or attempts >= knobs.max_attempts:
         return GiveUp(str(error))
     asked = error.retry_after_seconds

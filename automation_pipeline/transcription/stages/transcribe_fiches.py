@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
+from automation_pipeline.core.errors import AutomationError, GroundError, PermanentError, TransientError
 from automation_pipeline.core.pool import work_through
 from automation_pipeline.fiches.domain.fiche import DetailsKnown
 from automation_pipeline.fiches.ports import FicheSource
@@ -29,6 +29,8 @@ async def transcribe_fiches(
         try:
             is_fresh = wish.fiche_id in fresh
             return await begin_transcription(wish, database=database, source=source, clock=clock, is_fresh=is_fresh)
+        except GroundError:
+            raise
         except (TransientError, PermanentError) as error:
             return error
 

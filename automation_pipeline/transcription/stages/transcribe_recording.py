@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from random import Random
 
-from automation_pipeline.core.errors import AutomationError
+from automation_pipeline.core.errors import AutomationError, GroundError
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.instants import database_time
 from automation_pipeline.storage.outbox import enqueue
@@ -72,7 +72,8 @@ def _after_error(claim: Claim, error: AutomationError, knobs: Knobs, session: Se
         _end(claim, TaskState.FAILED, verdict.error, knobs, session)
         return
     message = f"Recording {claim.call_id}: again in {verdict.after.total_seconds():.0f} s. {verdict.error}"
-    if put_back(session, claim, verdict.after, verdict.error, of_audio=not called):
+    of_audio = not called and not isinstance(error, GroundError)
+    if put_back(session, claim, verdict.after, verdict.error, of_audio=of_audio):
         write_notes(session, fiche_note(claim.run_id, claim.fiche_id, message, level="warning"))
 
 

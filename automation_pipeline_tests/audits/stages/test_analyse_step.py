@@ -4,7 +4,7 @@ import pytest
 
 from automation_pipeline.audits.domain.chat import Question, Reply, Role, ToolChoice
 from automation_pipeline.audits.domain.knobs import GatingRules
-from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.core.errors import GroundError, PermanentError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
@@ -132,3 +132,14 @@ def test_an_error_without_remedy_is_not_tried_again(bench: Bench) -> None:
     bench.sell("1900417")
     assert bench.audit("1900417", bench.configure(steps=1)).status == "failed"
     assert bench.model.calls == 1
+
+
+def test_trouble_of_our_own_is_no_result_and_the_audit_goes_on_later(bench: Bench) -> None:
+    bench.turn(attempts=1)
+    bench.model.fail_once(GroundError("Redis does not answer: it is away."))
+    bench.sell("1900417")
+    config = bench.configure(steps=1)
+    with pytest.raises(GroundError):
+        bench.audit("1900417", config)
+    assert bench.steps() == []
+    assert bench.audit("1900417", config).status == "completed"

@@ -11,7 +11,7 @@ from automation_pipeline.audits.domain.audit import AuditStatus, Standing, Wish
 from automation_pipeline.automation.domain.outcomes import LedgerMove
 from automation_pipeline.automation.stages.audit_target import audit_target
 from automation_pipeline.core.errors import AutomationError, NotFoundError, TransientError
-from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.database import Database, DatabaseFullError
 from automation_pipeline_tests.automation.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
 
@@ -92,6 +92,16 @@ def test_configurations_come_in_their_order_and_one_that_fails_takes_nothing_fro
     move = audited(bench, judges, 9, 4, 6)
     assert judges.keys == ["9", "4", "6"]
     assert (move.status, move.reason, move.error, move.audits) == ("failed", "audit_failed", "Nine refused", 3)
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_database_in_trouble_is_no_end_of_an_audit(retries: int, bench: Bench) -> None:
+    fields, full = {"retryFailed": retries > 0, "maxRetries": retries}, DatabaseFullError("It cannot grow.")
+    assert audited(bench, Judges(config_4=[full, DONE]), 4, **fields).status == "successful"
+    judges = Judges(config_4=[full] * (1 + max(1, retries)))
+    with pytest.raises(DatabaseFullError):
+        audited(bench, judges, 4, **fields)
+    assert set(judges.keys) == {"4"}, "the next attempt of the step takes it up"
 
 
 def test_an_audit_is_tied_to_its_run_and_reads_as_its_selection_says(bench: Bench) -> None:

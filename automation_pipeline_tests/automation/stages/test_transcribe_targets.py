@@ -12,7 +12,7 @@ from automation_pipeline.automation.domain.run import RunTicket
 from automation_pipeline.automation.ports import Workshop
 from automation_pipeline.automation.stages.transcribe_targets import transcribe_targets
 from automation_pipeline.core.errors import PermanentError
-from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.database import Database, DatabaseFullError, Session
 from automation_pipeline.transcription.domain.run import Priority, RunStatus
 from automation_pipeline.transcription.stages.begin_transcription import Wish, begin_transcription
 from automation_pipeline.transcription.store.runs import standings
@@ -120,6 +120,26 @@ def test_a_retry_asks_only_for_the_recordings_that_failed(
     ticket = bench.until_work("1", "2", retryFailed=retry_failed, maxRetries=1)
     assert gate(bench, ticket, "1", "2")[0] == left
     assert (bench.speech.times(bench.url("1")), bench.speech.times(bench.url("2"))) == (1, 1 + retry_failed)
+
+
+def test_a_database_in_trouble_is_no_reason_why_a_fiche_lacks_transcripts(bench: Bench) -> None:
+    bench.offer("1", "2")
+    ticket = bench.until_work("1", "2")
+    transcribe, tries = bench.shop.transcribe, bench.tries(ticket)
+
+    async def full(wishes: Sequence[Wish]) -> object:
+        await transcribe([wish for wish in wishes if wish.fiche_id == "1"])
+        raise DatabaseFullError("It cannot grow.")
+
+    came: list[str] = []
+    with pytest.raises(DatabaseFullError):
+        run(
+            transcribe_targets(
+                ticket, ["1", "2"], tries=tries, shop=replace(bench.shop, transcribe=full), ready=came.extend
+            )
+        )
+    assert gate(bench, ticket, "1", "2") == ({}, ["1", "2"]), "the next attempt of the step goes on with what is there"
+    assert (came, bench.speech.times(bench.url("1"))) == (["1"], 1)
 
 
 def test_the_time_ends_the_wait_and_leaves_the_rest(bench: Bench) -> None:

@@ -1,12 +1,14 @@
 """What a claim is worth: while it lasts, after it has passed on, and for whom one works."""
 
 import asyncio
+from collections.abc import Sequence
 from random import Random
 
 import pytest
 from sqlalchemy import select, update
 
-from automation_pipeline.core.errors import TransientError
+from automation_pipeline.core.coordination import Rate
+from automation_pipeline.core.errors import AutomationError, GroundError, TransientError
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.transcription.domain.attempts import GiveUp, after_error
@@ -17,7 +19,7 @@ from automation_pipeline.transcription.store.tasks import Claim, claim_next, ext
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
-from automation_pipeline_tests.transcription.bench import KNOBS, Bench, call, heard, urls
+from automation_pipeline_tests.transcription.bench import KNOBS, Bench, NoLimit, call, heard, urls
 
 
 @pytest.fixture
@@ -35,6 +37,19 @@ def claim(bench: Bench, owner: str, lease_seconds: float = 30) -> Claim:
 def task(bench: Bench) -> TranscriptionTaskRow:
     with bench.database.reading() as session:
         return session.scalars(select(TranscriptionTaskRow)).one()
+
+
+class AwayFirst(NoLimit):
+    """Raises these first, one each."""
+
+    def __init__(self, errors: Sequence[AutomationError]) -> None:
+        super().__init__()
+        self._errors = list(errors)
+
+    def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
+        if self._errors:
+            raise self._errors.pop(0)
+        return super().reserve(key, rate, max_wait_seconds=max_wait_seconds)
 
 
 async def at_once() -> None:
@@ -95,6 +110,15 @@ def test_trouble_with_the_audio_is_not_an_attempt_and_ends_too(bench: Bench) -> 
     assert (task(bench).attempts, task(bench).state) == (0, TaskState.FAILED)
     assert bench.speech.called == []
     assert len(bench.speech.asked) == KNOBS.max_attempts
+
+
+def test_trouble_of_our_own_is_neither_and_ends_nothing(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    away = [GroundError("Redis does not answer: it is away.")] * (KNOBS.max_attempts + 2)
+    bench.limiter = AwayFirst(away)
+    bench.work(bench.begin("7", "r1").run_id)
+    assert (task(bench).attempts, task(bench).audio_failures, task(bench).state) == (1, 0, TaskState.DONE)
+    assert len(bench.speech.called) == 1
 
 
 def test_a_recording_that_kills_its_workers_is_given_up(bench: Bench) -> None:
