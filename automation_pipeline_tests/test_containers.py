@@ -26,7 +26,8 @@ SERVICES = services(SECRETS)
 OURS = {name: service for name, service in SERVICES.items() if service.is_ours}
 LASTING = {name: service for name, service in SERVICES.items() if not service.ends_by_itself}
 # Known to others: to Dagster, to PostgreSQL's image, and to the command of our Redis.
-OTHERS = {"DAGSTER_POSTGRES_URL", "DAGSTER_DAEMON_HEARTBEAT_TOLERANCE", "POSTGRES_USER", "POSTGRES_DB", *SECRETS}
+OF_DAGSTER = {"DAGSTER_POSTGRES_URL", "DAGSTER_DAEMON_HEARTBEAT_TOLERANCE", "DAGSTER_GRPC_SHUTDOWN_GRACE_PERIOD"}
+OTHERS = {*OF_DAGSTER, "POSTGRES_USER", "POSTGRES_DB", *SECRETS}
 # Of compose.yaml alone.
 OF_COMPOSE = {"AUTOMATION_TAG", *SECRETS}
 
@@ -68,6 +69,12 @@ def test_who_stays_is_started_again_asked_for_its_health_and_given_time_to_stop(
     health = service.document["healthcheck"]
     assert seconds(health["timeout"]) < seconds(health["interval"])
     assert service.grace_seconds >= 10
+
+
+def test_the_code_server_waits_for_its_calls_less_long_than_it_is_given() -> None:
+    """Twice: in front, and in the process that has the definitions; each time Dagster adds five seconds."""
+    code = SERVICES["code"]
+    assert 2 * (int(code.environment["DAGSTER_GRPC_SHUTDOWN_GRACE_PERIOD"]) + 5) < code.grace_seconds
 
 
 def test_who_waits_for_others_waits_for_what_they_can_come_to() -> None:

@@ -19,7 +19,8 @@ SERVER = [sys.executable, "-m", "dagster", "code-server", "start", "-h", "127.0.
 def port(tmp_path: Path) -> Iterator[int]:
     """Of a server whose settings cannot be used."""
     taken = free_port()
-    settings = {**os.environ, "DAGSTER_HOME": str(tmp_path), "AUTOMATION_MAX_PROCESSES": "several"}
+    unusable = {"DAGSTER_HOME": str(tmp_path), "AUTOMATION_MAX_PROCESSES": "several"}
+    settings = {**os.environ, **unusable, "DAGSTER_GRPC_SHUTDOWN_GRACE_PERIOD": "1"}
     command = [*SERVER, "-p", str(taken), "-m", "automation_pipeline.definitions"]
     with subprocess.Popen(command, env=settings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         yield taken
