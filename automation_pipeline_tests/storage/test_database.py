@@ -116,6 +116,12 @@ def test_a_transaction_that_gave_way_is_transient_although_the_database_answers(
     assert sentence == "The database gave way to another transaction: deadlock detected."
 
 
+@pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
+def test_a_postgres_whose_disk_is_full_says_so_and_is_asked_again_later(database: Database) -> None:
+    raising = "DO $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$"
+    assert statement_fails(database, DatabaseFullError, raising).startswith("The database cannot grow: make room")
+
+
 def test_a_bug_in_a_query_stays_a_bug(database: Database) -> None:
     with pytest.raises(DBAPIError), database.reading() as session:
         session.execute(text("SELEKT 1"))
