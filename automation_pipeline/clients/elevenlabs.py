@@ -14,6 +14,7 @@ from automation_pipeline.clients.audio import AUDIO_LIMITS, AudioHosts, AudioLim
 from automation_pipeline.clients.crm_payloads import without_nul
 from automation_pipeline.clients.elevenlabs_payloads import Refusal, TranscriptPayload, refusal_of
 from automation_pipeline.clients.observed import Observation, ObservedClient
+from automation_pipeline.clients.transcript_json import plain_transcript
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.retry import retry_after_seconds
@@ -159,6 +160,9 @@ class ElevenLabsSpeechToText:
 
 
 def _understood(body: bytes) -> Transcript:
+    plain = plain_transcript(body)
+    if plain is not None:
+        return plain
     try:
         payload = TranscriptPayload.of_json(body)
     except ValueError as error:

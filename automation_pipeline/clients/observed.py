@@ -45,17 +45,18 @@ class ObservedClient(httpx.AsyncClient):
         transport: httpx.AsyncBaseTransport | None = None,
         **options: Unpack[Options],
     ) -> None:
+        self._way = transport or straight(connections)
         limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
-        super().__init__(transport=transport or straight(connections), limits=limits, **options)
+        super().__init__(transport=self._way, limits=limits, **options)
         self._observation = observation
 
-    async def send(self, request: httpx.Request, **more: object) -> httpx.Response:
+    async def send(self, request: httpx.Request, *, stream: bool = False, **more: object) -> httpx.Response:
         given = correlation_id()
         if given is not None and self._observation.tells_id:
             request.headers.setdefault(REQUEST_ID, given)
         began, status = time.perf_counter(), "error"
         try:
-            answer = await super().send(request, **more)  # pyright: ignore[reportArgumentType]  httpx's own options
+            answer = await self._sent(request, stream=stream, **more)
         except asyncio.CancelledError:
             status = "cancelled"
             raise
@@ -67,6 +68,30 @@ class ObservedClient(httpx.AsyncClient):
         finally:
             self._tell(request, status, time.perf_counter() - began)
         return answer
+
+    async def _sent(self, request: httpx.Request, *, stream: bool, **more: object) -> httpx.Response:
+        """Past what httpx does for every call and ours have no use for: cookies, hooks, redirects that are followed."""
+        if self._way is None or request.url.userinfo:
+            return await super().send(request, stream=stream, **more)  # pyright: ignore[reportArgumentType]  its own options
+        try:
+            answer = await self._way.handle_async_request(request)
+            await self._take(answer, request, stream=stream)
+        except httpx.RequestError as error:
+            error.request = request
+            raise
+        return answer
+
+    async def _take(self, answer: httpx.Response, request: httpx.Request, *, stream: bool) -> None:
+        answer.request = request
+        answer.default_encoding = self._default_encoding
+        try:
+            if answer.has_redirect_location:
+                answer.next_request = self._build_redirect_request(request, answer)
+            if not stream:
+                await answer.aread()
+        except BaseException:  # a cancellation too
+            await answer.aclose()
+            raise
 
     def _tell(self, request: httpx.Request, status: str, seconds: float) -> None:
         provider, meter = self._observation.provider, self._observation.meter

@@ -1,17 +1,11 @@
-"""What httpcore's connections read from and write to, on asyncio's own transports: nothing waits that need not wait.
-
-httpcore's own streams give way to the event loop at each piece that is written, and set a clock for it: a form in ten
-pieces costs more than the rest of its call.
-"""
+"""What connections read from and write to, on asyncio's own transports: nothing waits that need not wait."""
 
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
 from typing import cast
 
-import httpcore
+import httpx
 
 # What has come and not been read: above it the other side waits.
 MOST_UNREAD = 256 * 1024
@@ -19,71 +13,59 @@ MOST_UNREAD = 256 * 1024
 NEXT_ADDRESS_SECONDS = 0.25
 
 
-class Wires(httpcore.AsyncNetworkBackend):
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,  # noqa: ASYNC109  httpcore's own
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> "Wire":
-        own = None if local_address is None else (local_address, 0)
-        with _told_as(httpcore.ConnectTimeout, httpcore.ConnectError):
-            async with asyncio.timeout(timeout):
-                end = await _opened(host, port, own)
-        for option in socket_options or ():
-            end.transport.get_extra_info("socket").setsockopt(*option)
-        return Wire(end)
+async def open_wire(
+    host: str,
+    port: int,
+    seconds: float | None = None,
+    *,
+    secret: ssl.SSLContext | None = None,
+    name: str | None = None,
+) -> "Wire":
+    """With TLS where `secret` is given; `name` is what the other side's certificate must be for."""
+    try:
+        async with asyncio.timeout(seconds):
+            return Wire(await _opened(host, port, secret, (name or host) if secret else None))
+    except TimeoutError as error:
+        raise httpx.ConnectTimeout(str(error)) from error
+    except (OSError, UnicodeError) as error:  # a name with a part too long is no text that can be looked up
+        raise httpx.ConnectError(str(error)) from error
 
 
-class Wire(httpcore.AsyncNetworkStream):
+class Wire:
     def __init__(self, end: "_End") -> None:
         self._end = end
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109  httpcore's own
-        """Empty at the end."""
-        with _told_as(httpcore.ReadTimeout, httpcore.ReadError):
-            if not self._end.readable.is_set():
-                async with asyncio.timeout(timeout):
-                    await self._end.readable.wait()
-            return self._end.read(max_bytes)
+    @property
+    def is_readable(self) -> bool:
+        """Something has come, or nothing will any more."""
+        return self._end.readable.is_set()
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  httpcore's own
-        with _told_as(httpcore.WriteTimeout, httpcore.WriteError):
-            self._end.write(buffer)
-            if not self._end.writable.is_set():
-                async with asyncio.timeout(timeout):
-                    await self._end.writable.wait()
-
-    async def aclose(self) -> None:
-        self._end.transport.abort()
-
-    async def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109  httpcore's own
-    ) -> "Wire":
-        end, plain = _End(), self._end.transport
+    async def read(self, seconds: float | None = None) -> bytes:
+        """What has come, at least a byte; empty at the end."""
         try:
-            with _told_as(httpcore.ConnectTimeout, httpcore.ConnectError):
-                async with asyncio.timeout(timeout):
-                    secret = await asyncio.get_running_loop().start_tls(
-                        plain, end, ssl_context, server_hostname=server_hostname
-                    )
-                if secret is None:
-                    raise ConnectionAbortedError("The other side hung up")
-        except BaseException:  # a cancellation too leaves no socket open
-            plain.abort()
-            raise
-        end.connection_made(secret)
-        return Wire(end)
+            if not self._end.readable.is_set():
+                async with asyncio.timeout(seconds):
+                    await self._end.readable.wait()
+            return self._end.read()
+        except TimeoutError as error:
+            raise httpx.ReadTimeout(str(error)) from error
+        except OSError as error:
+            raise httpx.ReadError(str(error)) from error
 
-    def get_extra_info(self, info: str) -> object:
-        if info == "is_readable":
-            return self._end.readable.is_set()
-        return self._end.transport.get_extra_info(info)
+    async def write(self, data: bytes, seconds: float | None = None) -> None:
+        try:
+            self._end.write(data)
+            if not self._end.writable.is_set():
+                async with asyncio.timeout(seconds):
+                    await self._end.writable.wait()
+        except TimeoutError as error:
+            raise httpx.WriteTimeout(str(error)) from error
+        except OSError as error:
+            raise httpx.WriteError(str(error)) from error
+
+    def close(self) -> None:
+        if not self._end.is_lost:  # asyncio's own transports cannot bear it twice
+            self._end.transport.abort()
 
 
 class _End(asyncio.Protocol):
@@ -97,18 +79,15 @@ class _End(asyncio.Protocol):
         self.writable.set()
         self._come: deque[bytes] = deque()
         self._unread = 0
-        self._is_over = False
+        self._is_over = self.is_lost = False
         self._error: Exception | None = None
 
-    def read(self, most: int) -> bytes:
+    def read(self) -> bytes:
         if not self._come:
             if self._error is not None:
                 raise self._error
             return b""
         piece = self._come.popleft()
-        if len(piece) > most:
-            self._come.appendleft(piece[most:])
-            piece = piece[:most]
         before, self._unread = self._unread, self._unread - len(piece)
         if before > MOST_UNREAD >= self._unread:
             self.transport.resume_reading()
@@ -136,7 +115,8 @@ class _End(asyncio.Protocol):
         self.readable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._is_over, self._error = True, exc
+        self._is_over = self.is_lost = True
+        self._error = exc
         self.readable.set()
         self.writable.set()
 
@@ -147,23 +127,12 @@ class _End(asyncio.Protocol):
         self.writable.set()
 
 
-async def _opened(host: str, port: int, own: tuple[str, int] | None) -> _End:
+async def _opened(host: str, port: int, secret: ssl.SSLContext | None, name: str | None) -> _End:
     loop = asyncio.get_running_loop()
     if isinstance(loop, asyncio.BaseEventLoop):
         _, end = await loop.create_connection(
-            _End, host, port, local_addr=own, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS
+            _End, host, port, ssl=secret, server_hostname=name, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS
         )
     else:  # uvloop, which the API runs on, tries one address after the other
-        _, end = await loop.create_connection(_End, host, port, local_addr=own)
+        _, end = await loop.create_connection(_End, host, port, ssl=secret, server_hostname=name)
     return end
-
-
-@contextmanager
-def _told_as(too_late: type[Exception], broken: type[Exception]) -> Generator[None]:
-    """What asyncio says, as httpcore says it."""
-    try:
-        yield
-    except TimeoutError as error:
-        raise too_late(str(error)) from error
-    except (OSError, UnicodeError) as error:  # a name with a part too long is no text that can be looked up
-        raise broken(str(error)) from error

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from automation_pipeline.clients import http11
 from automation_pipeline.clients.audio import AudioHosts, audio_guard
 from automation_pipeline.clients.connections import Connections
 from automation_pipeline.clients.guarded import Guard
 from automation_pipeline.clients.webhook import WebhookClient
-from automation_pipeline.clients.wires import Wire, Wires
+from automation_pipeline.clients.wires import Wire, open_wire
 from automation_pipeline.core.errors import AutomationError, PermanentError
 from automation_pipeline_tests.clients.studio import NOW
 from automation_pipeline_tests.outside import NO_CERTIFICATES
@@ -79,14 +80,13 @@ def outside() -> Iterator[Place]:
 def opened(outside: Place, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The hosts that sockets were opened to. The public address is played by `outside`; all others are themselves."""
     hosts: list[str] = []
-    really = Wires.connect_tcp
 
-    async def connect(wires: Wires, host: str, port: int, **options: Any) -> Wire:
+    async def opening(host: str, port: int, *patience: Any, **options: Any) -> Wire:
         hosts.append(host)
         there = ("127.0.0.1", outside.port) if host == PUBLIC else (host, port)
-        return await really(wires, *there, **options)
+        return await open_wire(*there, *patience, **options)
 
-    monkeypatch.setattr(Wires, "connect_tcp", connect)
+    monkeypatch.setattr(http11, "open_wire", opening)
     return hosts
 
 

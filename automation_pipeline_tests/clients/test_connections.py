@@ -5,12 +5,12 @@ import gc
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
-import httpcore
 import httpx
 import pytest
 
 from automation_pipeline.clients import connections
 from automation_pipeline.clients.connections import Connections, certificates
+from automation_pipeline.clients.http11 import Connection
 from automation_pipeline.clients.observed import Observation, ObservedClient
 from automation_pipeline.core.meter import Meter
 from automation_pipeline_tests.clients.switchboard import Switchboard, answering
@@ -233,20 +233,21 @@ def test_one_that_is_too_old_is_not_used(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_call_looks_at_one_connection_however_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[httpcore.AsyncHTTPConnection] = []
-    looked = httpcore.AsyncHTTPConnection.has_expired
+    looked_at: set[Connection] = set()
+    really = Connection.can_be_used.fget
+    assert really is not None
 
-    def counted(connection: httpcore.AsyncHTTPConnection) -> bool:
-        looks.append(connection)
-        return looked(connection)
+    def noted(connection: Connection) -> bool:
+        looked_at.add(connection)
+        return really(connection)
 
-    monkeypatch.setattr(httpcore.AsyncHTTPConnection, "has_expired", counted)
+    monkeypatch.setattr(Connection, "can_be_used", property(noted))
 
     async def talk(board: Switchboard, http: httpx.AsyncClient) -> None:
         await five_at_once(board, http)
-        looks.clear()
+        looked_at.clear()
         await http.get(board.url)
-        assert len(looks) == 1
+        assert len(looked_at) == 1
 
     meet(talk, most=5)
 

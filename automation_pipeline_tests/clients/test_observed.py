@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import httpx
 import pytest
@@ -110,3 +110,99 @@ def test_a_line_a_call_without_query_and_credentials(tells_id: bool, caplog: pyt
         "provider": "crm", "method": "GET", "host": "crm.test", **path, "status": "200", "seconds": fields["seconds"],
     }  # fmt: skip
     assert "hush" not in f"{line.getMessage()} {fields}"
+
+
+def of(transport: httpx.AsyncBaseTransport) -> ObservedClient:
+    return ObservedClient(Observation("crm", Meter()), transport=transport)
+
+
+@pytest.mark.parametrize("status", [302, 303, 307])
+@pytest.mark.parametrize("place", ["/elsewhere", "https://elsewhere.test/1"])
+def test_a_redirect_is_not_followed_and_knows_the_next_call_as_httpx_makes_it(status: int, place: str) -> None:
+    asked: list[str] = []
+
+    def moved(request: httpx.Request) -> httpx.Response:
+        asked.append(str(request.url))
+        return httpx.Response(status, headers={"Location": place})
+
+    async def next_call(http: httpx.AsyncClient) -> tuple[str, str, httpx.Headers, bytes]:
+        answer = await http.post("https://crm.test/", json={"fiche": 1}, headers={"Authorization": "hush"})
+        assert answer.status_code == status
+        following = answer.next_request
+        assert following is not None
+        return following.method, str(following.url), following.headers, await following.aread()
+
+    async def go() -> None:
+        async with of(httpx.MockTransport(moved)) as ours, httpx.AsyncClient(transport=ours._transport) as theirs:
+            theirs.headers = ours.headers
+            assert await next_call(ours) == await next_call(theirs)
+
+    asyncio.run(go())
+    assert asked == ["https://crm.test/"] * 2
+
+
+def test_the_user_and_password_of_an_address_are_sent() -> None:
+    seen: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request.headers["Authorization"])
+        return httpx.Response(200)
+
+    ask(answer)
+    assert seen == [httpx.BasicAuth("anna", "hush")._auth_header]
+
+
+class Broken(httpx.AsyncByteStream):
+    """A body that breaks off."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+        self.is_closed = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield b"the beginning"
+        raise self.error
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+
+
+@pytest.mark.parametrize("how", [lambda http: http.get("https://crm.test/1"), streamed])
+def test_a_body_that_breaks_off_closes_the_answer_and_the_error_knows_its_request(how: Ask) -> None:
+    body = Broken(httpx.ReadError("gone"))
+
+    async def go() -> None:
+        async with of(httpx.MockTransport(lambda _: httpx.Response(200, stream=body))) as http:
+            with pytest.raises(httpx.ReadError) as met:
+                await how(http)
+            assert met.value.request.url.host == "crm.test"
+
+    asyncio.run(go())
+    assert body.is_closed
+
+
+def test_a_body_whose_reader_is_cancelled_closes_the_answer() -> None:
+    body = Broken(asyncio.CancelledError())
+
+    async def go() -> None:
+        async with of(httpx.MockTransport(lambda _: httpx.Response(200, stream=body))) as http:
+            with pytest.raises(asyncio.CancelledError):
+                await http.get("https://crm.test/1")
+
+    asyncio.run(go())
+    assert body.is_closed
+
+
+def test_a_redirect_to_what_is_no_address_closes_the_answer() -> None:
+    body = Broken(httpx.ReadError("gone"))
+
+    def moved(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(302, headers={"Location": "https://[::1"}, stream=body)
+
+    async def go() -> None:
+        async with of(httpx.MockTransport(moved)) as http:
+            with pytest.raises(httpx.RemoteProtocolError):
+                await http.get("https://crm.test/1")
+
+    asyncio.run(go())
+    assert body.is_closed
