@@ -1,6 +1,5 @@
 """Engine and unit of work: one transaction a task, on SQLite or PostgreSQL by the URL alone."""
 
-import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Generator
@@ -83,7 +82,7 @@ class Database:
         """A short transaction, committed together with those of other tasks. `act` may be called again."""
         if self._mine.whole is not None:
             return self.write_soon(act)
-        return await asyncio.wrap_future(self._writer.submit(act))
+        return await self._writer.written(act)
 
     def write_soon(self, act: Callable[[Session], Result]) -> Result:
         """The same for a thread, which waits for it."""

@@ -4,11 +4,12 @@ None sees what another has loaded. When one of a group fails, nothing of the gro
 alone: an act changes rows and nothing else, since it may be called twice.
 """
 
+import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -62,10 +63,29 @@ def write_at_the_end(session: Session, write: Callable[[Session, Sequence[Any]],
 
 
 @dataclass(frozen=True)
+class _Told:
+    """What became of an act: its result, or the error that it ended with."""
+
+    result: Any = None
+    error: BaseException | None = None
+
+    def tell(self, future: Future[Any] | asyncio.Future[Any]) -> None:
+        if self.error is not None:
+            future.set_exception(self.error)
+        else:
+            future.set_result(self.result)
+
+
+@dataclass(frozen=True)
 class _Wish:
     act: Act
     context: Context
-    future: Future[Any]
+    future: Future[Any] | asyncio.Future[Any]
+
+    def is_still_wanted(self) -> bool:
+        if isinstance(self.future, Future):
+            return self.future.set_running_or_notify_cancel()
+        return not self.future.cancelled()
 
 
 class GroupWriter:
@@ -79,13 +99,16 @@ class GroupWriter:
         self._nothing = threading.Event()  # never set: to wait on
 
     def submit(self, act: Act) -> Future[Any]:
-        wish = _Wish(act, copy_context(), Future())
-        with self._door:
-            self._waiting.append(wish)
-            begins, self._is_writing = not self._is_writing, True
-        if begins:
-            self._thread.submit(self._write_all)
-        return wish.future
+        """For a thread, which waits for it."""
+        future = Future[Any]()
+        self._enter(_Wish(act, copy_context(), future))
+        return future
+
+    async def written(self, act: Act) -> Any:  # noqa: ANN401  the act's own result
+        """For a task. The answers of a group reach its event loop together."""
+        future = asyncio.get_running_loop().create_future()
+        self._enter(_Wish(act, copy_context(), future))
+        return await future
 
     def rest(self) -> None:
         """After what is waiting is written. Who submits again has another thread."""
@@ -97,12 +120,17 @@ class GroupWriter:
     def _thread(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(1, thread_name_prefix="group-commit")
 
+    def _enter(self, wish: _Wish) -> None:
+        with self._door:
+            self._waiting.append(wish)
+            begins, self._is_writing = not self._is_writing, True
+        if begins:
+            self._thread.submit(self._write_all)
+
     def _write_all(self) -> None:
         while group := self._next():
-            wanted = [wish for wish in group if wish.future.set_running_or_notify_cancel()]
-            if not self._written(wanted):
-                for wish in wanted:
-                    self._write_alone(wish)
+            wanted = [wish for wish in group if wish.is_still_wanted()]
+            _answer(wanted, self._written(wanted) or [self._written_alone(wish) for wish in wanted])
             if len(group) > 1:  # who was answered asks again in a moment: a short wait makes few groups of many
                 self._nothing.wait(LINGER_SECONDS)
 
@@ -112,32 +140,47 @@ class GroupWriter:
             self._is_writing = bool(group)
         return group
 
-    def _written(self, wishes: Sequence[_Wish]) -> bool:
+    def _written(self, wishes: Sequence[_Wish]) -> list[_Told]:
+        """Empty when they have to be done alone."""
         if len(wishes) < 2:
-            return False
+            return []
         try:
-            results = self._as_one(wishes)
+            return self._as_one(wishes)
         except Exception:  # noqa: BLE001  whose error it is shows when each is done alone
-            return False
-        for wish, result in zip(wishes, results, strict=True):
-            wish.future.set_result(result)
-        return True
+            return []
 
-    def _write_alone(self, wish: _Wish) -> None:
+    def _written_alone(self, wish: _Wish) -> _Told:
         try:
-            [result] = self._as_one([wish])
+            [told] = self._as_one([wish])
         except BaseException as error:  # noqa: BLE001  whatever it is, it is the caller's
-            wish.future.set_exception(error)
-        else:
-            wish.future.set_result(result)
+            return _Told(error=error)
+        return told
 
-    def _as_one(self, wishes: Sequence[_Wish]) -> list[Any]:
+    def _as_one(self, wishes: Sequence[_Wish]) -> list[_Told]:
         group = Group()
         with self._transaction() as session:
             session.info[GROUP] = group
             results = [wish.context.run(_done, session, wish.act) for wish in wishes]
             group.write_last(session)
-        return results
+        return [_Told(result) for result in results]
+
+
+def _answer(wishes: Sequence[_Wish], told: Sequence[_Told]) -> None:
+    in_loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], _Told]]] = {}
+    for wish, said in zip(wishes, told, strict=True):
+        if isinstance(wish.future, Future):
+            said.tell(wish.future)
+        else:
+            in_loops.setdefault(wish.future.get_loop(), []).append((wish.future, said))
+    for loop, answers in in_loops.items():
+        with suppress(RuntimeError):  # it was closed meanwhile: nobody waits there any more
+            loop.call_soon_threadsafe(_hear, answers)
+
+
+def _hear(answers: Sequence[tuple[asyncio.Future[Any], _Told]]) -> None:
+    for future, said in answers:
+        if not future.done():
+            said.tell(future)
 
 
 def _done(session: Session, act: Act) -> Any:  # noqa: ANN401  the act's own

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from automation_pipeline.audits.domain import events
+from automation_pipeline.audits.domain.audit import Standing
 from automation_pipeline.audits.domain.config import AuditStep
 from automation_pipeline.audits.domain.notes import audit_note
 from automation_pipeline.audits.domain.prompt import StepTask
@@ -50,7 +51,13 @@ async def judge_steps(found: FoundAudit, heard: Heard, token: int, *, database: 
         ended = [events.step_ended(audit, result, now) for result in results]
         enqueue(session, [*ended, events.progress(standing, "analysis", now)])
 
-    with database.reading() as session:
-        done = positions_done(session, audit.audit_id)
+    done = _done(audit, database)
     todo = [step for step in found.config.steps if step.position not in done]
     await work_through(todo, analyse, write, width=judge.knobs.steps_at_once)
+
+
+def _done(audit: Standing, database: Database) -> set[int]:
+    if audit.done == 0:  # as it was when the audit was taken up: nobody else has worked on it since
+        return set()
+    with database.reading() as session:
+        return positions_done(session, audit.audit_id)

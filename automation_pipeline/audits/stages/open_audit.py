@@ -1,6 +1,6 @@
 """Begin an audit: the fiche as the CRM knows it now, the configuration as it is now, one row."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 from automation_pipeline.audits.domain import events, failures
@@ -28,18 +28,22 @@ async def open_audit(wish: Wish, *, database: Database, source: FicheSource, clo
 
     NotFoundError: no such configuration.
     """
-    with database.reading() as session:
-        begun = find_audit(session, wish.tracking_id)
-        if begun is not None:
-            return begun
-        check_config(session, wish.audit_config_id)
-        since = clock.now() - FRESH
-        told = known_since(session, [wish.fiche_id], since, clock.now())
-    if told:
-        outcome = told[0]
-    else:
-        outcome = await fetch_fiche(wish.fiche_id, since=since, database=database, source=source, clock=clock)
+    since = clock.now() - FRESH
+    begun = await database.write(partial(_begin_if_fresh, wish, since, clock.now()))
+    if begun is not None:
+        return begun
+    outcome = await fetch_fiche(wish.fiche_id, since=since, database=database, source=source, clock=clock)
     return await database.write(partial(_begin, wish, known=not isinstance(outcome, FicheNotFound)))
+
+
+def _begin_if_fresh(wish: Wish, since: datetime, now: datetime, session: Session) -> FoundAudit | None:
+    """None when the CRM has to be asked first."""
+    begun = find_audit(session, wish.tracking_id)
+    if begun is not None:
+        return begun
+    check_config(session, wish.audit_config_id)
+    told = known_since(session, [wish.fiche_id], since, now)
+    return _begin(wish, session, known=not isinstance(told[0], FicheNotFound)) if told else None
 
 
 def _begin(wish: Wish, session: Session, *, known: bool) -> FoundAudit:

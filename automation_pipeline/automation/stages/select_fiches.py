@@ -17,7 +17,7 @@ from automation_pipeline.automation.store.runs import (
     as_run,
     freeze_options,
     has_ended,
-    hold_attempt,
+    held_run,
     lock_run,
     selection_of,
     write_log,
@@ -98,7 +98,7 @@ async def select_fiches(
     with database.transaction() as session:
         if has_ended(session, ticket):
             return Selected(())
-        row = hold_attempt(session, ticket)
+        row = held_run(session, ticket)
         if row.selected_at is not None:
             return Selected(pending_batches(session, row.id))
         wish = _wish(session, row)
@@ -111,7 +111,7 @@ async def select_fiches(
     failures = [outcome for outcome in outcomes if isinstance(outcome, DayFailed)]
     with database.transaction() as session:
         lock_run(session, ticket.run_id)  # not a share of it: of two that hold one, neither could go on to write
-        row = hold_attempt(session, ticket)
+        row = held_run(session, ticket)
         if row.selected_at is None:
             found = Resolution(wish, _candidates(session, wish), failures)
             _conclude(found, journal)

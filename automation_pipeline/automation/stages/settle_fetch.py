@@ -9,7 +9,7 @@ from automation_pipeline.automation.store.ledger import (
     succeed_fetched,
     tally,
 )
-from automation_pipeline.automation.store.runs import has_ended, hold_attempt, tries_of, write_log
+from automation_pipeline.automation.store.runs import has_ended, held_run, tries_of, write_log
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.storage.database import Database
 
@@ -31,7 +31,7 @@ def settle_fetch(ticket: RunTicket, *, database: Database, clock: Clock) -> list
     with database.transaction() as session:
         if has_ended(session, ticket):
             return []
-        row = hold_attempt(session, ticket)
+        row = held_run(session, ticket)
         schedule = tries_of(session, ticket.run_id).schedule
         failed = failures(session, ticket.run_id)
         if row.fetched_at is None:

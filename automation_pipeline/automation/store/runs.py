@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import and_, or_, select, update
+from sqlalchemy import and_, bindparam, or_, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.automation.domain.run import Phase, Run, RunStatus, RunTicket, Trigger
@@ -19,6 +19,8 @@ from automation_pipeline.storage.bulk import insert_into
 from automation_pipeline.storage.group_commit import known_throughout
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.types import JsonObject
+
+_FENCED = select(RunRow.attempt, RunRow.status).where(RunRow.id == bindparam("run")).with_for_update(read=True)
 
 
 class StaleAttemptError(PermanentError):
@@ -123,16 +125,21 @@ def has_ended(session: Session, ticket: RunTicket) -> bool:
     return row is not None and row.attempt == ticket.attempt and row.completed_at is not None
 
 
-def hold_attempt(session: Session, ticket: RunTicket) -> RunRow:
+def hold_attempt(session: Session, ticket: RunTicket) -> None:
     """The run, fenced: no newer attempt can begin before this transaction ends."""
-    return known_throughout(session, (hold_attempt, ticket), lambda session: _held(session, ticket))
+    known_throughout(session, (hold_attempt, ticket), lambda session: _hold(session, ticket))
 
 
-def _held(session: Session, ticket: RunTicket) -> RunRow:
-    row = session.scalar(select(RunRow).where(RunRow.id == ticket.run_id).with_for_update(read=True))
+def held_run(session: Session, ticket: RunTicket) -> RunRow:
+    """The same, and its row."""
+    hold_attempt(session, ticket)
+    return session.get_one(RunRow, ticket.run_id, populate_existing=True)
+
+
+def _hold(session: Session, ticket: RunTicket) -> None:
+    row = session.connection().execute(_FENCED, {"run": ticket.run_id}).one_or_none()
     if row is None or row.attempt != ticket.attempt or row.status != RunStatus.RUNNING:
         raise StaleAttemptError(f"Attempt {ticket.attempt} of run {ticket.run_id} is no longer the one at work.")
-    return row
 
 
 def enter_phase(session: Session, ticket: RunTicket, phase: Phase) -> None:

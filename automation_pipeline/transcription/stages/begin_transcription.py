@@ -40,11 +40,11 @@ async def begin_transcription(
 ) -> Standing:
     """How the run stands that now works on the fiche: the wish's own, or the one under way. A fiche that the CRM does
     not know ends its run at once, and blocks nobody. `is_fresh`: its details are known to be as fresh as is wished."""
+    if is_fresh:
+        return await database.write(partial(_join_or_start, wish))
     under_way = await database.write(partial(_under_way, wish))
     if under_way is not None:
         return under_way
-    if is_fresh:
-        return await database.write(partial(_start, wish))
     since = wish.fresh_since or clock.now()
     outcome = await fetch_fiche(wish.fiche_id, since=since, database=database, source=source, clock=clock)
     return await database.write(partial(_not_found if isinstance(outcome, FicheNotFound) else _start, wish))
@@ -59,6 +59,10 @@ def _under_way(wish: Wish, session: Session) -> Standing | None:
         return None
     runs.make_as_urgent(session, live, wish.priority)
     return runs.get_standing(session, live)
+
+
+def _join_or_start(wish: Wish, session: Session) -> Standing:
+    return _under_way(wish, session) or _start(wish, session)
 
 
 def _joined(wish: Wish, session: Session) -> Standing:
