@@ -100,6 +100,7 @@ class ChatCompletions:
         self._timeout_seconds = timeout_seconds
         self._root = chat_root(base_url)
         self._key = key_for(self._root, api_key)
+        self._chat = self._route("/chat/completions")
         self._http = ObservedClient(
             Observation("language-model", meter or Meter(), tells_id=True),
             # A small body could become a huge one by compression.
@@ -116,7 +117,7 @@ class ChatCompletions:
 
     async def ask(self, question: Question) -> Reply:
         content = question_json(question, self._model, self._temperature)
-        body = await self._said("POST", "/chat/completions", content)
+        body = await self._said("POST", self._chat, content)
         return _understood(CompletionPayload, body, "a completion").to_reply()
 
     async def check(self) -> None:
@@ -129,11 +130,11 @@ class ChatCompletions:
 
     async def _is_known(self) -> bool:
         try:
-            listed = _understood(ModelsPayload, await self._said("GET", "/models"), "a list of models")
+            listed = _understood(ModelsPayload, await self._said("GET", self._route("/models")), "a list of models")
             if self._model in listed.names:
                 return True
-            path = f"/models/{quote(self._model, safe='')}"
-            return bool(_understood(ModelPayload, await self._said("GET", path), "a model").id)
+            its_own = self._route(f"/models/{quote(self._model, safe='')}")
+            return bool(_understood(ModelPayload, await self._said("GET", its_own), "a model").id)
         except ModelAnswerError:
             return False
         except ModelRefusedError as error:
@@ -142,11 +143,14 @@ class ChatCompletions:
                 return False
             raise
 
-    async def _said(self, method: str, path: str, content: bytes | None = None) -> bytes:
+    def _route(self, path: str) -> httpx.URL:
+        return self._root.copy_with(raw_path=_below(self._root, path))
+
+    async def _said(self, method: str, url: httpx.URL, content: bytes | None = None) -> bytes:
         """No error is chained: httpx's own carry the headers, and the key with them."""
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                return await self._called(method, path, content)
+                return await self._called(method, url, content)
         except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
             raise ModelUnavailableError(f"{FAILED}: the provider did not answer in time.") from None
         except httpx.HTTPError as error:
@@ -154,8 +158,7 @@ class ChatCompletions:
         except UnicodeError:
             raise PermanentError(f"{FAILED}: its address cannot be looked up (check LLM_BASE_URL)") from None
 
-    async def _called(self, method: str, path: str, content: bytes | None) -> bytes:
-        url = self._root.copy_with(raw_path=_below(self._root, path))
+    async def _called(self, method: str, url: httpx.URL, content: bytes | None) -> bytes:
         headers = {"Content-Type": "application/json"} if content else {}
         async with self._http.stream(method, url, content=content, headers=headers) as answer:
             body = await _at_most(MOST_BYTES, answer)

@@ -3,6 +3,7 @@
 import json
 from typing import Annotated, TypeAlias, cast
 
+import msgspec
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from automation_pipeline.audits.domain.chat import (
@@ -33,7 +34,10 @@ def question_json(question: Question, model: str, temperature: float | None) -> 
     # A call that must be of a tool holds no answer, and some servers refuse to be asked for both.
     if not (question.tools and question.tool_choice is ToolChoice.REQUIRED):
         document["response_format"] = _response_format(question.schema)
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", errors="replace")
+    try:
+        return msgspec.json.encode(document)
+    except UnicodeEncodeError:
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", errors="replace")
 
 
 def _message(message: Message) -> dict[str, object]:

@@ -40,6 +40,7 @@ def log(name: str) -> BoundLogger:
                 _as_record,
             ],
             wrapper_class=BoundLogger,
+            cache_logger_on_first_use=True,
         ),
     )
 

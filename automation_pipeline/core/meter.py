@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Mapping
+from functools import lru_cache
 
 
 class Meter:
@@ -13,7 +14,7 @@ class Meter:
 
     def count(self, name: str, amount: float = 1, /, **labels: str) -> None:
         with self._lock:
-            self._add((name, _written(labels)), amount)
+            self._add((name, _written(tuple(labels.items()))), amount)
 
     def drain(self) -> dict[tuple[str, str], float]:
         """Amounts by name and labels, which begin again at nothing."""
@@ -31,9 +32,10 @@ class Meter:
         self._counts[key] = self._counts.get(key, 0.0) + amount
 
 
-def _written(labels: Mapping[str, str]) -> str:
+@lru_cache(maxsize=1024)
+def _written(labels: tuple[tuple[str, str], ...]) -> str:
     """As Prometheus writes them, in the order of their names."""
-    return ",".join(f'{name}="{_escaped(labels[name])}"' for name in sorted(labels))
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in sorted(labels))
 
 
 def _escaped(value: str) -> str:

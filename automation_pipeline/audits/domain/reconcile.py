@@ -37,6 +37,8 @@ def reconcile(finding: StepFinding, configured: tuple[str, ...]) -> Reconciled:
     found: dict[int, ControlPoint] = {}
     left: Sequence[ControlPoint] = finding.points
     for key in (str.strip, normalised, _unnumbered):
+        if not left:
+            break
         equal, left = _equal(configured, found, left, key)
         found |= equal
     found |= _alike({slot: text for slot, text in enumerate(configured) if slot not in found}, left)

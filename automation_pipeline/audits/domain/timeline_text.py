@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from automation_pipeline.audits.domain.timeline import Timeline, TimelineChunk, TimelineRecording
 
@@ -10,6 +11,8 @@ EXCERPT_NOTICE = "Extrait : seuls les passages qui semblent utiles à cette éta
 _LIKE_OUR_MARKS = re.compile(r"===|---|\[segment", re.IGNORECASE)
 
 
+# The calls of the audits under way: each step of one is asked about the same.
+@lru_cache(maxsize=32)
 def timeline_text(timeline: Timeline, chosen: frozenset[tuple[int, int]] | None = None) -> str:
     """All of it, or the chosen chunks by their indexes (recording, chunk)."""
     heading = "=== TRANSCRIPTION DES APPELS ==="

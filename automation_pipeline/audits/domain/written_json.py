@@ -60,7 +60,9 @@ def read_json(model: type[Model], text: str) -> Model:
 
 def _json_object(text: str) -> dict[str, object]:
     """A fence around the object is taken off, and one missing brace at its end is put there."""
-    bare = re.sub(r"^```\w*\s*|\s*```$", "", text.replace("\0", "").strip())
+    bare = text.replace("\0", "").strip()
+    if "```" in bare:
+        bare = re.sub(r"^```\w*\s*|\s*```$", "", bare)
     read = _loaded(bare)
     if read is None:
         read = _loaded(bare + "}")

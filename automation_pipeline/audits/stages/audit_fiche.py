@@ -39,25 +39,24 @@ async def audit_fiche(
     audit_id = found.standing.audit_id
     whole = Slots(judge.leases, f"audit-{audit_id}", 1, judge.places.owner, ttl_seconds=judge.knobs.lease_seconds)
     async with whole.hold_one() as lease:
-        held = await database.write(partial(_take_up, audit_id, lease.token))
+        held, heard = await database.write(partial(_take_up, audit_id, lease.token))
         if held.standing.is_over:
             return held.standing
-        heard, unheard = await _listen(held, listen, database)
+        heard, unheard = await _listen(held, heard, listen, database)
         return await _judge(held, heard, lease.token, unheard, database, judge)
 
 
-def _take_up(audit_id: int, token: int, session: Session) -> FoundAudit:
+def _take_up(audit_id: int, token: int, session: Session) -> tuple[FoundAudit, Heard]:
+    """With what has been heard of its calls by now."""
     taken, found = take_up(session, audit_id, token), get_audit(session, audit_id)
     if not taken and not found.standing.is_over:
         raise TransientError(f"Audit {audit_id} is worked on by somebody else.")
-    return found
+    return found, heard_of(session, found.standing.fiche_id)
 
 
-async def _listen(found: FoundAudit, listen: Listen, database: Database) -> tuple[Heard, str | None]:
+async def _listen(found: FoundAudit, heard: Heard, listen: Listen, database: Database) -> tuple[Heard, str | None]:
     """What there is to judge, and why it is not all, if something failed."""
     fiche_id, unheard = found.standing.fiche_id, None
-    with database.reading() as session:
-        heard = heard_of(session, fiche_id)
     if not heard.lacks_transcripts:
         return heard, None
     try:

@@ -66,7 +66,7 @@ def _speaker(word: Word) -> str:
 def _messages(words: Iterable[Word]) -> Iterator[_Message]:
     for speaker, turn in groupby(filter(_is_said, words), key=_speaker):
         said = list(turn)
-        yield _Message(speaker, " ".join(word.text for word in said), said[0].start, said[-1].end)
+        yield _Message(speaker, " ".join([word.text for word in said]), said[0].start, said[-1].end)
 
 
 def _chunk(index: int, messages: Sequence[_Message]) -> Chunk:
