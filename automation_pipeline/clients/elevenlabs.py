@@ -97,9 +97,9 @@ class ElevenLabsSpeechToText:
             meter=meter,
             transport=audio_transport,
         )
+        self._form_url = httpx.URL(base_url.rstrip("/") + "/v1/speech-to-text")
         self._http = ObservedClient(
             Observation("speech-to-text", meter, tells_id=True),
-            base_url=base_url.rstrip("/"),
             headers={"xi-api-key": self._key},
             timeout=httpx.Timeout(
                 connect=limits.connect_seconds, read=limits.read_seconds, write=limits.write_seconds, pool=None
@@ -117,7 +117,7 @@ class ElevenLabsSpeechToText:
     async def check(self) -> None:
         # A form without a recording costs nothing: the key is looked at first, the form is refused after.
         try:
-            await self._answer(self._http.post("/v1/speech-to-text", data=FORM))
+            await self._answer(self._http.post(self._form_url, data=FORM))
         except SpeechAccessError:
             raise
         except SpeechRefusedError:
@@ -130,7 +130,7 @@ class ElevenLabsSpeechToText:
     async def _heard(self, audio: FileIO) -> bytes:
         # httpx streams the form: 64 KiB of the file at a time.
         form = {"file": ("audio.mp3", audio, "audio/mpeg")}
-        return await self._answer(self._http.post("/v1/speech-to-text", data=FORM, files=form))
+        return await self._answer(self._http.post(self._form_url, data=FORM, files=form))
 
     async def _answer(self, call: Awaitable[httpx.Response]) -> bytes:
         try:

@@ -94,7 +94,7 @@ def _pinned(request: httpx.Request, place: str) -> httpx.Request:
     extensions = {**request.extensions, "sni_hostname": request.url.raw_host.decode("ascii").removesuffix(".")}
     return httpx.Request(
         request.method,
-        request.url.copy_with(host=place),
+        request.url if place == request.url.host else request.url.copy_with(host=place),
         headers=request.headers,
         stream=request.stream,
         extensions=extensions,

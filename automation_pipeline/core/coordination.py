@@ -3,8 +3,9 @@
 Each promise has two adapters, in the database (`storage`) and in Redis (`locks`); one contract test runs on both.
 """
 
+import asyncio
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,29 @@ class Leases(Protocol):
         ...
 
 
+@runtime_checkable
+class AwaitedLeases(Protocol):
+    """Leases that a task can ask for without a thread of its own."""
+
+    async def acquire_soon(self, key: str, owner: str, ttl_seconds: float) -> Lease | None: ...
+
+    async def release_soon(self, lease: Lease) -> bool:
+        """It is given back even if the task is cancelled meanwhile."""
+        ...
+
+
+async def acquire(leases: Leases, key: str, owner: str, ttl_seconds: float) -> Lease | None:
+    if isinstance(leases, AwaitedLeases):
+        return await leases.acquire_soon(key, owner, ttl_seconds)
+    return await asyncio.to_thread(leases.acquire, key, owner, ttl_seconds)
+
+
+async def release(leases: Leases, lease: Lease) -> bool:
+    if isinstance(leases, AwaitedLeases):
+        return await leases.release_soon(lease)
+    return await asyncio.to_thread(leases.release, lease)
+
+
 @dataclass(frozen=True)
 class Rate:
     """At most `limit` starts in any `period_seconds`, evenly spaced; `burst` of them may go at once after a pause."""
@@ -65,3 +89,17 @@ class RateLimiter(Protocol):
     def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
         """Seconds to wait before one start, now reserved. None, and nothing reserved, if that is too long."""
         ...
+
+
+@runtime_checkable
+class AwaitedRateLimiter(Protocol):
+    """One that a task can ask without a thread of its own."""
+
+    async def reserve_soon(self, key: str, rate: Rate) -> float | None: ...
+
+
+async def reserve(limiter: RateLimiter, key: str, rate: Rate) -> float | None:
+    """However long the wait is."""
+    if isinstance(limiter, AwaitedRateLimiter):
+        return await limiter.reserve_soon(key, rate)
+    return await asyncio.to_thread(limiter.reserve, key, rate)

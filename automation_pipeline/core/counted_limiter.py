@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from automation_pipeline.core.coordination import Rate, RateLimiter
+from automation_pipeline.core.coordination import Rate, RateLimiter, reserve
 from automation_pipeline.core.meter import Meter
 
 
@@ -14,7 +14,12 @@ class CountedRateLimiter:
     meter: Meter
 
     def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
-        wait = self.limiter.reserve(key, rate, max_wait_seconds=max_wait_seconds)
+        return self._counted(key, self.limiter.reserve(key, rate, max_wait_seconds=max_wait_seconds))
+
+    async def reserve_soon(self, key: str, rate: Rate) -> float | None:
+        return self._counted(key, await reserve(self.limiter, key, rate))
+
+    def _counted(self, key: str, wait: float | None) -> float | None:
         if wait:
             self.meter.count("limiter_waits_total", provider=key)
             self.meter.count("limiter_wait_seconds_total", wait, provider=key)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from automation_pipeline.core.coordination import Rate, RateLimiter
+from automation_pipeline.core.coordination import Rate, RateLimiter, reserve
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.logs import log
 
@@ -27,6 +27,17 @@ class FailoverRateLimiter:
             try:
                 return self.first.reserve(key, rate, max_wait_seconds=max_wait_seconds)
             except AutomationError as error:
-                _log.warning("Rate limits are kept in the database for now: %s", error)
-                self._out_until = self.monotonic() + self.look_again_seconds
+                self._note_outage(error)
         return self.second.reserve(key, rate, max_wait_seconds=max_wait_seconds)
+
+    async def reserve_soon(self, key: str, rate: Rate) -> float | None:
+        if self.monotonic() >= self._out_until:
+            try:
+                return await reserve(self.first, key, rate)
+            except AutomationError as error:
+                self._note_outage(error)
+        return await reserve(self.second, key, rate)
+
+    def _note_outage(self, error: AutomationError) -> None:
+        _log.warning("Rate limits are kept in the database for now: %s", error)
+        self._out_until = self.monotonic() + self.look_again_seconds

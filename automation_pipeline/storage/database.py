@@ -1,5 +1,6 @@
 """Engine and unit of work: one transaction a task, on SQLite or PostgreSQL by the URL alone."""
 
+import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Generator
@@ -82,7 +83,13 @@ class Database:
         """A short transaction, committed together with those of other tasks. `act` may be called again."""
         if self._mine.whole is not None:
             return self.write_soon(act)
-        return await self._writer.written(act)
+        return await self._writer.soon(act)
+
+    async def write_anyway(self, act: Callable[[Session], Result]) -> Result:
+        """The same, also if whoever awaits it is cancelled."""
+        if self._mine.whole is not None:
+            return self.write_soon(act)
+        return await asyncio.shield(self._writer.soon(act))
 
     def write_soon(self, act: Callable[[Session], Result]) -> Result:
         """The same for a thread, which waits for it."""

@@ -104,11 +104,11 @@ class GroupWriter:
         self._enter(_Wish(act, copy_context(), future))
         return future
 
-    async def written(self, act: Act) -> Any:  # noqa: ANN401  the act's own result
-        """For a task. The answers of a group reach its event loop together."""
+    def soon(self, act: Act) -> asyncio.Future[Any]:
+        """For a task, which awaits it. The answers of a group reach its event loop together."""
         future = asyncio.get_running_loop().create_future()
         self._enter(_Wish(act, copy_context(), future))
-        return await future
+        return future
 
     def rest(self) -> None:
         """After what is waiting is written. Who submits again has another thread."""
@@ -186,5 +186,6 @@ def _hear(answers: Sequence[tuple[asyncio.Future[Any], _Told]]) -> None:
 def _done(session: Session, act: Act) -> Any:  # noqa: ANN401  the act's own
     result = act(session)
     session.flush()
-    session.expunge_all()
+    if session.identity_map:
+        session.expunge_all()
     return result

@@ -29,15 +29,19 @@ class DatabaseLeases:
         self._database = database
 
     def acquire(self, key: str, owner: str, ttl_seconds: float) -> Lease | None:
-        values = {"for_key": key, "by": owner, "ttl": ttl_seconds}
-        token = self._database.write_soon(lambda session: run_prepared(session, _taking, values).scalar())
-        return None if token is None else Lease(key, owner, token)
+        return self._database.write_soon(partial(_take, key, owner, ttl_seconds))
+
+    async def acquire_soon(self, key: str, owner: str, ttl_seconds: float) -> Lease | None:
+        return await self._database.write(partial(_take, key, owner, ttl_seconds))
 
     def extend(self, lease: Lease, ttl_seconds: float) -> bool:
         return self._database.write_soon(partial(_set_expiry, lease, ttl_seconds))
 
     def release(self, lease: Lease) -> bool:
         return self._database.write_soon(partial(_set_expiry, lease, 0.0))
+
+    async def release_soon(self, lease: Lease) -> bool:
+        return await self._database.write_anyway(partial(_set_expiry, lease, 0.0))
 
     def holder(self, key: str) -> Holder | None:
         with self._database.reading() as session:
@@ -73,6 +77,11 @@ def _taking(postgres: bool) -> UpdateBase:
     return taken.on_conflict_do_update(
         index_elements=[LeaseRow.key], set_={**row, "token": next_token}, where=is_free
     ).returning(LeaseRow.token)
+
+
+def _take(key: str, owner: str, ttl_seconds: float, session: Session) -> Lease | None:
+    token = run_prepared(session, _taking, {"for_key": key, "by": owner, "ttl": ttl_seconds}).scalar()
+    return None if token is None else Lease(key, owner, token)
 
 
 def _set_expiry(lease: Lease, seconds: float, session: Session) -> bool:

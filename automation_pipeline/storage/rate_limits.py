@@ -1,7 +1,9 @@
 """Rate limits in the database: `core.coordination.RateLimiter` without Redis, one atomic statement a reservation."""
 
+from functools import partial
+
 from sqlalchemy import Float, UpdateBase, bindparam, case
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.storage.bulk import dialects_insert, run_prepared
@@ -28,20 +30,22 @@ class DatabaseRateLimiter:
         self._database = database
 
     def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
-        interval = rate.interval_seconds
-        credit = (rate.burst - 1) * interval
-        values = {
-            "for_key": key,
-            "step": interval,
-            "longest": _NEVER if max_wait_seconds is None else credit + max_wait_seconds,
-        }
-        reserved = self._database.write_soon(
-            lambda session: run_prepared(session, _reserving, values).tuples().one_or_none()
-        )
-        if reserved is None:
-            return None
-        paid_until, now_seconds = reserved
-        return max(0.0, paid_until - interval - credit - now_seconds)
+        return self._database.write_soon(partial(_reserve, key, rate, max_wait_seconds))
+
+    async def reserve_soon(self, key: str, rate: Rate) -> float | None:
+        return await self._database.write(partial(_reserve, key, rate, None))
+
+
+def _reserve(key: str, rate: Rate, max_wait_seconds: float | None, session: Session) -> float | None:
+    interval = rate.interval_seconds
+    credit = (rate.burst - 1) * interval
+    longest = _NEVER if max_wait_seconds is None else credit + max_wait_seconds
+    values = {"for_key": key, "step": interval, "longest": longest}
+    reserved = run_prepared(session, _reserving, values).tuples().one_or_none()
+    if reserved is None:
+        return None
+    paid_until, now_seconds = reserved
+    return max(0.0, paid_until - interval - credit - now_seconds)
 
 
 def _reserving(postgres: bool) -> UpdateBase:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from automation_pipeline.core import slots as slots_module
 from automation_pipeline.core.coordination import Holder, Lease, Leases
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.slots import Slots
@@ -153,15 +154,65 @@ async def work(slots: Slots, seconds: float) -> str:
         return "result"
 
 
-def test_who_waits_behind_its_own_process_asks_nobody(spoilt: SpoiltLeases) -> None:
+def test_who_waits_behind_its_own_process_is_given_the_place_and_asks_nobody(spoilt: SpoiltLeases) -> None:
     slots = Slots(spoilt, "crm", 1, "me", poll_seconds=0.01)
 
     async def crowd() -> list[str]:
-        return await asyncio.gather(*(work(slots, 0.05) for _ in range(5)))
+        return await asyncio.gather(*(work(slots, 0) for _ in range(5)))
 
     for _ in range(2):  # each time in a loop of its own
         assert asyncio.run(crowd()) == ["result"] * 5
-    assert spoilt.asked["acquire"] == 10
+    assert (spoilt.asked["acquire"], spoilt.asked["release"]) == (2, 2)
+    assert spoilt.holder("crm:0") is None
+
+
+def test_a_busy_process_keeps_nobody_out(leases: Leases, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots_module, "OURS_SECONDS", 0.05)
+    ours, others = (Slots(leases, "crm", 1, owner, poll_seconds=0.01) for owner in ("us", "others"))
+
+    async def both() -> None:
+        async def be_busy() -> None:
+            while True:
+                await work(ours, 0.005)
+
+        busy = [asyncio.create_task(be_busy()) for _ in range(3)]
+        await asyncio.wait_for(work(others, 0), 60)
+        for task in busy:
+            task.cancel()
+        await asyncio.gather(*busy, return_exceptions=True)
+
+    asyncio.run(both())
+    assert leases.holder("crm:0") is None
+
+
+def test_a_place_that_is_left_for_somebody_who_has_gone_is_given_back(spoilt: SpoiltLeases) -> None:
+    slots = Slots(spoilt, "crm", 1, "me")
+
+    async def go() -> None:
+        async with slots.hold_one():
+            waiting = asyncio.create_task(work(slots, 0))
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert waiting.cancelled()
+
+    asyncio.run(go())
+    assert spoilt.holder("crm:0") is None
+
+
+def test_who_is_cancelled_twice_gives_the_place_back_all_the_same(leases: Leases) -> None:
+    slots = Slots(leases, "crm", 1, "me")
+
+    async def go() -> None:
+        working = asyncio.create_task(work(slots, 3600))
+        await come_true(lambda: leases.holder("crm:0") is not None)
+        for _ in range(2):
+            working.cancel()
+            await asyncio.sleep(0)
+        await asyncio.wait([working])
+        await come_true(lambda: leases.holder("crm:0") is None)
+
+    asyncio.run(go())
 
 
 def test_who_waits_for_another_process_asks_less_and_less_often(spoilt: SpoiltLeases) -> None:

@@ -4,7 +4,7 @@ import asyncio
 
 from automation_pipeline.audits.domain.chat import Question, Reply
 from automation_pipeline.audits.ports import Judge
-from automation_pipeline.core.coordination import Rate
+from automation_pipeline.core.coordination import Rate, reserve
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.retrying import Retrying
 
@@ -21,7 +21,7 @@ async def ask_model(question: Question, judge: Judge) -> Reply:
 
     async def attempt() -> Reply:
         async with judge.places.hold_one():
-            wait = await asyncio.to_thread(judge.limiter.reserve, LIMIT, Rate(judge.knobs.per_minute, MINUTE))
+            wait = await reserve(judge.limiter, LIMIT, Rate(judge.knobs.per_minute, MINUTE))
             await asyncio.sleep(wait or 0.0)
             return await judge.model.ask(question)
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TypeVar
 
-from automation_pipeline.core.coordination import Rate
+from automation_pipeline.core.coordination import Rate, reserve
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.tasks import together
 from automation_pipeline.storage.database import Database, Session
@@ -92,7 +92,7 @@ class _Desk:
         before_its_turn.callback(self._ahead.release)
 
         async def turn() -> None:
-            await asyncio.sleep(await asyncio.to_thread(self._provider.limiter.reserve, LIMIT, self._rate) or 0.0)
+            await asyncio.sleep(await reserve(self._provider.limiter, LIMIT, self._rate) or 0.0)
             before_its_turn.close()
 
         with before_its_turn:
