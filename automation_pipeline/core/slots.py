@@ -58,7 +58,7 @@ class Slots:
             try:
                 async with self._kept(held):
                     yield held.lease
-            except BaseException:
+            except BaseException:  # a cancellation too: it may have been lost
                 await self._release(held.lease)
                 raise
             await self._leave(held, door)

@@ -79,17 +79,13 @@ class Database:
         with self._turn_to_write(), self._session(self.engine) as session, session.begin():
             yield session
 
-    async def write(self, act: Callable[[Session], Result]) -> Result:
-        """A short transaction, committed together with those of other tasks. `act` may be called again."""
+    async def write(self, act: Callable[[Session], Result], *, anyway: bool = False) -> Result:
+        """A short transaction, committed together with those of other tasks. `act` may be called again. `anyway`: also
+        if whoever awaits it is cancelled before its turn."""
         if self._mine.whole is not None:
             return self.write_soon(act)
-        return await self._writer.soon(act)
-
-    async def write_anyway(self, act: Callable[[Session], Result]) -> Result:
-        """The same, also if whoever awaits it is cancelled."""
-        if self._mine.whole is not None:
-            return self.write_soon(act)
-        return await asyncio.shield(self._writer.soon(act))
+        written = self._writer.soon(act)
+        return await (asyncio.shield(written) if anyway else written)
 
     def write_soon(self, act: Callable[[Session], Result]) -> Result:
         """The same for a thread, which waits for it."""

@@ -41,7 +41,7 @@ class DatabaseLeases:
         return self._database.write_soon(partial(_set_expiry, lease, 0.0))
 
     async def release_soon(self, lease: Lease) -> bool:
-        return await self._database.write_anyway(partial(_set_expiry, lease, 0.0))
+        return await self._database.write(partial(_set_expiry, lease, 0.0), anyway=True)
 
     def holder(self, key: str) -> Holder | None:
         with self._database.reading() as session:
