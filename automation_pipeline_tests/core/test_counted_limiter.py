@@ -1,6 +1,11 @@
 """Waits for a provider's turn are counted; what the limiter says is passed on as it is."""
 
-from automation_pipeline.core.coordination import Rate
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from automation_pipeline.core.coordination import Rate, reserve
 from automation_pipeline.core.counted_limiter import CountedRateLimiter
 from automation_pipeline.core.meter import Meter
 
@@ -13,10 +18,21 @@ class Limiter:
         return self.waits.pop(0)
 
 
-def test_waits_of_a_limiter_are_counted_by_provider_and_turns_at_once_are_none() -> None:
+def by_a_thread(limiter: CountedRateLimiter) -> float | None:
+    return limiter.reserve("language-model", Rate(60, 60))
+
+
+def by_a_task(limiter: CountedRateLimiter) -> float | None:
+    return asyncio.run(reserve(limiter, "language-model", Rate(60, 60)))
+
+
+@pytest.mark.parametrize("ask", [by_a_thread, by_a_task])
+def test_waits_of_a_limiter_are_counted_by_provider_and_turns_at_once_are_none(
+    ask: Callable[[CountedRateLimiter], float | None],
+) -> None:
     meter = Meter()
     limiter = CountedRateLimiter(Limiter(0.0, 1.5, None, 0.5), meter)
-    assert [limiter.reserve("language-model", Rate(60, 60)) for _ in range(4)] == [0.0, 1.5, None, 0.5]
+    assert [ask(limiter) for _ in range(4)] == [0.0, 1.5, None, 0.5]
     assert meter.drain() == {
         ("limiter_waits_total", 'provider="language-model"'): 2,
         ("limiter_wait_seconds_total", 'provider="language-model"'): 2.0,

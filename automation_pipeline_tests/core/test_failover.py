@@ -1,6 +1,11 @@
 """Failover of the rate limiter: the second is asked while the first is out, and the first again after a while."""
 
-from automation_pipeline.core.coordination import Rate
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from automation_pipeline.core.coordination import Rate, reserve
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.failover import FailoverRateLimiter
 
@@ -18,15 +23,24 @@ class Limiter:
         return self.wait
 
 
-def test_the_second_is_asked_only_while_the_first_is_out() -> None:
+def by_a_thread(limiter: FailoverRateLimiter) -> float | None:
+    return limiter.reserve("k", RATE)
+
+
+def by_a_task(limiter: FailoverRateLimiter) -> float | None:
+    return asyncio.run(reserve(limiter, "k", RATE))
+
+
+@pytest.mark.parametrize("ask", [by_a_thread, by_a_task])
+def test_the_second_is_asked_only_while_the_first_is_out(ask: Callable[[FailoverRateLimiter], float | None]) -> None:
     now = [100.0]
     first, second = Limiter(1.0), Limiter(2.0)
     limiter = FailoverRateLimiter(first, second, look_again_seconds=15, monotonic=lambda: now[0])
-    assert limiter.reserve("k", RATE) == 1.0
+    assert ask(limiter) == 1.0
     first.out = True
-    assert [limiter.reserve("k", RATE) for _ in range(3)] == [2.0, 2.0, 2.0]
+    assert [ask(limiter) for _ in range(3)] == [2.0, 2.0, 2.0]
     assert first.asked == 2, "an outage is not asked about again and again"
     first.out = False
     now[0] += 15
-    assert limiter.reserve("k", RATE) == 1.0
+    assert ask(limiter) == 1.0
     assert second.asked == 3

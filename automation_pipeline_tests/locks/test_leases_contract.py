@@ -1,5 +1,6 @@
 """`core.coordination.Leases`, sentence by sentence, in both databases and in Redis, alone and between processes."""
 
+import asyncio
 import time
 import uuid
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete
 
-from automation_pipeline.core.coordination import Lease, Leases
+from automation_pipeline.core.coordination import Lease, Leases, acquire, release
 from automation_pipeline.locks.redis_connection import connect
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.leases import LeaseRow
@@ -187,3 +188,16 @@ def test_of_processes_finding_an_ended_lease_one_gets_it(leases: Leases, place: 
     tokens = at_once(acquire_once, *((place, key, f"process {n}") for n in range(CREW)))
     [winner] = [token for token in tokens if token is not None]
     assert winner > dead.token
+
+
+def test_tasks_ask_for_them_by_the_same_rules(leases: Leases, key: str) -> None:
+    async def ask() -> list[Lease | None]:
+        return await asyncio.gather(*(acquire(leases, key, f"anna {at}", LONG) for at in range(5)))
+
+    [lease] = filter(None, asyncio.run(ask()))
+    assert leases.acquire(key, "berta", LONG) is None
+    assert [asyncio.run(release(leases, lease)) for _ in range(2)] == [True, False]
+    later = taken(leases, key, "berta")
+    assert later.token > lease.token
+    assert asyncio.run(release(leases, lease)) is False
+    assert leases.holder(key) is not None

@@ -3,6 +3,7 @@
 Nobody waits here for the reserved instants: a reservation says when, and that is what is looked at.
 """
 
+import asyncio
 import time
 import uuid
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from itertools import chain
 
 import pytest
 
-from automation_pipeline.core.coordination import Rate, RateLimiter
+from automation_pipeline.core.coordination import Rate, RateLimiter, reserve
 from automation_pipeline_tests.locks.places import address, limiter_at, on_every_place
 from automation_pipeline_tests.locks.processes import reserve_many
 from automation_pipeline_tests.processes import CREW, at_once
@@ -118,3 +119,13 @@ def test_processes_together_stay_under_the_cap_in_any_window(place: str, key: st
     window = rate.period_seconds - LATE
     most = max(sum(start <= instant < start + window for instant in instants) for start in instants)
     assert most == rate.limit
+
+
+def test_tasks_and_threads_share_one_order_of_starts(limiter: RateLimiter, key: str) -> None:
+    async def ask() -> list[float | None]:
+        return await asyncio.gather(*(reserve(limiter, key, SLOW) for _ in range(3)))
+
+    assert reserved(limiter, key, SLOW) == 0
+    waits = asyncio.run(ask())
+    assert sorted(wait for wait in waits if wait is not None) == near(200, 400, 600)
+    assert reserved(limiter, key, SLOW) == near(800)[0]

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from threading import Event as Signal
 from threading import Thread
+from typing import Any
 
 import pytest
 from sqlalchemy import event, select
@@ -154,6 +155,51 @@ def test_who_is_cancelled_before_its_turn_has_written_nothing(database: Database
 
     asyncio.run(cancelled())
     assert names(database) == set()
+
+
+def test_what_is_written_anyway_is_written_though_nobody_waits_any_more(database: Database) -> None:
+    async def cancelled() -> None:
+        turnstile = Turnstile()
+        first = asyncio.create_task(database.write(turnstile.act))
+        await asyncio.sleep(0)
+        waiting = asyncio.create_task(database.write(partial(beat, "anyway"), anyway=True))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert waiting.cancelled()
+        turnstile.open()
+        await first
+
+    asyncio.run(cancelled())
+    database.dispose()  # after what was waiting is written
+    assert names(database) == {"anyway"}
+
+
+def test_a_group_calls_its_loop_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[object] = []
+    really = asyncio.SelectorEventLoop.call_soon_threadsafe
+
+    def counted(loop: asyncio.SelectorEventLoop, *given: Any, **named: Any) -> asyncio.Handle:
+        calls.append(given)
+        return really(loop, *given, **named)
+
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "call_soon_threadsafe", counted)
+    written_together(database, [partial(beat, str(n)) for n in range(40)])
+    assert len(calls) == 2  # the first, that held the others up, and all of them
+
+
+def test_a_loop_that_is_closed_before_it_hears_takes_nothing_from_others(database: Database) -> None:
+    turnstile = Turnstile()
+
+    async def leave_behind() -> None:
+        asyncio.create_task(database.write(turnstile.act))  # noqa: RUF006  left behind on purpose
+        asyncio.create_task(database.write(partial(beat, "left behind"), anyway=True))  # noqa: RUF006  the same
+        await asyncio.sleep(0)
+
+    asyncio.run(leave_behind())
+    turnstile.open()
+    database.write_soon(partial(beat, "later"))
+    assert names(database) == {"left behind", "later"}
 
 
 def test_inside_as_one_it_is_part_of_the_whole(database: Database) -> None:
