@@ -220,8 +220,15 @@ def test_who_is_cancelled_again_and_again_gives_the_place_back_all_the_same(leas
     slots = Slots(leases, "crm", 1, "me", ttl_seconds=3600)
 
     async def go() -> None:
-        working = asyncio.create_task(work(slots, 3600))
-        await come_true(lambda: leases.holder("crm:0") is not None)
+        is_in = asyncio.Event()
+
+        async def hold_on() -> None:
+            async with slots.hold_one():
+                is_in.set()
+                await asyncio.sleep(3600)
+
+        working = asyncio.create_task(hold_on())
+        await is_in.wait()
         with held_up(leases):
             while not working.done():
                 working.cancel()
