@@ -1,6 +1,7 @@
 """The HTTP client that all of ours share: each call is counted by its answer, and told at the level of debugging."""
 
 import asyncio
+import logging
 import time
 from dataclasses import dataclass
 from typing import TypedDict, Unpack
@@ -97,6 +98,8 @@ class ObservedClient(httpx.AsyncClient):
         provider, meter = self._observation.provider, self._observation.meter
         meter.count("provider_calls_total", provider=provider, status=status)
         meter.count("provider_call_seconds_total", seconds, provider=provider)
+        if not _log.isEnabledFor(logging.DEBUG):
+            return
         path = {"path": request.url.path} if self._observation.tells_id else {}
         _log.debug(
             "Called a provider",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from automation_pipeline.audits.domain.derivation import derived, is_stricter, minutages_of
 from automation_pipeline.audits.domain.findings import UNKNOWN, Citation, ControlPoint, Statut, StepFinding
 from automation_pipeline.audits.domain.knobs import GatingRules
-from automation_pipeline.audits.domain.speech import Speech
+from automation_pipeline.audits.domain.speech import Speech, speech_of
 from automation_pipeline.audits.domain.timeline import Timeline
 
 UNPROVEN = "[Auto-check] Aucune citation vérifiable : point compté comme ABSENT."
@@ -65,7 +65,7 @@ def gate(finding: StepFinding, weight: int, timeline: Timeline, rules: GatingRul
     if not rules.enabled:
         known = tuple(replace(point, citations=_enriched(point.citations, timeline)) for point in finding.points)
         return Gated(replace(finding, points=known), GatingStats(finding.citations))
-    speech = Speech(timeline)
+    speech = speech_of(timeline)
     points = tuple(_gated_point(point, speech, rules) for point in finding.points)
     lowered = _lowered(replace(finding, points=points, minutages=minutages_of(points)), weight)
     stats = GatingStats(

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from automation_pipeline.audits.domain.normalised import normalised
 from automation_pipeline.audits.domain.timeline import Timeline, TimelineChunk
@@ -65,6 +65,12 @@ class Speech:
             chunk = self.timeline.chunk(*place)
             self._known[place] = _Said(chunk) if chunk else None
         return self._known[place]
+
+
+# Of the audits under way: the steps of one are proven by the same calls.
+@lru_cache(maxsize=32)
+def speech_of(timeline: Timeline) -> Speech:
+    return Speech(timeline)
 
 
 def _one_of(texts: Collection[str]) -> str:

@@ -1,6 +1,7 @@
 """Judge the steps of an audit that have no result yet, several at a time; each is stored when it ends."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from automation_pipeline.audits.domain import events
@@ -11,7 +12,7 @@ from automation_pipeline.audits.domain.prompt import StepTask
 from automation_pipeline.audits.domain.step_result import StepResult
 from automation_pipeline.audits.ports import Judge
 from automation_pipeline.audits.stages.analyse_step import analyse_step
-from automation_pipeline.audits.store.audits import FoundAudit, get_audit, hold_audit
+from automation_pipeline.audits.store.audits import FoundAudit, hold_audit
 from automation_pipeline.audits.store.calls import Heard
 from automation_pipeline.audits.store.steps import positions_done, save_step
 from automation_pipeline.core.errors import TransientError
@@ -35,10 +36,16 @@ async def judge_steps(found: FoundAudit, heard: Heard, token: int, *, database: 
     def tell(step: AuditStep, session: Session) -> None:
         enqueue(session, [events.step_started(audit, step, database_time(session))])
 
-    def write(results: Sequence[StepResult]) -> None:
-        database.write_soon(partial(save, results))
+    so_far = audit
 
-    def save(results: Sequence[StepResult], session: Session) -> None:
+    def write(results: Sequence[StepResult]) -> None:
+        nonlocal so_far
+        errors = sum(result.finding.error is not None for result in results)
+        then = replace(so_far, done=so_far.done + len(results), failed=so_far.failed + errors)
+        database.write_soon(partial(save, results, then))
+        so_far = then
+
+    def save(results: Sequence[StepResult], then: Standing, session: Session) -> None:
         now = database_time(session)
         if not hold_audit(session, audit.audit_id, token, now):
             raise TransientError(f"Audit {audit.audit_id} has passed on to another worker, or has ended.")
@@ -47,9 +54,8 @@ async def judge_steps(found: FoundAudit, heard: Heard, token: int, *, database: 
             if result.finding.error is not None:
                 words = f"Step {result.step.position} failed: {result.finding.error}"
                 write_notes(session, audit_note(audit, words, level="error"))
-        standing = get_audit(session, audit.audit_id).standing
         ended = [events.step_ended(audit, result, now) for result in results]
-        enqueue(session, [*ended, events.progress(standing, "analysis", now)])
+        enqueue(session, [*ended, events.progress(then, "analysis", now)])
 
     done = _done(audit, database)
     todo = [step for step in found.config.steps if step.position not in done]
