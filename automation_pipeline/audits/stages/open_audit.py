@@ -41,9 +41,11 @@ def _begin_if_fresh(wish: Wish, since: datetime, now: datetime, session: Session
     begun = find_audit(session, wish.tracking_id)
     if begun is not None:
         return begun
-    check_config(session, wish.audit_config_id)
     told = known_since(session, [wish.fiche_id], since, now)
-    return _begin(wish, session, known=not isinstance(told[0], FicheNotFound)) if told else None
+    if told:
+        return _begin(wish, session, known=not isinstance(told[0], FicheNotFound))
+    check_config(session, wish.audit_config_id)  # before the CRM is asked for nothing
+    return None
 
 
 def _begin(wish: Wish, session: Session, *, known: bool) -> FoundAudit:
