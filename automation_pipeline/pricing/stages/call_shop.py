@@ -70,9 +70,10 @@ async def _answer(call: Callable[[], Awaitable[Called[Value]]], front: Storefron
 
 async def _turn(cost: float, front: Storefront, database: Database) -> datetime:
     """When the call had its turn."""
-    turn = await asyncio.to_thread(_take_turn, cost, front, database, is_promised=False)
+    promising = asyncio.create_task(asyncio.to_thread(_take_turn, cost, front, database, is_promised=False))
     goes = False
     try:
+        turn = await asyncio.shield(promising)
         while turn.seconds > 0:
             if turn.is_resting and turn.seconds > front.knobs.longest_pause_seconds:
                 raise ShopRestingError(f"{front.name} is to be left alone.", retry_after_seconds=turn.seconds)
@@ -81,8 +82,14 @@ async def _turn(cost: float, front: Storefront, database: Database) -> datetime:
         goes = True
         return turn.at
     finally:
-        if not goes:
+        if not goes and await _came_about(promising):
             await asyncio.to_thread(_give_back, cost, front, database)
+
+
+async def _came_about(promise: asyncio.Task[Turn]) -> bool:
+    """Known only when it has ended: who is broken off does not stop the thread that promises."""
+    await asyncio.wait({promise})
+    return not promise.cancelled() and promise.exception() is None
 
 
 def _take_turn(cost: float, front: Storefront, database: Database, *, is_promised: bool) -> Turn:

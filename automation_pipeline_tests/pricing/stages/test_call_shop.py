@@ -45,6 +45,10 @@ def call(bench: Bench, brought: Called[str] = WELL) -> Called[str]:
     return run(call_shop(answered, COST, front=bench.front, database=bench.database))
 
 
+async def never_called() -> Called[str]:
+    raise AssertionError
+
+
 def calls(bench: Bench, signal: Signal, times: int) -> None:
     for _ in range(times):
         call(bench, answer(signal))
@@ -147,12 +151,25 @@ def test_who_is_broken_off_while_waiting_gives_the_points_back(bench: Bench) -> 
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
 
-    async def never_called() -> Called[str]:
-        raise AssertionError
-
     run(broken_off())
     assert shop_row(bench).pending == 0.0
     assert -1 < shop_row(bench).available < 5
+
+
+def test_who_is_broken_off_in_the_moment_of_the_promise_gives_it_back(bench: Bench) -> None:
+    set_shop(bench, available=0.0, maximum=1000.0, restore_rate=1e-3, pending=0.0, measured_at=database_now())
+
+    async def broken_off() -> None:
+        with bench.database.transaction() as session:
+            session.get_one(ShopRow, NAME, with_for_update=True)  # in the way of the promise
+            waiting = asyncio.ensure_future(call_shop(never_called, COST, front=bench.front, database=bench.database))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.sleep(0)
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    run(broken_off())
+    assert shop_row(bench).pending == 0.0
 
 
 def test_when_the_pause_is_over_one_call_goes_to_see_and_closes_the_circuit(bench: Bench) -> None:
