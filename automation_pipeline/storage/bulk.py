@@ -4,15 +4,12 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, TypeAlias, TypeVar
-from typing import cast as cast_to
 
 from sqlalchemy import (
     ARRAY,
     BindParameter,
     ClauseElement,
     ColumnElement,
-    Compiled,
-    CursorResult,
     Dialect,
     Text,
     TypeDecorator,
@@ -25,6 +22,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from automation_pipeline.storage.metadata import Table
+from automation_pipeline.storage.prepared import execute_each
 
 Insert: TypeAlias = postgresql.Insert | sqlite.Insert
 Value = TypeVar("Value", str, int)
@@ -41,22 +39,6 @@ def insert_into(session: Session, table: type[Table]) -> Insert:
 def dialects_insert(table: type[Table], *, postgres: bool) -> Insert:
     """The dialect's own, which knows ON CONFLICT."""
     return postgresql.insert(table.__table__) if postgres else sqlite.insert(table.__table__)  # type: ignore[arg-type]  # declared as FromClause, always a Table
-
-
-def run_prepared(
-    session: Session, make: Callable[[bool], ClauseElement], values: Mapping[str, object]
-) -> CursorResult[Any]:  # Any: what it returns
-    """A statement of the dialect's own, made and compiled once: INSERTs, SQLAlchemy compiles anew each time. `make` is
-    told whether it is for PostgreSQL; its parameters are bound by name."""
-    connection = session.connection()
-    made = _compiled(make, connection.dialect)
-    found = connection.execute(made, values)  # pyright: ignore  it takes what is compiled too, and does not say so
-    return cast_to("CursorResult[Any]", found)
-
-
-@cache
-def _compiled(make: Callable[[bool], ClauseElement], dialect: Dialect) -> Compiled:
-    return make(dialect.name == "postgresql").compile(dialect=dialect)
 
 
 class _Document(TypeDecorator[Sequence[str | int]]):
@@ -112,21 +94,17 @@ def upsert(
     """
     if not rows:
         return
-    connection = session.connection()
     in_order = sorted(rows, key=lambda row: [str(row[field]) for field in key]) if is_postgres(session) else rows
     if where is None and not any(isinstance(value, ClauseElement) for value in rows[0].values()):
-        insert = _compiled_upsert(table, tuple(rows[0]), tuple(key), tuple(fields), connection.dialect)
+        execute_each(session, _plain_upsert(table, tuple(key), tuple(fields)), in_order)
     else:
-        insert = _upsert(table, key, fields, where, postgres=is_postgres(session))
-    connection.execute(insert, [dict(row) for row in in_order])  # pyright: ignore  it takes what is compiled too
+        statement = _upsert(table, key, fields, where, postgres=is_postgres(session))
+        session.connection().execute(statement, [dict(row) for row in in_order])
 
 
 @cache
-def _compiled_upsert(
-    table: type[Table], names: tuple[str, ...], key: tuple[str, ...], fields: tuple[str, ...], dialect: Dialect
-) -> Compiled:
-    made = _upsert(table, key, fields, None, postgres=dialect.name == "postgresql")
-    return made.compile(dialect=dialect, column_keys=list(names), for_executemany=True)
+def _plain_upsert(table: type[Table], key: tuple[str, ...], fields: tuple[str, ...]) -> Callable[[bool], ClauseElement]:
+    return lambda postgres: _upsert(table, key, fields, None, postgres=postgres)
 
 
 def _upsert(

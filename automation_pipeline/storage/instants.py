@@ -10,6 +10,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
 from automation_pipeline.storage.group_commit import known_throughout
+from automation_pipeline.storage.prepared import execute
 from automation_pipeline.storage.types import UtcDateTime
 
 
@@ -29,7 +30,7 @@ def database_time(session: Session) -> datetime:
 
 
 def _database_time(session: Session) -> datetime:
-    return datetime.fromtimestamp(session.connection().execute(_EPOCH).scalar_one(), UTC)
+    return datetime.fromtimestamp(execute(session, _EPOCH, {}).value(), UTC)
 
 
 class database_epoch(GenericFunction[float]):  # noqa: N801  an SQL function's name

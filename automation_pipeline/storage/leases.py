@@ -7,10 +7,11 @@ from sqlalchemy import BigInteger, Float, UpdateBase, bindparam, case, cast, sel
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from automation_pipeline.core.coordination import Holder, Lease
-from automation_pipeline.storage.bulk import dialects_insert, run_prepared
+from automation_pipeline.storage.bulk import dialects_insert
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.instants import database_epoch, database_now
 from automation_pipeline.storage.metadata import Table
+from automation_pipeline.storage.prepared import execute
 from automation_pipeline.storage.types import UtcDateTime
 
 
@@ -80,10 +81,10 @@ def _taking(postgres: bool) -> UpdateBase:
 
 
 def _take(key: str, owner: str, ttl_seconds: float, session: Session) -> Lease | None:
-    token = run_prepared(session, _taking, {"for_key": key, "by": owner, "ttl": ttl_seconds}).scalar()
+    token = execute(session, _taking, {"for_key": key, "by": owner, "ttl": ttl_seconds}).value()
     return None if token is None else Lease(key, owner, token)
 
 
 def _set_expiry(lease: Lease, seconds: float, session: Session) -> bool:
     values = {"of_key": lease.key, "with_token": lease.token, "ttl": seconds}
-    return session.connection().execute(_SET_EXPIRY, values).rowcount == 1
+    return execute(session, _SET_EXPIRY, values).changed == 1

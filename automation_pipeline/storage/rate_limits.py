@@ -6,10 +6,11 @@ from sqlalchemy import Float, UpdateBase, bindparam, case
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from automation_pipeline.core.coordination import Rate
-from automation_pipeline.storage.bulk import dialects_insert, run_prepared
+from automation_pipeline.storage.bulk import dialects_insert
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.instants import database_epoch
 from automation_pipeline.storage.metadata import Table
+from automation_pipeline.storage.prepared import execute
 
 
 class RateLimitRow(Table):
@@ -41,7 +42,7 @@ def _reserve(key: str, rate: Rate, max_wait_seconds: float | None, session: Sess
     credit = (rate.burst - 1) * interval
     longest = _NEVER if max_wait_seconds is None else credit + max_wait_seconds
     values = {"for_key": key, "step": interval, "longest": longest}
-    reserved = run_prepared(session, _reserving, values).tuples().one_or_none()
+    reserved = execute(session, _reserving, values).first()
     if reserved is None:
         return None
     paid_until, now_seconds = reserved

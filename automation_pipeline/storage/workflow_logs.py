@@ -11,6 +11,7 @@ from automation_pipeline.core.notes import Note
 from automation_pipeline.storage.group_commit import write_at_the_end
 from automation_pipeline.storage.instants import database_now, database_time
 from automation_pipeline.storage.metadata import Table
+from automation_pipeline.storage.prepared import execute_each
 from automation_pipeline.storage.types import BigId, Json, JsonObject, UtcDateTime
 
 
@@ -42,4 +43,4 @@ def write_notes(session: Session, *notes: Note) -> None:
 def _add(session: Session, notes: Sequence[Note]) -> None:
     now = database_time(session)
     rows = [{**vars(note), "data": masked_document(note.data), "created_at": now} for note in notes]
-    session.connection().execute(_ADD, rows)
+    execute_each(session, _ADD, rows)

@@ -20,6 +20,7 @@ from automation_pipeline.fiches.tables import FicheCache
 from automation_pipeline.storage.bulk import upsert
 from automation_pipeline.storage.group_commit import known_throughout
 from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.prepared import execute
 
 _BEGUN = (
     AuditRow.config_fingerprint,
@@ -71,7 +72,7 @@ def get_audit(session: Session, audit_id: int) -> FoundAudit:
 
 
 def _read(session: Session, query: Select[Any], wanted: int | str) -> FoundAudit | None:  # Any: its columns
-    row = session.connection().execute(query, {"wanted": wanted}).one_or_none()
+    row = execute(session, query, {"wanted": wanted}).first()
     if row is None:
         return None
     return FoundAudit(
@@ -95,7 +96,7 @@ def _config_of(session: Session, print_: str) -> AuditConfig:
 
 def begin_audit(session: Session, wish: Wish, config: AuditConfig, now: datetime) -> FoundAudit:
     """A new latest audit of the fiche, or the one that the wish has begun before."""
-    fiche = session.connection().execute(_LOCKED_FICHE, {"fiche": wish.fiche_id}).scalar()
+    fiche = execute(session, _LOCKED_FICHE, {"fiche": wish.fiche_id}).value()
     if fiche is None:
         raise NotFoundError(f"Fiche {wish.fiche_id} not found")
     # Looked for under the lock on the fiche: two that begin at once make one audit.
@@ -108,12 +109,12 @@ def begin_audit(session: Session, wish: Wish, config: AuditConfig, now: datetime
     row.update(fiche_cache_id=fiche, version=last + 1)
     if last:
         _demote(session, fiche, wish.audit_config_id)
-    return get_audit(session, session.connection().execute(_ADD, row).scalar_one())
+    return get_audit(session, execute(session, _ADD, row).value())
 
 
 def triggered_by(session: Session, audit_id: int) -> dict[str, object]:
     """Who or what asked for the audit, as its documents say it."""
-    source, schedule, run = session.connection().execute(_TRIGGER, {"audit": audit_id}).tuples().one()
+    source, schedule, run = execute(session, _TRIGGER, {"audit": audit_id}).one()
     return {
         "trigger_source": source,
         "automation_schedule_id": None if schedule is None else str(schedule),
@@ -123,15 +124,15 @@ def triggered_by(session: Session, audit_id: int) -> dict[str, object]:
 
 def take_up(session: Session, audit_id: int, token: int) -> bool:
     """Fence off whoever worked on it before. False when a later holder has it, or when it has ended."""
-    return session.connection().execute(_TAKE_UP, {"audit": audit_id, "token": token}).rowcount == 1
+    return execute(session, _TAKE_UP, {"audit": audit_id, "token": token}).changed == 1
 
 
 def hold_audit(session: Session, audit_id: int, token: int | None, now: datetime) -> bool:
     """The audit's row, ours to the end of the transaction. False when it has ended or, given a token, passed on."""
-    connection, values = session.connection(), {"audit": audit_id, "at": now}
+    values = {"audit": audit_id, "at": now}
     if token is None:
-        return connection.execute(_HOLD_ANY, values).rowcount == 1
-    return connection.execute(_HOLD, {**values, "token": token}).rowcount == 1
+        return execute(session, _HOLD_ANY, values).changed == 1
+    return execute(session, _HOLD, {**values, "token": token}).changed == 1
 
 
 def lock_audit(session: Session, audit_id: int) -> None:
@@ -158,7 +159,7 @@ def silent_audits(session: Session, silent_for_seconds: float, *, limit: int) ->
 
 
 def set_values(session: Session, audit_id: int, values: Mapping[str, object]) -> None:
-    session.connection().execute(_CHANGE, {**values, "of_audit": audit_id})
+    execute(session, _CHANGE, {**values, "of_audit": audit_id})
 
 
 def is_deleted(session: Session, audit_id: int) -> bool:
@@ -197,7 +198,7 @@ def _demote(session: Session, fiche: int, config: int) -> None:
 
 
 def _last_version(session: Session, fiche: int, config: int) -> int:
-    return session.connection().execute(_LAST_VERSION, {"fiche": fiche, "config": config}).scalar() or 0
+    return execute(session, _LAST_VERSION, {"fiche": fiche, "config": config}).value() or 0
 
 
 def _keep_snapshot(session: Session, config: AuditConfig) -> str:

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from automation_pipeline.audits.tables import AuditBatchItemRow, AuditBatchRow, AuditRow
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.prepared import execute
 from automation_pipeline.storage.run_requests import RunRequestRow
 
 # Of every audit, which is seldom of a batch.
@@ -58,7 +59,7 @@ def add_batch(
 def end_item(session: Session, tracking_id: str, error: str | None, now: datetime) -> BatchStanding | None:
     """How the batch stands now, if the audit is of one and its end was not counted before."""
     told = {"audit": tracking_id, "then": "failed" if error else "completed", "why": error, "at": now}
-    batch_id = session.connection().execute(_END_ITEM, told).scalar()
+    batch_id = execute(session, _END_ITEM, told).value()
     if batch_id is None:
         return None
     # The row is locked by this, so the last of the items sees all the others.

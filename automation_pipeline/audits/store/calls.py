@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import Select, bindparam, select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.domain.findings import UNKNOWN
 from automation_pipeline.audits.domain.timeline import Timeline, TimelineChunk, TimelineRecording
 from automation_pipeline.fiches.tables import ElementsSouscriptionRow, FicheCache, RecordingRow
+from automation_pipeline.storage.bulk import among_given
+from automation_pipeline.storage.prepared import execute
 from automation_pipeline.transcription.tables import ChunkRow
 
 _CALLS = (
@@ -43,11 +45,11 @@ _SOLD = (
     .join(FicheCache, FicheCache.id == ElementsSouscriptionRow.fiche_cache_id)
     .where(FicheCache.fiche_id == bindparam("fiche"))
 )
-_CHUNKS = (
-    select(ChunkRow.__table__)
-    .where(ChunkRow.recording_id.in_(bindparam("recordings", expanding=True)))
-    .order_by(ChunkRow.chunk_index)
-)
+
+
+def _chunks_of(postgres: bool) -> Select[tuple[object, ...]]:
+    heard = among_given(ChunkRow.recording_id, "recordings", postgres=postgres)
+    return select(ChunkRow.__table__).where(heard).order_by(ChunkRow.chunk_index)
 
 
 @dataclass(frozen=True)
@@ -79,13 +81,13 @@ def heard_of(session: Session, fiche_id: str) -> Heard:
 
 
 def _recordings(session: Session, fiche_id: str) -> Sequence[RecordingRow]:
-    found = session.connection().execute(_CALLS, {"fiche": fiche_id}).all()
+    found = execute(session, _CALLS, {"fiche": fiche_id}).rows
     return cast("Sequence[RecordingRow]", found)  # plain rows, which have the columns' names
 
 
 def _chunks(session: Session, recording_ids: Sequence[int]) -> dict[int, list[TimelineChunk]]:
     found: dict[int, list[TimelineChunk]] = defaultdict(list)
-    for row in session.connection().execute(_CHUNKS, {"recordings": list(recording_ids)}):
+    for row in execute(session, _chunks_of, {"recordings": recording_ids}):
         speakers = tuple(row.speakers)
         chunk = TimelineChunk(
             row.chunk_index, row.start_timestamp, row.end_timestamp, row.message_count, speakers, row.full_text
@@ -110,7 +112,7 @@ def _recording(index: int, row: RecordingRow, chunks: tuple[TimelineChunk, ...])
 
 def _product_of(session: Session, fiche_id: str) -> str | None:
     """What the CRM says was sold, for steps that verify the product; None when it says nothing of it."""
-    row = session.connection().execute(_SOLD, {"fiche": fiche_id}).first()
+    row = execute(session, _SOLD, {"fiche": fiche_id}).first()
     if row is None:
         return None
     told = {

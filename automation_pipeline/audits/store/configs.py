@@ -14,6 +14,7 @@ from automation_pipeline.audits.domain.reorder import reordered
 from automation_pipeline.audits.store.config_steps import ConfigStep, add_steps, place_steps, step_of, unknown_step
 from automation_pipeline.audits.tables import AuditBatchRow, AuditConfigRow, AuditRow, AuditStepRow
 from automation_pipeline.core.errors import ConflictError, NotFoundError
+from automation_pipeline.storage.prepared import execute
 
 IMPORTING = 7_310_201_813  # the advisory lock of whoever decides what a name stands for
 
@@ -62,7 +63,7 @@ def add_config(session: Session, config: AuditConfig, now: datetime) -> int:
 
 def check_config(session: Session, config_id: int) -> None:
     """NotFoundError unless there is one."""
-    if session.connection().execute(_KNOWN, {"config": config_id}).first() is None:
+    if execute(session, _KNOWN, {"config": config_id}).first() is None:
         raise unknown_config(config_id)
 
 

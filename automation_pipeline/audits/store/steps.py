@@ -18,7 +18,8 @@ from automation_pipeline.audits.domain.place import Place
 from automation_pipeline.audits.domain.step_result import StepResult, StoredStep
 from automation_pipeline.audits.tables import CitationRow, ControlPointRow, StepResultRow
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.storage.bulk import among_given, run_prepared
+from automation_pipeline.storage.bulk import among_given
+from automation_pipeline.storage.prepared import execute, execute_each
 
 Document = Mapping[str, object]
 StepTable = TypeVar("StepTable", StepResultRow, ControlPointRow, CitationRow)
@@ -45,7 +46,7 @@ _ADD_STEPS, _ADD_POINTS, _ADD_CITATIONS = insert(StepResultRow), insert(ControlP
 
 
 def positions_done(session: Session, audit_id: int) -> set[int]:
-    return set(session.connection().execute(_DONE, {"of_audit": audit_id}).scalars())
+    return {position for (position,) in execute(session, _DONE, {"of_audit": audit_id})}
 
 
 def save_step(session: Session, audit_id: int, result: StepResult, now: datetime) -> None:
@@ -68,9 +69,8 @@ def save_step(session: Session, audit_id: int, result: StepResult, now: datetime
         "raw_result": raw,
         "analysed_at": now,
     }
-    connection = session.connection()
-    connection.execute(_FORGET, {"of_audit": audit_id, "at_position": result.step.position})
-    connection.execute(_ADD_STEPS, [{"audit_id": audit_id, **step, **_verdict(result.finding)}])
+    execute(session, _FORGET, {"of_audit": audit_id, "at_position": result.step.position})
+    execute_each(session, _ADD_STEPS, [{"audit_id": audit_id, **step, **_verdict(result.finding)}])
     _add_points(session, audit_id, result.step.position, result.finding.points)
 
 
@@ -115,7 +115,7 @@ def _rows(
     session: Session, table: type[StepTable], audit_ids: Sequence[int], order: InstrumentedAttribute[int]
 ) -> Iterable[StepTable]:
     """As plain rows, which have the columns' names: many are read, and none is changed."""
-    return cast("Iterable[StepTable]", run_prepared(session, _rows_in_order(table, order), {"audits": audit_ids}))
+    return cast("Iterable[StepTable]", execute(session, _rows_in_order(table, order), {"audits": audit_ids}))
 
 
 @cache
@@ -180,10 +180,8 @@ def _add_points(session: Session, audit_id: int, position: int, points: Sequence
         for index, point in enumerate(points, start=1)
         for number, citation in enumerate(point.citations, start=1)
     ]
-    if rows:
-        session.connection().execute(_ADD_POINTS, rows)
-    if cited:
-        session.connection().execute(_ADD_CITATIONS, cited)
+    execute_each(session, _ADD_POINTS, rows)
+    execute_each(session, _ADD_CITATIONS, cited)
 
 
 def _metadata(step: AuditStep) -> Document:

@@ -13,6 +13,7 @@ from automation_pipeline.audits.store.audits import FoundAudit, get_audit, set_v
 from automation_pipeline.audits.store.steps import stored_steps
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.fiches.tables import FicheCache
+from automation_pipeline.storage.prepared import execute
 
 _OF_AUDIT = (
     select(
@@ -44,7 +45,7 @@ def summarise(
 
 def _frame(session: Session, found: FoundAudit, now: datetime) -> Frame:
     audit = found.standing
-    row = session.connection().execute(_OF_AUDIT, {"audit": audit.audit_id}).one()
+    row = execute(session, _OF_AUDIT, {"audit": audit.audit_id}).one()
     return Frame(
         audit_id=audit.audit_id,
         tracking_id=audit.tracking_id,

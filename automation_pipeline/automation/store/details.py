@@ -9,7 +9,8 @@ from sqlalchemy.orm import Session
 from automation_pipeline.audits.domain.audit import AuditStatus
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.fiches.tables import FicheCache, RecordingRow
-from automation_pipeline.storage.bulk import among, among_given, run_prepared
+from automation_pipeline.storage.bulk import among, among_given
+from automation_pipeline.storage.prepared import execute
 from automation_pipeline.transcription.tables import TranscriptionTaskRow
 
 ABSENT = "Fiche not found in cache"
@@ -35,7 +36,7 @@ def why_without_details(session: Session, fiche_ids: Sequence[str]) -> Mapping[s
 
 def untranscribed(session: Session, fiche_ids: Sequence[str]) -> Mapping[str, int]:
     """How many recordings of each lack a transcript; every fiche is answered for. Counts on an index of those only."""
-    return dict(run_prepared(session, _untranscribed, {"fiches": fiche_ids}).tuples().all())
+    return dict(execute(session, _untranscribed, {"fiches": fiche_ids}))
 
 
 def _untranscribed(postgres: bool) -> Select[tuple[str, int]]:

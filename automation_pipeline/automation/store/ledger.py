@@ -12,7 +12,8 @@ from automation_pipeline.automation.tables import FicheResultRow
 from automation_pipeline.core.access import Reach
 from automation_pipeline.fiches.store.visibility import within
 from automation_pipeline.fiches.tables import FicheCache
-from automation_pipeline.storage.bulk import among_given, run_prepared, upsert
+from automation_pipeline.storage.bulk import among_given, upsert
+from automation_pipeline.storage.prepared import execute, execute_each
 
 _KEY = ("run_id", "fiche_id")
 _MOVED = ("status", "error", "ignore_reason", "reason", "stage")
@@ -85,7 +86,7 @@ def succeed_fetched(session: Session, run_id: int, now: datetime, *, without_rec
 
 
 def mark_transcribed(session: Session, run_id: int, fiche_ids: Sequence[str], now: datetime) -> None:
-    run_prepared(session, _marking, {"of_run": run_id, "fiches": fiche_ids, "at": now})
+    execute(session, _marking, {"of_run": run_id, "fiches": fiche_ids, "at": now})
 
 
 def _marking(postgres: bool) -> Update:
@@ -118,8 +119,6 @@ def ignored_by_reason(session: Session, run_id: int) -> dict[Reason, int]:
 
 
 def record_moves(session: Session, run_id: int, moves: Sequence[LedgerMove], now: datetime) -> None:
-    if not moves:
-        return
     changes = [
         {
             "of_run": run_id,
@@ -131,7 +130,7 @@ def record_moves(session: Session, run_id: int, moves: Sequence[LedgerMove], now
         }
         for move in moves
     ]
-    session.connection().execute(_MOVE, changes)
+    execute_each(session, _MOVE, changes)
 
 
 def fail_pending(session: Session, run_id: int, error: str, reason: Reason, now: datetime) -> None:

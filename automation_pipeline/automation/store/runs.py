@@ -18,6 +18,7 @@ from automation_pipeline.core.masking import masked_document
 from automation_pipeline.storage.bulk import insert_into
 from automation_pipeline.storage.group_commit import known_throughout
 from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.prepared import execute
 from automation_pipeline.storage.types import JsonObject
 
 _FENCED = select(RunRow.attempt, RunRow.status).where(RunRow.id == bindparam("run")).with_for_update(read=True)
@@ -137,7 +138,7 @@ def held_run(session: Session, ticket: RunTicket) -> RunRow:
 
 
 def _hold(session: Session, ticket: RunTicket) -> None:
-    row = session.connection().execute(_FENCED, {"run": ticket.run_id}).one_or_none()
+    row = execute(session, _FENCED, {"run": ticket.run_id}).first()
     if row is None or row.attempt != ticket.attempt or row.status != RunStatus.RUNNING:
         raise StaleAttemptError(f"Attempt {ticket.attempt} of run {ticket.run_id} is no longer the one at work.")
 

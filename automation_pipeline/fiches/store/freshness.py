@@ -10,7 +10,8 @@ from automation_pipeline.fiches.domain.coverage import Coverage
 from automation_pipeline.fiches.domain.fiche import DetailsKnown, FicheNotFound
 from automation_pipeline.fiches.store.details import NOT_FOUND, NOT_FOUND_LIVES_FOR
 from automation_pipeline.fiches.tables import FicheCache, RecordingRow
-from automation_pipeline.storage.bulk import among_given, run_prepared
+from automation_pipeline.storage.bulk import among_given
+from automation_pipeline.storage.prepared import execute
 
 _IS_NOT_FOUND = and_(FicheCache.details_success.is_(False), FicheCache.details_message == NOT_FOUND)
 _HAS_DETAILS = and_(FicheCache.details_success.is_(True), FicheCache.details_fetched_at.is_not(None))
@@ -21,7 +22,7 @@ def known_since(
 ) -> list[DetailsKnown | FicheNotFound]:
     """The fiches whose details, or absence, the CRM has told us since then. Absence is believed for minutes only."""
     wanted = {"fiches": fiche_ids, "since": since, "marked_since": max(since + NOT_FOUND_LIVES_FOR, now)}
-    rows = run_prepared(session, _known_since, wanted).tuples()
+    rows = execute(session, _known_since, wanted)
     return [DetailsKnown(fiche_id, count) if details else FicheNotFound(fiche_id) for fiche_id, details, count in rows]
 
 

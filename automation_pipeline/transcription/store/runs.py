@@ -7,8 +7,9 @@ from sqlalchemy import ColumnElement, Integer, Row, Select, UpdateBase, bindpara
 from sqlalchemy.orm import Session
 
 from automation_pipeline.fiches.tables import FicheCache, RecordingRow
-from automation_pipeline.storage.bulk import among, among_given, dialects_insert, run_prepared
+from automation_pipeline.storage.bulk import among, among_given, dialects_insert
 from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.prepared import execute, execute_each
 from automation_pipeline.transcription.domain.run import (
     URGENCY,
     Plan,
@@ -60,7 +61,7 @@ _COUNT = (
 
 def plan_for(session: Session, fiche_id: str) -> Plan | None:
     """What the fiche needs, in the order of its calls; None when the fiche is not mirrored."""
-    rows = session.connection().execute(_CALLS, {"fiche": fiche_id}).tuples().all()
+    rows = execute(session, _CALLS, {"fiche": fiche_id}).rows
     if not rows:
         return None
     recordings = [(PlannedRecording(row_id, call_id, url), done) for row_id, call_id, url, done in rows if row_id]
@@ -85,7 +86,7 @@ def start_run(
         "cached": 0,
         "failed": 0,
     }
-    return run_prepared(session, _starting, row).first() is not None
+    return execute(session, _starting, row).first() is not None
 
 
 def _starting(postgres: bool) -> UpdateBase:
@@ -116,8 +117,7 @@ def add_tasks(session: Session, run_id: str, fiche_id: str, plan: Plan, priority
         }
         for place, target in enumerate(plan.targets, start=1)
     ]
-    if rows:
-        session.connection().execute(_ADD_TASKS, rows)
+    execute_each(session, _ADD_TASKS, rows)
 
 
 def make_as_urgent(session: Session, run_id: str, priority: Priority) -> None:
@@ -131,11 +131,11 @@ def make_as_urgent(session: Session, run_id: str, priority: Priority) -> None:
 
 
 def live_run_of(session: Session, fiche_id: str) -> str | None:
-    return session.connection().execute(_LIVE, {"fiche": fiche_id}).scalar()
+    return execute(session, _LIVE, {"fiche": fiche_id}).value()
 
 
 def get_standing(session: Session, run_id: str) -> Standing | None:
-    row = session.connection().execute(_BY_ID, {"run": run_id}).one_or_none()
+    row = execute(session, _BY_ID, {"run": run_id}).first()
     return None if row is None else standing_of(row)
 
 
@@ -154,12 +154,12 @@ def count_recordings(
 ) -> tuple[Standing, datetime]:
     """How the run stands with so many more that have ended, and when it began. Its row is held, as by `hold_run`."""
     more = {"run": run_id, "at": now, "ended": processed, "known": cached, "lost": failed}
-    row = session.connection().execute(_COUNT, more).one()
+    row = execute(session, _COUNT, more).one()
     return standing_of(row), row.started_at
 
 
 def still_running(session: Session, run_ids: Sequence[str]) -> bool:
-    return bool(run_prepared(session, _counting_live, {"runs": run_ids}).scalar())
+    return bool(execute(session, _counting_live, {"runs": run_ids}).value())
 
 
 def _counting_live(postgres: bool) -> Select[tuple[int]]:
@@ -179,7 +179,7 @@ def touch_runs(session: Session, run_ids: Sequence[str]) -> None:
 
 
 def end_run(session: Session, run_id: str, status: RunStatus, error: str | None = None) -> None:
-    session.connection().execute(_END, {"run": run_id, "then": status, "why": error})
+    execute(session, _END, {"run": run_id, "then": status, "why": error})
 
 
 def standing_of(row: TranscriptionRunRow | Row[tuple[object, ...]]) -> Standing:

@@ -22,8 +22,9 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, aliased
 
 from automation_pipeline.fiches.tables import RecordingRow
-from automation_pipeline.storage.bulk import among_given, run_prepared
+from automation_pipeline.storage.bulk import among_given
 from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.prepared import execute
 from automation_pipeline.transcription.domain.run import TaskState
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 
@@ -117,7 +118,7 @@ def claim_next(session: Session, owner: str, most: int, *, lease_seconds: float,
     most, and fewer where those of one fiche would be too many at once."""
     one_at_a_time(session)
     wanted = {"most": most, "per_fiche": per_fiche, "by": owner, "seconds": lease_seconds}
-    return _claims(session, session.connection().execute(_CLAIM, wanted).scalars().all())
+    return _claims(session, [id_ for (id_,) in execute(session, _CLAIM, wanted)])
 
 
 def extend_claims(session: Session, owner: str, lease_seconds: float) -> None:
@@ -138,7 +139,7 @@ def runs_worked_on(session: Session, owner: str) -> list[str]:
 
 def begin_attempt(session: Session, claim: Claim) -> bool:
     """Count one provider call, right before it is made. False: the claim has ended or passed on."""
-    return session.connection().execute(_BEGIN, _held_by(claim)).rowcount == 1
+    return execute(session, _BEGIN, _held_by(claim)).changed == 1
 
 
 def put_back(session: Session, claim: Claim, after: timedelta, error: str, *, of_audio: bool) -> bool:
@@ -157,7 +158,7 @@ def put_back(session: Session, claim: Claim, after: timedelta, error: str, *, of
 
 def finish_task(session: Session, claim: Claim, state: TaskState, error: str | None = None) -> bool:
     values = {**_held_by(claim), "then": state, "why": error}
-    return session.connection().execute(_FINISH, values).rowcount == 1
+    return execute(session, _FINISH, values).changed == 1
 
 
 def fail_waiting_tasks(
@@ -190,7 +191,7 @@ def one_at_a_time(session: Session) -> None:
 def _claims(session: Session, task_ids: Sequence[int]) -> list[Claim]:
     if not task_ids:
         return []
-    return [_claim(row) for row in run_prepared(session, _claimed, {"tasks": task_ids})]
+    return [_claim(row) for row in execute(session, _claimed, {"tasks": task_ids})]
 
 
 def _claimed(postgres: bool) -> Select[tuple[object, ...]]:

@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from automation_pipeline.fiches.tables import RecordingRow
 from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.prepared import execute, execute_each
 from automation_pipeline.transcription.domain.transcript import Chunk, Transcript
 from automation_pipeline.transcription.tables import ChunkRow
 
@@ -28,10 +29,8 @@ _NOTE = (
 
 def save_transcript(session: Session, recording_id: int, transcript: Transcript, chunks: Sequence[Chunk]) -> None:
     """Replaces an earlier one. A call in which nothing was said has a transcript without chunks."""
-    connection = session.connection()
-    connection.execute(_FORGET, {"of_recording": recording_id})
-    if chunks:
-        connection.execute(_ADD, [_row(recording_id, chunk) for chunk in chunks])
+    execute(session, _FORGET, {"of_recording": recording_id})
+    execute_each(session, _ADD, [_row(recording_id, chunk) for chunk in chunks])
     heard = {
         "of_recording": recording_id,
         "heard_id": transcript.transcription_id,
@@ -39,7 +38,7 @@ def save_transcript(session: Session, recording_id: int, transcript: Transcript,
         "language": transcript.language_code,
         "probability": transcript.language_probability,
     }
-    connection.execute(_NOTE, heard)
+    execute(session, _NOTE, heard)
 
 
 def _row(recording_id: int, chunk: Chunk) -> dict[str, object]:
