@@ -3,6 +3,7 @@
 import gc
 import logging
 import shutil
+import signal
 from collections.abc import Generator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,6 +21,13 @@ from automation_pipeline_tests import outside, postgres, services
 # `--hypothesis-profile default` looks for new ones.
 settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
+
+
+def pytest_configure() -> None:
+    """As from a terminal. Who starts the suite in the background of a script may have SIGINT ignored, and hand that on:
+    then Dagster's servers ignore SIGTERM too, and never end."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # What gives a test a database.
