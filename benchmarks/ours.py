@@ -77,7 +77,8 @@ class Place:
             "TRANSCRIPTION_ELEVENLABS_RATE_LIMIT_PER_MINUTE": "100000",
             "LLM_RATE_LIMIT_PER_MINUTE": "1000000",
             "LLM_MAX_CONCURRENCY": str(judged),
-            "AUDIT_RUN_CONCURRENCY": str(max(1, judged // contest.STEPS)),
+            # Of the steps of two audits one asks the model, on average: it keeps its places, whoever is at work.
+            "AUDIT_RUN_CONCURRENCY": str(judged * 2),
             **self.more,
         }
 
