@@ -1,6 +1,6 @@
 """A bare start, from the launch of the job to the first call of the CRM, next to `python -c "import dagster"`.
 
-python benchmarks/start.py [--repetitions 5]
+python benchmarks/start.py [--repetitions 7]
 """
 
 import argparse
@@ -26,7 +26,7 @@ def main() -> None:
         raise SystemExit(f"A start is to take at most {MOST:g} times as long as the import of Dagster.")
 
 
-def ratio(repetitions: int = 3) -> float:
+def ratio(repetitions: int = 7) -> float:
     """Median of the pairs, each measured one right after the other."""
     pairs = [measured() for _ in range(repetitions)]
     launch, bare = (statistics.median(each) for each in zip(*pairs, strict=True))
@@ -51,7 +51,7 @@ def import_seconds() -> float:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--repetitions", type=int, default=7)
     return parser.parse_args()
 
 

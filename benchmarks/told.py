@@ -65,9 +65,9 @@ def _rows(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _repetitions(lines: Sequence[Line]) -> str:
-    """How many there were of each size, at least."""
-    fewest = {size: min(len(line.times) for line in lines if line.fiches == size) for size in _sizes(lines)}
-    return ", ".join(f"of {number} at {size:,}" for size, number in fewest.items())
+    """How many there were of each size: of whom least often, and of whom most."""
+    times = {size: [len(line.times) for line in lines if line.fiches == size] for size in _sizes(lines)}
+    return ", ".join(f"of {min(each)} to {max(each)} at {size:,}" for size, each in times.items())
 
 
 def _sizes(lines: Sequence[Line]) -> list[int]:
