@@ -6,9 +6,10 @@ a column whose default Python makes has to be given.
 """
 
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
 from sqlalchemy import BindParameter, ClauseElement, ColumnElement, Connection, Dialect
@@ -52,10 +53,8 @@ class Found:
 def execute(session: Session, statement: Statement, values: Values) -> Found:
     connection = session.connection()
     ready = _ready(statement, tuple(values), connection.dialect, many=False)
-    cursor = _executed(connection, ready.sql, ready.given(values), many=False)
-    found = Found(ready.read(cursor), cursor.rowcount)
-    cursor.close()
-    return found
+    with _executed(connection, ready.sql, ready.given(values), many=False) as cursor:
+        return Found(ready.read(cursor), cursor.rowcount)
 
 
 def execute_each(session: Session, statement: Statement, rows: Sequence[Values]) -> None:
@@ -64,23 +63,31 @@ def execute_each(session: Session, statement: Statement, rows: Sequence[Values])
         return
     connection = session.connection()
     ready = _ready(statement, tuple(rows[0]), connection.dialect, many=True)
-    _executed(connection, ready.sql, [ready.given(row) for row in rows], many=True).close()
+    with _executed(connection, ready.sql, [ready.given(row) for row in rows], many=True):
+        pass
 
 
-def _executed(connection: Connection, sql: str, given: _Given | Sequence[_Given], *, many: bool) -> DBAPICursor:
-    cursor = connection.connection.cursor()
-    for listen in connection.dispatch.before_cursor_execute:
-        listen(connection, cursor, sql, given, None, many)
+@contextmanager
+def _executed(
+    connection: Connection, sql: str, given: _Given | Sequence[_Given], *, many: bool
+) -> Generator[DBAPICursor]:
     driver = connection.dialect.loaded_dbapi
     try:
-        (cursor.executemany if many else cursor.execute)(sql, cast("Any", given))
+        with closing(connection.connection.cursor()) as cursor:
+            for listen in connection.dispatch.before_cursor_execute:
+                listen(connection, cursor, sql, given, None, many)
+            (cursor.executemany if many else cursor.execute)(sql, cast("Any", given))
+            yield cursor
     except driver.Error as error:
         hidden = DBAPIError.instance(sql, None, error, driver.Error, hide_parameters=True, dialect=connection.dialect)
         raise cast("BaseException", hidden) from error
-    return cursor
 
 
-@cache
+# Far more than there are statements; whoever opens many databases, as tests do, keeps no more than these.
+MOST_READY = 1_000
+
+
+@lru_cache(MOST_READY)
 def _ready(statement: Statement, names: tuple[str, ...], dialect: Dialect, *, many: bool) -> "_Ready":
     made = statement if isinstance(statement, ClauseElement) else statement(dialect.name == "postgresql")
     compiled = made.compile(dialect=dialect, column_keys=list(names), for_executemany=many)

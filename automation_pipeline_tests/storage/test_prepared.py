@@ -17,12 +17,13 @@ from sqlalchemy import (
     bindparam,
     delete,
     event,
+    func,
     insert,
     select,
     text,
     update,
 )
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from automation_pipeline.storage.bulk import among_given
 from automation_pipeline.storage.database import Database, DatabaseUnreachableError
@@ -136,6 +137,15 @@ def test_its_errors_are_sqlalchemys_and_hide_what_was_written(database: Database
         execute(session, ADD, {**EMPTY, "name": "secret"})
     assert "secret" not in str(error.value)
     assert names(database) == ["secret"]
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+def test_an_error_of_a_later_row_is_one_of_the_statement(database: Database) -> None:
+    """SQLite works a row out when it is fetched."""
+    add(database, {**EMPTY, "name": "{}"}, {**FULL, "name": "{"})
+    parsed = select(func.json_extract(EVERY_KIND.c.name, "$")).order_by(EVERY_KIND.c.id)
+    with database.reading() as session, pytest.raises(OperationalError, match="malformed"):
+        execute(session, parsed, {})
 
 
 def test_one_bad_row_of_many_leaves_none(database: Database) -> None:

@@ -52,7 +52,11 @@ class CraftSettings(OutsideSettings):
         default=3, ge=1, le=100, description="Steps of one audit that are judged at the same time."
     )
     audit_run_concurrency: int = Field(
-        default=4, ge=1, le=100, description="Audits at the same time in one process, where a run has several."
+        default=4,
+        ge=1,
+        le=100,
+        description="Audits at the same time in one process, where a run has several. Few of an audit's acts are the "
+        "model's: twice as many as `LLM_MAX_CONCURRENCY` keep its places taken.",
     )
     audit_evidence_gating: bool = Field(
         default=True, description="Whether a quotation counts only if it stands in the transcript; `0` turns it off."
