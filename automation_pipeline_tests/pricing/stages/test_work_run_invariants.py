@@ -233,7 +233,7 @@ def target_facts(row: RuleTargetRow) -> TargetFacts:
     return TargetFacts(id=str(row.id), status=status, attempts=row.attempts, applied_at=row.applied_at)
 
 
-@pytest.mark.timeout(600)  # 25 lives; beside other work one minute becomes three
+@pytest.mark.timeout(600)  # 25 lives: seconds alone, minutes beside other work
 def test_no_promise_is_broken_whatever_happens(sqlite_template: Path, tmp_path: Path) -> None:
     numbers = count()
 
