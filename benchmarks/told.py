@@ -67,7 +67,8 @@ def _rows(rows: Sequence[Sequence[str]]) -> list[str]:
 def _repetitions(lines: Sequence[Line]) -> str:
     """How many there were of each size: of whom least often, and of whom most."""
     times = {size: [len(line.times) for line in lines if line.fiches == size] for size in _sizes(lines)}
-    return ", ".join(f"of {min(each)} to {max(each)} at {size:,}" for size, each in times.items())
+    spans = {size: "-".join(map(str, sorted({min(each), max(each)}))) for size, each in times.items()}
+    return ", ".join(f"of {span} at {size:,}" for size, span in spans.items())
 
 
 def _sizes(lines: Sequence[Line]) -> list[int]:

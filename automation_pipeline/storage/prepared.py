@@ -102,11 +102,9 @@ class _Ready:
         self.sql, self._dialect, self._order = str(compiled), compiled.dialect, compiled.positiontup
         converts = {name: self._bind_convert(bind) for name, bind in compiled.binds.items()}
         self._converts = [(name, convert) for name, convert in converts.items() if convert and name in names]
+        fixed = {name: bind.effective_value for name, bind in compiled.binds.items() if name not in names}
         self._constants = {
-            name: convert(bind.effective_value) if convert else bind.effective_value
-            for name, bind in compiled.binds.items()
-            if name not in names
-            for convert in [converts[name]]
+            name: convert(value) if (convert := converts[name]) else value for name, value in fixed.items()
         }
         self._columns = _columns_of(made)
         self._row = _row_of([str(column.key) for column in self._columns])

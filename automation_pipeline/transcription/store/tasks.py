@@ -8,7 +8,6 @@ from sqlalchemy import (
     ColumnElement,
     Float,
     Integer,
-    Row,
     Select,
     UpdateBase,
     and_,
@@ -24,7 +23,7 @@ from sqlalchemy.orm import Session, aliased
 from automation_pipeline.fiches.tables import RecordingRow
 from automation_pipeline.storage.bulk import among_given
 from automation_pipeline.storage.instants import database_now
-from automation_pipeline.storage.prepared import execute
+from automation_pipeline.storage.prepared import Row, execute
 from automation_pipeline.transcription.domain.run import TaskState
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 
@@ -219,7 +218,7 @@ def _claimed(postgres: bool) -> Select[tuple[object, ...]]:
     )
 
 
-def _claim(row: Row[tuple[object, ...]]) -> Claim:
+def _claim(row: Row) -> Claim:
     return Claim(
         task_id=row.id,
         token=row.token,
