@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 import shutil
 import signal
 from collections.abc import Generator, Iterator
@@ -45,6 +46,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         asked = set(getattr(item, "fixturenames", ())) & {"postgres_server", "redis_url"}
         if asked or chosen.get("database_kind") == "postgres":
             item.add_marker("services")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Queries, claims and migrations run on both databases, because that is where the two differ. Every other test
+    runs on SQLite, or on the one that the environment variable DB names."""
+    chosen_by_the_test = any(
+        "database_kind" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize") if mark.args
+    )
+    if "database_kind" not in metafunc.fixturenames or chosen_by_the_test:
+        return
+    path = metafunc.definition.path
+    marked = metafunc.definition.get_closest_marker("both_databases") is not None
+    on_both = marked or bool({"store", "storage", "migrations"} & set(path.parts))
+    kinds = ["sqlite", "postgres"] if on_both else [os.environ.get("DB", "sqlite")]
+    metafunc.parametrize("database_kind", kinds, indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -119,8 +135,9 @@ def postgres_room(postgres_server: str) -> Iterator[postgres.Room]:
         yield room
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture
 def database_kind(request: pytest.FixtureRequest) -> str:
+    """The database of this test; `pytest_generate_tests` chooses it."""
     return request.param
 
 
