@@ -1,5 +1,5 @@
 # What people do here. Every target makes the virtual environment first, from requirements.lock alone.
-.PHONY: setup demo dev test check bench bench-siblings survive lock docs clean
+.PHONY: setup demo dev test check bench bench-siblings survive lock docs golden clean
 .DEFAULT_GOAL := help
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -18,6 +18,7 @@ help:
 	@echo "make survive runs under a hundred seeded faults: kills, outages, full disks; SEED=n FAULTS=100 are yours"
 	@echo "make lock    compile requirements.lock anew from pyproject.toml, and what of it the image needs"
 	@echo "make docs    write the generated pages under docs/ anew"
+	@echo "make golden  accept a change of the public surface: OpenAPI, commands, tables, settings, permissions, Dagster"
 
 setup: $(READY) $(DAGSTER_HOME)/dagster.yaml
 
@@ -71,6 +72,9 @@ lock: $(READY)
 docs: setup
 	@python -m automation_pipeline.core.settings_page > docs/configuration.md
 	@python -m automation_pipeline.api.page > docs/endpoints.md
+
+golden: setup
+	@python -W ignore -m automation_pipeline_tests.golden
 
 clean:
 	rm -rf .venv .automation
