@@ -100,7 +100,9 @@ class RunRow(Table):
 
     __tablename__ = "automation_runs"
     __table_args__ = (
-        CheckConstraint("status IN ('pending', 'running', 'completed', 'partial', 'failed')", name="status"),
+        CheckConstraint(
+            "status IN ('pending', 'running', 'completed', 'partial', 'failed', 'cancelled')", name="status"
+        ),
         # A retried Dagster run finds its row by its root; only one unended row may answer.
         Index(
             "uq_automation_runs_unended_root",

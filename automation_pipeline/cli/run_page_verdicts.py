@@ -5,7 +5,7 @@ from automation_pipeline.cli.markup import Html, element, joined
 
 _TONES = {
     "good": {"completed", "successful", "CONFORME", "PRESENT", "EXCELLENT", "BON"},
-    "warn": {"partial", "ignored", "PARTIEL", "ACCEPTABLE"},
+    "warn": {"partial", "ignored", "cancelled", "PARTIEL", "ACCEPTABLE"},
     "bad": {"failed", "NON_CONFORME", "ABSENT", "INSUFFISANT", "REJET"},
 }
 _TONE = {word: tone for tone, words in _TONES.items() for word in words}

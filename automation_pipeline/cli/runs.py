@@ -88,7 +88,7 @@ def cancel(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """End a run that waits or works: what is not done of it has failed. Dagster stops within seconds."""
+    """Cancel a run that waits or works: its unfinished fiches are ignored. Dagster stops within seconds."""
     our = desk()
     is_over = our.runs.get(run_id).completed_at is not None
     if not (yes or is_over or consent(f"Cancel run {run_id}?", f"cancel run {run_id}")):
@@ -98,7 +98,10 @@ def cancel(
     if as_json:
         print_json({"run_id": str(run.id), "status": run.status, "error": run.error_message})
     else:
-        _say(f"Run {run_id} is cancelled: {run.successful_fiches} fiches were done, {run.failed_fiches} have failed.")
+        _say(
+            f"Run {run_id} is cancelled: {run.successful_fiches} fiches were done, {run.failed_fiches} failed, "
+            f"{run.ignored_fiches} are ignored."
+        )
 
 
 @app.command()
@@ -108,7 +111,7 @@ def retry(
     wait: Annotated[bool, typer.Option("--wait", help="Follow the new run to its end.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ask for a new run over the fiches that failed in this one; the ignored ones are left alone."""
+    """Ask for a new run over the fiches that this one failed on or, if it was cancelled, did not finish."""
     our = desk()
     run = our.runs.retry(run_id)
     if wait:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from automation_pipeline.automation.domain.run import Run, RunStatus
 from automation_pipeline.automation.stages.cancel_run import LONGEST_REASON, cancel_run
 from automation_pipeline.automation.stages.request_run import request_run
-from automation_pipeline.automation.store.progress import CANCELLED_WORDS, runs_by_id
+from automation_pipeline.automation.store.progress import runs_by_id
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.core.json_model import parse
@@ -57,11 +57,11 @@ def _end(run_id: int, run: Run | None) -> AttemptEnd | None:
         return AttemptEnd(status=RunState.FAILED, error_code=NOT_FOUND, error=error)
     if run.completed_at is None:
         return None
+    error = run.error_message or f"All {run.failed_fiches} fiches of automation run {run_id} failed."
+    if run.status is RunStatus.CANCELLED:
+        return cancelled(error)
     if run.status is not RunStatus.FAILED:
         return succeeded(_counters(run))
-    error = run.error_message or f"All {run.failed_fiches} fiches of automation run {run_id} failed."
-    if error.startswith(CANCELLED_WORDS):
-        return cancelled(error)
     return AttemptEnd(status=RunState.FAILED, error_code=FAILED, error=error, result=_counters(run))
 
 

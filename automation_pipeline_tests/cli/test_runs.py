@@ -88,8 +88,8 @@ def test_runs_are_listed_newest_first_and_can_be_narrowed(terminal: Terminal) ->
     assert listed("--offset", "3") == []
     assert listed("--schedule", "99") == []
     terminal.json("runs", "cancel", "2", "--yes")
-    assert listed("--status", "failed") == ["2", "1"]
-    assert listed("--status", "failed", "--status", "pending") == ["3", "2", "1"]
+    assert listed("--status", "cancelled") == ["2", "1"]
+    assert listed("--status", "cancelled", "--status", "pending") == ["3", "2", "1"]
     assert listed("--status", "running") == []
 
 
@@ -135,21 +135,21 @@ def test_a_run_is_cancelled_with_its_reason(terminal: Terminal) -> None:
     run_id = terminal.json("schedules", "run-now", terminal.create())["run_id"]
     assert terminal.json("runs", "cancel", run_id, "--reason", "wrong day", "--yes") == {
         "run_id": run_id,
-        "status": "failed",
+        "status": "cancelled",
         "error": "Cancelled by an operator: wrong day",
     }
     ended = terminal.run("runs", "cancel", run_id)
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err == f"Run {run_id} has already ended (failed).\n"
+    assert ended.err == f"Run {run_id} has already ended (cancelled).\n"
 
 
 @pytest.mark.parametrize(
     ("answer", "flags", "code", "status"),
     [
-        (b"y\n", [], 0, "failed"),
+        (b"y\n", [], 0, "cancelled"),
         (b"n\n", [], 1, "pending"),
-        (b"", ["--yes"], 0, "failed"),
-        (b"y\n", ["--json"], 0, "failed"),
+        (b"", ["--yes"], 0, "cancelled"),
+        (b"y\n", ["--json"], 0, "cancelled"),
     ],
 )
 def test_an_operator_is_asked_before_a_run_is_cancelled(

@@ -150,7 +150,7 @@ def fiches(
     openapi_extra=takes(CancelInput, required=False, wrong_day={"reason": "The wrong day was picked"}),
 )
 def cancel(run_id: IdInPath, body: OptionalBody, services: TheServices, once: DoneOnce) -> Response:
-    """End a run that waits or works: what is not done of it has failed. Dagster stops within seconds."""
+    """Cancel a run that waits or works: its unfinished fiches are ignored. Dagster stops within seconds."""
     reason = parse(CancelInput, body, "Invalid cancel data").reason
 
     def work() -> Response:
@@ -161,7 +161,7 @@ def cancel(run_id: IdInPath, body: OptionalBody, services: TheServices, once: Do
 
 @router.post(f"{PATH}/{{run_id}}/retry", response_model=Retried, responses=refusals(404, 409))
 def retry(run_id: IdInPath, services: TheServices, once: DoneOnce) -> Response:
-    """Ask for a new run over the fiches that failed in this one; the ignored ones are left alone."""
+    """Ask for a new run over the fiches that this one failed on or, if it was cancelled, did not finish."""
 
     def work() -> Response:
         run = retry_run(run_id, database=services.database, clock=services.clock)

@@ -97,10 +97,12 @@ def completed(run: Run, at: datetime, reason: EmptyReason | None = None) -> tupl
     return shown, _event(run, key, "automation/completed", at, {**_about(run), **totals, **duration})
 
 
-def failed(run: Run, error: str, at: datetime) -> tuple[Event, Event]:
-    payload = {"status": RunStatus.FAILED, "error": error, "duration_ms": run.duration_ms or 0}
-    shown = _shown(run, "failed", "failed", at, payload)
-    return shown, _event(run, f"automation-failed-{run.id}", "automation/failed", at, {**_about(run), "error": error})
+def broken_off(run: Run, error: str, at: datetime) -> tuple[Event, Event]:
+    """For a run that failed as a whole or was cancelled: the events carry its status as their name."""
+    name = run.status.value
+    shown = _shown(run, name, name, at, {"status": name, "error": error, "duration_ms": run.duration_ms or 0})
+    inside = {**_about(run), "error": error}
+    return shown, _event(run, f"automation-{name}-{run.id}", f"automation/{name}", at, inside)
 
 
 def _shown(run: Run, name: str, key: str, at: datetime, payload: Mapping[str, object]) -> Event:

@@ -70,7 +70,7 @@ def webhook_payload(
     if breakdown is not None:
         return {
             **about,
-            "status": RunStatus.FAILED.value,
+            "status": run.status.value,
             "error": breakdown,
             "duration_seconds": duration_seconds(run),
         }
@@ -92,8 +92,7 @@ def webhook_payload(
 def email_payload(
     run: Run, schedule_name: str, failures: Sequence[Failure], breakdown: str | None
 ) -> dict[str, object]:
-    status = RunStatus.FAILED if breakdown is not None else run.status
-    subject = _one_line(f"Automation {schedule_name} - {status.upper()}")
+    subject = _one_line(f"Automation {schedule_name} - {run.status.upper()}")
     text = _breakdown_text(run, breakdown) if breakdown is not None else _summary_text(run, failures)
     return {"subject": subject, "text": text}
 
@@ -120,7 +119,8 @@ def _summary_text(run: Run, failures: Sequence[Failure]) -> str:
 
 
 def _breakdown_text(run: Run, breakdown: str) -> str:
-    return f"Automation run {run.id} failed after {duration_seconds(run)}s.\n\nError: {breakdown}\n"
+    verb = "was cancelled" if run.status is RunStatus.CANCELLED else "failed"
+    return f"Automation run {run.id} {verb} after {duration_seconds(run)}s.\n\nError: {breakdown}\n"
 
 
 def duration_seconds(run: Run) -> int:
@@ -128,7 +128,8 @@ def duration_seconds(run: Run) -> int:
 
 
 def headers_of(notification: Notification, body: bytes, secret: str | None, unix_seconds: int) -> dict[str, str]:
-    ended = "failed" if "error" in notification.payload else "completed"
+    broke_off = "error" in notification.payload
+    ended = notification.payload["status"] if broke_off else "completed"
     return signed_headers(f"automation.run.{ended}", notification.key, body, secret, unix_seconds)
 
 

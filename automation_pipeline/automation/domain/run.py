@@ -15,21 +15,28 @@ class RunStatus(StrEnum):
     COMPLETED = "completed"
     PARTIAL = "partial"
     FAILED = "failed"
+    CANCELLED = "cancelled"
 
 
 RUN_MACHINE = StateMachine(
     "automation run",
     {
-        RunStatus.PENDING: frozenset({RunStatus.RUNNING, RunStatus.FAILED}),
-        RunStatus.RUNNING: frozenset({RunStatus.COMPLETED, RunStatus.PARTIAL, RunStatus.FAILED}),
+        RunStatus.PENDING: frozenset({RunStatus.RUNNING, RunStatus.FAILED, RunStatus.CANCELLED}),
+        RunStatus.RUNNING: frozenset({RunStatus.COMPLETED, RunStatus.PARTIAL, RunStatus.FAILED, RunStatus.CANCELLED}),
         RunStatus.COMPLETED: frozenset(),
         RunStatus.PARTIAL: frozenset(),
         RunStatus.FAILED: frozenset(),
+        RunStatus.CANCELLED: frozenset(),
     },
 )
 
 # A schedule remembers its last run in words of its own.
-SCHEDULE_STATUS = {RunStatus.COMPLETED: "success", RunStatus.PARTIAL: "partial", RunStatus.FAILED: "failed"}
+SCHEDULE_STATUS = {
+    RunStatus.COMPLETED: "success",
+    RunStatus.PARTIAL: "partial",
+    RunStatus.FAILED: "failed",
+    RunStatus.CANCELLED: "cancelled",
+}
 
 
 class Phase(StrEnum):

@@ -1,6 +1,6 @@
 """End a run because an operator says so. Its steps find their attempt fenced off; Dagster is told by the watchdog."""
 
-from automation_pipeline.automation.domain.run import Reason, Run
+from automation_pipeline.automation.domain.run import Reason, Run, RunStatus
 from automation_pipeline.automation.stages.finalise_run import Closing, finalise_run
 from automation_pipeline.automation.store.progress import CANCELLED_WORDS
 from automation_pipeline.automation.store.runs import get_run
@@ -9,11 +9,11 @@ from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.storage.database import Database
 
 LONGEST_REASON = 500
-CANCELLED = Closing(CANCELLED_WORDS, Reason.CANCELLED, no_failure=True)
+CANCELLED = Closing(CANCELLED_WORDS, Reason.CANCELLED, status=RunStatus.CANCELLED)
 
 
 def cancel_run(run_id: int, *, database: Database, clock: Clock, reason: str | None = None) -> Run:
-    """The run, failed with all of its fiches that had not ended. ConflictError: it had ended before, by itself."""
+    """The cancelled run. Fiches that had not ended are ignored. ConflictError: the run has already ended."""
     words = _words(reason)
     with database.reading() as session:
         _refuse_ended(get_run(session, run_id))

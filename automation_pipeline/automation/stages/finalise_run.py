@@ -7,10 +7,19 @@ from datetime import datetime, timedelta
 from automation_pipeline.automation.domain import events
 from automation_pipeline.automation.domain.filters import EmptyReason
 from automation_pipeline.automation.domain.notes import run_note
-from automation_pipeline.automation.domain.run import RUN_MACHINE, Phase, Reason, Run, RunStatus, Tally, run_status
+from automation_pipeline.automation.domain.run import (
+    RUN_MACHINE,
+    OutcomeStatus,
+    Phase,
+    Reason,
+    Run,
+    RunStatus,
+    Tally,
+    run_status,
+)
 from automation_pipeline.automation.stages.notify_run import notify_run
 from automation_pipeline.automation.store.details import audits_of_run
-from automation_pipeline.automation.store.ledger import fail_pending, tally, transcribed_fiches
+from automation_pipeline.automation.store.ledger import end_pending, tally, transcribed_fiches
 from automation_pipeline.automation.store.phases import measure_phases, note_phase
 from automation_pipeline.automation.store.runs import StaleAttemptError, as_run, lock_run, write_log
 from automation_pipeline.automation.store.schedules import count_ended_run, get_schedule
@@ -27,15 +36,15 @@ INTERRUPTED = "The run broke off before this fiche was done"
 
 @dataclass(frozen=True)
 class Closing:
-    """What becomes of the fiches that a broken run leaves behind, and what is remembered besides its words. One that is
-    `no_failure` was wanted: it does not count towards pausing the schedule. One that is not `counted` leaves all
-    of the schedule's counters as they are."""
+    """How a run ends that did not finish by itself: its status, the error and reason of its pending fiches, and details
+    for its record. A cancelled run's pending fiches are ignored, a failed run's have failed. Without `counted` the
+    schedule's counters stay as they are."""
 
     error: str = INTERRUPTED
     reason: Reason = Reason.INTERRUPTED
     details: Mapping[str, object] | None = None
     log: str | None = None
-    no_failure: bool = False
+    status: RunStatus = RunStatus.FAILED
     counted: bool = True
 
 
@@ -57,7 +66,8 @@ def finalise_run(
 ) -> Run:
     """The ended run; one that has ended before is returned as it is.
 
-    With an attempt: only if it is still the one at work. With a breakdown: what is pending has failed, and the run.
+    With an attempt: only if it is still the one at work. With a breakdown: pending fiches and the run end as `closing`
+    says.
     """
     now = clock.now()
     with database.transaction() as session:
@@ -67,7 +77,7 @@ def finalise_run(
         if attempt is not None and row.attempt != attempt:
             raise StaleAttemptError(f"Attempt {attempt} of run {run_id} is no longer the one at work.")
         if breakdown is not None:
-            fail_pending(session, run_id, closing.error, closing.reason, now)
+            end_pending(session, run_id, _abandoned(closing), closing.error, closing.reason, now)
         standing = tally(session, run_id, row.selected_fiches)
         if breakdown is None and not standing.is_whole:
             raise LedgerError(f"Run {run_id} cannot end: {standing}")
@@ -81,7 +91,7 @@ def finalise_run(
 def _end(
     session: Session, row: RunRow, standing: Tally, breakdown: str | None, closing: Closing, now: datetime
 ) -> None:
-    status = run_status(standing) if breakdown is None else RunStatus.FAILED
+    status = run_status(standing) if breakdown is None else closing.status
     before = RunStatus(row.status)
     row.status = RUN_MACHINE.move(before, status)
     row.phase = Phase.FINALIZING
@@ -102,7 +112,7 @@ def _end(
     note_phase(session, row.id, row.attempt, Phase.FINALIZING)
     transition = Transition(RUN_MACHINE.name, str(row.id), before, status, "finalise_run", now, breakdown)
     record_transitions(session, [transition])
-    count_ended_run(session, row.schedule_id, status, is_failure=not closing.no_failure, counted=closing.counted)
+    count_ended_run(session, row.schedule_id, status, counted=closing.counted)
     if row.request_key and breakdown is not None:
         mark_refused(session, row.request_key, breakdown)
 
@@ -112,14 +122,23 @@ def _tell(session: Session, run: Run, breakdown: str | None, closing: Closing, n
     counts = f"{run.successful_fiches} successful, {run.failed_fiches} failed, {run.ignored_fiches} ignored"
     write_notes(session, run_note(run, f"END: {run.status}: {counts}", level="error" if breakdown else "info"))
     if breakdown is not None:
-        write_log(session, run.id, now, "error", closing.log or f"Automation failed: {breakdown}")
-        enqueue(session, events.failed(run, breakdown, now))
+        level, words = (
+            ("warning", breakdown)
+            if run.status is RunStatus.CANCELLED
+            else ("error", f"Automation failed: {breakdown}")
+        )
+        write_log(session, run.id, now, level, closing.log or words)
+        enqueue(session, events.broken_off(run, breakdown, now))
         notify_run(session, run, get_schedule(session, run.schedule_id), now=now, breakdown=breakdown)
         return
     details = {"status": run.status, "duration_ms": run.duration_ms}
     write_log(session, run.id, now, "info", "Automation run completed", details)
     enqueue(session, events.completed(run, now, _why_empty(run)))
     notify_run(session, run, get_schedule(session, run.schedule_id), now=now)
+
+
+def _abandoned(closing: Closing) -> OutcomeStatus:
+    return OutcomeStatus.IGNORED if closing.status is RunStatus.CANCELLED else OutcomeStatus.FAILED
 
 
 def _why_empty(run: Run | RunRow) -> EmptyReason | None:

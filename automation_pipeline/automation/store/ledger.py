@@ -133,11 +133,15 @@ def record_moves(session: Session, run_id: int, moves: Sequence[LedgerMove], now
     execute_each(session, _MOVE, changes)
 
 
-def fail_pending(session: Session, run_id: int, error: str, reason: Reason, now: datetime) -> None:
+def end_pending(
+    session: Session, run_id: int, status: OutcomeStatus, words: str, reason: Reason, now: datetime
+) -> None:
+    """Fiches that a run leaves unfinished end as failed or ignored, with the words in the column of that outcome."""
+    column = FicheResultRow.ignore_reason if status is OutcomeStatus.IGNORED else FicheResultRow.error
     session.execute(
         update(FicheResultRow)
         .where(_pending(run_id))
-        .values(status=OutcomeStatus.FAILED, error=error, reason=reason, updated_at=now)
+        .values({"status": status, column.key: words, "reason": reason, "updated_at": now})
         .execution_options(synchronize_session=False)
     )
 

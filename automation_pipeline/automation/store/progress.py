@@ -8,7 +8,7 @@ from datetime import datetime
 from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
-from automation_pipeline.automation.domain.run import FicheStage, OutcomeStatus, Run, RunStatus
+from automation_pipeline.automation.domain.run import FicheStage, OutcomeStatus, Reason, Run, RunStatus
 from automation_pipeline.automation.store.runs import as_run
 from automation_pipeline.automation.tables import FicheResultRow, LogRow, NotificationRow, RunRow
 from automation_pipeline.core.notes import LogLevel
@@ -67,9 +67,12 @@ def reasons_of(session: Session, run_id: int) -> Mapping[str, Mapping[str, int]]
 
 
 def failed_fiches(session: Session, run_id: int) -> list[str]:
-    """In the order of selection."""
-    failed = (FicheResultRow.run_id == run_id, FicheResultRow.status == OutcomeStatus.FAILED)
-    return list(session.scalars(select(FicheResultRow.fiche_id).where(*failed).order_by(FicheResultRow.position)))
+    """Fiches that a retry takes up: they failed, or the run was cancelled before they ended. In selection order."""
+    fiche = FicheResultRow
+    unfinished = or_(fiche.status == OutcomeStatus.FAILED, fiche.reason == Reason.CANCELLED)
+    return list(
+        session.scalars(select(fiche.fiche_id).where(fiche.run_id == run_id, unfinished).order_by(fiche.position))
+    )
 
 
 def runs_like(
@@ -111,9 +114,5 @@ def notifications_of(session: Session, run_id: int) -> Sequence[NotificationRow]
 
 def runs_cancelled(session: Session, since: datetime, until: datetime) -> list[int]:
     """Runs that an operator ended in that time."""
-    cancelled = (
-        RunRow.status == RunStatus.FAILED,
-        RunRow.completed_at.between(since, until),
-        RunRow.error_message.startswith(CANCELLED_WORDS, autoescape=True),
-    )
+    cancelled = (RunRow.status == RunStatus.CANCELLED, RunRow.completed_at.between(since, until))
     return list(session.scalars(select(RunRow.id).where(*cancelled).order_by(RunRow.id)))

@@ -88,12 +88,10 @@ def mark_running(session: Session, schedule_id: int, at: datetime) -> None:
     _write(session, schedule_id, last_run_at=at, last_run_status="running")
 
 
-def count_ended_run(
-    session: Session, schedule_id: int, status: RunStatus, *, is_failure: bool = True, counted: bool = True
-) -> None:
-    """Counters move in the database, so that two runs ending at once are both counted. A schedule that fails too often
-    in a row pauses, whereby a run that failed without being a failure does not matter."""
-    changes = {**_counters(status), **_pause(status, is_failure=is_failure)} if counted else {}
+def count_ended_run(session: Session, schedule_id: int, status: RunStatus, *, counted: bool = True) -> None:
+    """The database adds to the counters, so that two runs that end at once are both counted. A schedule that fails too
+    often in a row pauses; a cancelled run neither adds to that row nor ends it."""
+    changes = {**_counters(status), **_pause(status)} if counted else {}
     _write(session, schedule_id, last_run_status=SCHEDULE_STATUS[status], **changes)
 
 
@@ -105,11 +103,11 @@ def _counters(status: RunStatus) -> dict[str, object]:
     }
 
 
-def _pause(status: RunStatus, *, is_failure: bool) -> dict[str, object]:
+def _pause(status: RunStatus) -> dict[str, object]:
+    if status is RunStatus.CANCELLED:
+        return {}
     if status is not RunStatus.FAILED:
         return {"failures_in_a_row": 0}
-    if not is_failure:
-        return {}
     in_a_row = ScheduleRow.failures_in_a_row + 1
     pauses = and_(ScheduleRow.is_active, in_a_row >= ScheduleRow.pause_after_failures)
     words = literal("Paused after ").concat(cast(in_a_row, Text)).concat(" failed runs in a row")

@@ -117,7 +117,8 @@ def upgrade() -> None:
         sa.Column("config_snapshot", Json, nullable=False),
         sa.Column("result_summary", Json, nullable=True),
         sa.CheckConstraint(
-            "status IN ('pending', 'running', 'completed', 'partial', 'failed')", name=op.f("ck_automation_runs_status")
+            "status IN ('pending', 'running', 'completed', 'partial', 'failed', 'cancelled')",
+            name=op.f("ck_automation_runs_status"),
         ),
         sa.ForeignKeyConstraint(
             ["schedule_id"],

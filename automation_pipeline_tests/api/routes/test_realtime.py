@@ -90,7 +90,7 @@ class TestAStreamOfARun:
             assert json.loads(next(events)["data"])["number"] == 4
             client.post("/api/automation/runs/1/cancel")
             rest = list(events)
-        assert [event["event"] for event in rest] == ["automation.run.failed"]
+        assert [event["event"] for event in rest] == ["automation.run.cancelled"]
         again = httpx.get(url + RUN_EVENTS, headers={**EVERYTHING, "Last-Event-ID": rest[-1]["id"]}, timeout=60)
         assert again.status_code == 204
 

@@ -12,9 +12,11 @@ from automation_pipeline.core.state_machine import IllegalMoveError
 LEGAL = {
     ("pending", "running"),
     ("pending", "failed"),
+    ("pending", "cancelled"),
     ("running", "completed"),
     ("running", "partial"),
     ("running", "failed"),
+    ("running", "cancelled"),
 }
 
 

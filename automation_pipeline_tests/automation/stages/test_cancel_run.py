@@ -1,4 +1,4 @@
-"""Cancelling: what has not ended has failed, in those words; and a run gets one verdict, whoever is first."""
+"""Cancelling: the run is cancelled, its unfinished fiches are ignored, and a run ends once, whoever is first."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,12 +14,13 @@ from automation_pipeline.automation.stages.finalise_run import finalise_run
 from automation_pipeline.automation.stages.open_run import open_run
 from automation_pipeline.automation.stages.request_run import request_run
 from automation_pipeline.automation.store.ledger import outcomes, record_moves
-from automation_pipeline.automation.store.progress import reasons_of
+from automation_pipeline.automation.store.progress import failed_fiches, reasons_of
 from automation_pipeline.automation.store.runs import StaleAttemptError, get_run, hold_attempt
 from automation_pipeline.automation.store.schedules import get_schedule
 from automation_pipeline.automation.tables import ScheduleRow
 from automation_pipeline.core.errors import AutomationError, ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.transitions import TransitionRow
 from automation_pipeline_tests.conftest import StandingClock
@@ -43,20 +44,24 @@ def move(database: Database, clock: StandingClock, ticket: RunTicket, **statuses
         ("x" * 500, f"{CANCELLED}: {'x' * 500}"),
     ],
 )
-def test_a_run_at_work_fails_with_what_was_pending_and_keeps_what_was_done(
+def test_a_cancelled_run_ignores_unfinished_fiches_and_keeps_finished_ones(
     reason: str | None, words: str, database: Database, clock: StandingClock
 ) -> None:
     ticket = an_open_run(database, clock)
     move(database, clock, ticket, f1="successful", f2="ignored")
     run = cancel_run(ticket.run_id, reason=reason, database=database, clock=clock)
-    assert (run.status, run.error_message) == ("failed", words)
-    assert (run.successful_fiches, run.failed_fiches, run.ignored_fiches) == (1, 1, 1)
+    assert (run.status, run.error_message) == ("cancelled", words)
+    assert (run.successful_fiches, run.failed_fiches, run.ignored_fiches) == (1, 0, 2)
     with database.reading() as session:
         last = outcomes(session, ticket.run_id)[-1]
-        assert (last.status, last.error, last.reason) == ("failed", CANCELLED, "cancelled")
-        assert reasons_of(session, ticket.run_id)["failed"] == {"cancelled": 1}
+        assert (last.status, last.error, last.ignore_reason, last.reason) == ("ignored", None, CANCELLED, "cancelled")
+        assert reasons_of(session, ticket.run_id)["ignored"]["cancelled"] == 1
+        assert failed_fiches(session, ticket.run_id) == ["3"]
         assert get_run(session, ticket.run_id).error_message == words
-        assert get_schedule(session, run.schedule_id).failed_runs == 1
+        schedule = get_schedule(session, run.schedule_id)
+        assert (schedule.total_runs, schedule.failed_runs, schedule.last_run_status) == (1, 0, "cancelled")
+        names = [name for name in session.scalars(select(OutboxRow.event_name)) if "cancelled" in name]
+    assert names == ["automation.run.cancelled", "automation/cancelled"]
 
 
 def test_what_failed_before_keeps_its_own_words(database: Database, clock: StandingClock) -> None:
@@ -66,7 +71,8 @@ def test_what_failed_before_keeps_its_own_words(database: Database, clock: Stand
         record_moves(session, ticket.run_id, [broken], clock.now())
     cancel_run(ticket.run_id, database=database, clock=clock)
     with database.reading() as session:
-        assert [fiche.error for fiche in outcomes(session, ticket.run_id)] == ["The CRM is down", CANCELLED]
+        told = [(fiche.status, fiche.error or fiche.ignore_reason) for fiche in outcomes(session, ticket.run_id)]
+    assert told == [("failed", "The CRM is down"), ("ignored", CANCELLED)]
 
 
 def test_a_cancelled_run_is_none_of_the_failures_in_a_row(database: Database, clock: StandingClock) -> None:
@@ -78,7 +84,7 @@ def test_a_cancelled_run_is_none_of_the_failures_in_a_row(database: Database, cl
     with database.reading() as session:
         row = session.get_one(ScheduleRow, 1)
     assert (row.failures_in_a_row, row.is_active) == (1, True)
-    assert (row.last_run_status, row.total_runs, row.failed_runs) == ("failed", 1, 1)
+    assert (row.last_run_status, row.total_runs, row.failed_runs) == ("cancelled", 1, 0)
 
 
 def test_a_run_that_was_never_opened_ends_with_its_request(database: Database, clock: StandingClock) -> None:
@@ -86,7 +92,7 @@ def test_a_run_that_was_never_opened_ends_with_its_request(database: Database, c
     cancelled = cancel_run(run.id, reason="not today", database=database, clock=clock)
     with database.reading() as session:
         request = session.scalars(select(RunRequestRow)).one()
-    assert cancelled.status == "failed"
+    assert cancelled.status == "cancelled"
     assert (request.state, request.reason) == ("refused", f"{CANCELLED}: not today")
     with pytest.raises(ConflictError, match="has already ended"):
         open_run(an_opening(run.schedule_id, run_id=run.id), database=database, clock=clock)
@@ -109,7 +115,7 @@ def test_a_run_that_has_ended_stays_as_it_ended(database: Database, clock: Stand
 def test_to_cancel_twice_is_refused_even_in_the_same_words(database: Database, clock: StandingClock) -> None:
     ticket = an_open_run(database, clock)
     cancel_run(ticket.run_id, database=database, clock=clock)
-    with pytest.raises(ConflictError, match=r"^Run 1 has already ended \(failed\)$"):
+    with pytest.raises(ConflictError, match=r"^Run 1 has already ended \(cancelled\)$"):
         cancel_run(ticket.run_id, database=database, clock=clock)
 
 
@@ -155,5 +161,5 @@ def test_cancelled_and_finished_at_once_it_has_one_verdict(
         assert get_schedule(session, run.schedule_id).total_runs == 1
         moves = session.scalars(select(TransitionRow.to_state).order_by(TransitionRow.id)).all()
     assert moves == ["running", run.status]
-    assert (run.status, run.error_message) in {("completed", None), ("failed", CANCELLED)}
+    assert (run.status, run.error_message) in {("completed", None), ("cancelled", CANCELLED)}
     assert isinstance(answer, ConflictError) == (run.status == "completed")

@@ -12,7 +12,7 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule
 
 WORDS = "Paused after {} failed runs in a row"
-STATUSES = {"f": RunStatus.FAILED, "p": RunStatus.PARTIAL, "c": RunStatus.COMPLETED}
+STATUSES = {"f": RunStatus.FAILED, "p": RunStatus.PARTIAL, "c": RunStatus.COMPLETED, "x": RunStatus.CANCELLED}
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,8 @@ STATUSES = {"f": RunStatus.FAILED, "p": RunStatus.PARTIAL, "c": RunStatus.COMPLE
         (1, "f", 1, False, WORDS.format(1)),
         (2, "fcf", 1, True, None),
         (2, "fpf", 1, True, None),
+        (1, "x", 0, True, None),
+        (2, "fxf", 2, False, WORDS.format(2)),
         (2, "ffc", 0, False, WORDS.format(2)),
         (3, "cff", 2, True, None),
         (None, "ffff", 4, True, None),
@@ -40,15 +42,6 @@ def test_failures_in_a_row_pause_a_schedule(
         stored = get_schedule(session, schedule.id)
     assert (stored.failures_in_a_row, stored.is_active, stored.paused_reason) == (in_a_row, active, reason)
     assert stored.total_runs == len(ended)
-
-
-def test_a_run_that_was_cancelled_is_counted_but_is_no_failure(database: Database, clock: StandingClock) -> None:
-    schedule = a_schedule(database, clock, pauseAfterFailures=1)
-    with database.transaction() as session:
-        count_ended_run(session, schedule.id, RunStatus.FAILED, is_failure=False)
-    with database.reading() as session:
-        stored = get_schedule(session, schedule.id)
-    assert (stored.failures_in_a_row, stored.is_active, stored.failed_runs) == (0, True, 1)
 
 
 def test_a_schedule_that_an_operator_paused_keeps_its_own_reason(database: Database, clock: StandingClock) -> None:

@@ -69,7 +69,7 @@ def test_a_schedule_lives_its_life_from_afar(far: Far) -> None:
     run = far.json("schedules", "run-now", made["id"])
     assert [request.config["run_id"] for request in requests(far)] == [int(run["run_id"])]
     ended = far.json("runs", "cancel", run["run_id"], "--yes", "--reason", "wrong day")
-    assert ended == {"run_id": run["run_id"], "status": "failed", "error": "Cancelled by an operator: wrong day"}
+    assert ended == {"run_id": run["run_id"], "status": "cancelled", "error": "Cancelled by an operator: wrong day"}
     assert far.run("schedules", "delete", made["id"], given=b"y\n", somebody=True).code == 0
     assert far.here.json("schedules", "list")["schedules"] == []
 
