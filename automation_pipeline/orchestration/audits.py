@@ -10,6 +10,7 @@ from automation_pipeline.audits.domain.day import NOT_CONFIGURED, DayAudits
 from automation_pipeline.audits.stages.fail_audit import fail_audit
 from automation_pipeline.audits.stages.request_audits import JOB
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.orchestration import metadata
 
 OP = "audit"
 
@@ -33,13 +34,13 @@ def fail_audit_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
 
 def standing_metadata(standing: Standing) -> dict[str, dg.MetadataValue]:
     return {
-        "audit": dg.MetadataValue.text(str(standing.audit_id)),
-        "status": dg.MetadataValue.text(str(standing.status)),
-        "niveau": dg.MetadataValue.text(standing.niveau),
-        "score": dg.MetadataValue.float(standing.score_percentage),
-        "steps": dg.MetadataValue.int(standing.steps),
-        "failed_steps": dg.MetadataValue.int(standing.failed),
-        **({"error": dg.MetadataValue.text(standing.error)} if standing.error else {}),
+        "audit": metadata.text(standing.audit_id),
+        "status": metadata.text(standing.status),
+        "niveau": metadata.text(standing.niveau),
+        "score": metadata.real(standing.score_percentage),
+        "steps": metadata.integer(standing.steps),
+        "failed_steps": metadata.integer(standing.failed),
+        **({"error": metadata.text(standing.error)} if standing.error else {}),
     }
 
 
@@ -57,11 +58,11 @@ def day_metadata(day: DayAudits) -> dict[str, dg.MetadataValue]:
         "removed_citations": day.citations_removed,
     }
     return {
-        **{name: dg.MetadataValue.int(count) for name, count in counts.items()},
-        "coverage": dg.MetadataValue.float(day.coverage),
-        "non_compliant_share": dg.MetadataValue.float(day.non_compliant_share),
-        **({} if day.mean_score is None else {"mean_score": dg.MetadataValue.float(day.mean_score)}),
-        **({} if day.configs else {"note": dg.MetadataValue.text(NOT_CONFIGURED)}),
+        **{name: metadata.integer(count) for name, count in counts.items()},
+        "coverage": metadata.real(day.coverage),
+        "non_compliant_share": metadata.real(day.non_compliant_share),
+        **({} if day.mean_score is None else {"mean_score": metadata.real(day.mean_score)}),
+        **({} if day.configs else {"note": metadata.text(NOT_CONFIGURED)}),
         **_day_tables(day),
     }
 
@@ -76,7 +77,7 @@ def _day_tables(day: DayAudits) -> dict[str, dg.MetadataValue]:
         "failing_points": _table(("step", "control point", "not met", "judged", "share"), points),
         "failures": _table(("cause", "audits"), failures),
     }
-    return {name: dg.MetadataValue.md(table) for name, table in tables.items() if table}
+    return {name: metadata.markdown(table) for name, table in tables.items() if table}
 
 
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
@@ -93,9 +94,9 @@ def _cell(value: object) -> str:
 def step_metadata(document: Mapping[str, Any]) -> dict[str, dg.MetadataValue]:
     """A step as it is after a rerun."""
     return {
-        "step": dg.MetadataValue.text(document["step_metadata"]["name"]),
-        "conforme": dg.MetadataValue.text(document["conforme"]),
-        "score": dg.MetadataValue.int(document["score"]),
-        "weight": dg.MetadataValue.int(document["step_metadata"]["weight"]),
-        "reruns": dg.MetadataValue.int(len(document["rerun_history"])),
+        "step": metadata.text(document["step_metadata"]["name"]),
+        "conforme": metadata.text(document["conforme"]),
+        "score": metadata.integer(document["score"]),
+        "weight": metadata.integer(document["step_metadata"]["weight"]),
+        "reruns": metadata.integer(len(document["rerun_history"])),
     }

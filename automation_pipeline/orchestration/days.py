@@ -11,6 +11,7 @@ from automation_pipeline.core.settings import load_settings
 from automation_pipeline.core.wall_clock import FIRST_PASS, instant_of, wall_time, zone
 from automation_pipeline.fiches.domain.coverage import Coverage
 from automation_pipeline.fiches.domain.days import Finding, SalesDay
+from automation_pipeline.orchestration import metadata
 
 SETTINGS = load_settings()
 
@@ -47,20 +48,20 @@ def sales_day_metadata(day: SalesDay) -> dict[str, dg.MetadataValue]:
     }
     table = "\n".join(f"| {name} | {count} |" for name, count in counts.items())
     return {
-        **{name.replace(" ", "_"): dg.MetadataValue.int(count) for name, count in counts.items()},
-        "summary": dg.MetadataValue.md(f"| {day.day:%A %d %B %Y} | |\n|---|---|\n{table}"),
-        "revalidated_at": dg.MetadataValue.timestamp(day.revalidated_at),
+        **{name.replace(" ", "_"): metadata.integer(count) for name, count in counts.items()},
+        "summary": metadata.markdown(f"| {day.day:%A %d %B %Y} | |\n|---|---|\n{table}"),
+        "revalidated_at": metadata.timestamp(day.revalidated_at),
     }
 
 
 def coverage_metadata(coverage: Coverage, errors: Mapping[str, int]) -> dict[str, dg.MetadataValue]:
     return {
-        "fiches": dg.MetadataValue.int(coverage.fiches),
-        "with_details": dg.MetadataValue.int(coverage.with_details),
-        "not_found": dg.MetadataValue.int(coverage.not_found),
-        "without_details": dg.MetadataValue.int(coverage.without_details),
-        "coverage": dg.MetadataValue.float(coverage.share),
-        **({"failures": dg.MetadataValue.md(counts_table("cause", errors))} if errors else {}),
+        "fiches": metadata.integer(coverage.fiches),
+        "with_details": metadata.integer(coverage.with_details),
+        "not_found": metadata.integer(coverage.not_found),
+        "without_details": metadata.integer(coverage.without_details),
+        "coverage": metadata.real(coverage.share),
+        **({"failures": metadata.markdown(counts_table("cause", errors))} if errors else {}),
     }
 
 

@@ -7,6 +7,7 @@ import dagster as dg
 from automation_pipeline.core.instants import iso
 from automation_pipeline.enrichment.domain.coverage import CompanyCoverage, Judgement
 from automation_pipeline.enrichment.domain.views import JobView, SourceView
+from automation_pipeline.orchestration import metadata
 
 Page = dict[str, dg.MetadataValue]
 
@@ -25,9 +26,9 @@ def job_page(job: JobView) -> Page:
         "error": job.enrichment_error,
     }
     return {
-        **{name: dg.MetadataValue.text(str(text)) for name, text in texts.items() if text is not None},
-        "attempt": dg.MetadataValue.int(job.attempt),
-        **({"sources": dg.MetadataValue.md(table)} if rows else {}),
+        **{name: metadata.text(text) for name, text in texts.items() if text is not None},
+        "attempt": metadata.integer(job.attempt),
+        **({"sources": metadata.markdown(table)} if rows else {}),
     }
 
 
@@ -43,14 +44,14 @@ def companies_page(coverage: CompanyCoverage, sources: Sequence[SourceView]) -> 
         for one in sources
     ]
     return {
-        "companies": dg.MetadataValue.int(coverage.companies),
-        "masked": dg.MetadataValue.int(coverage.masked),
-        **{f"status_{status.lower()}": dg.MetadataValue.int(count) for status, count in coverage.statuses.items()},
-        "coverage": dg.MetadataValue.md(
+        "companies": metadata.integer(coverage.companies),
+        "masked": metadata.integer(coverage.masked),
+        **{f"status_{status.lower()}": metadata.integer(count) for status, count in coverage.statuses.items()},
+        "coverage": metadata.markdown(
             _counts("status", {str(status): count for status, count in coverage.statuses.items()})
         ),
-        "ages": dg.MetadataValue.md(_counts("age", coverage.ages)),
-        "sources": dg.MetadataValue.md(_table(("source", "rests until", "why", "failures", "calls today"), rows)),
+        "ages": metadata.markdown(_counts("age", coverage.ages)),
+        "sources": metadata.markdown(_table(("source", "rests until", "why", "failures", "calls today"), rows)),
     }
 
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from automation_pipeline.core.errors import PermanentError, TransientError, sentence_of
+from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError, sentence_of
 from automation_pipeline.core.settings import load_settings
 
 STEP_RETRIES = 3
@@ -44,7 +44,11 @@ def others_at_it(context: dg.OpExecutionContext, busy: type[TransientError]) -> 
 
 
 def words_of(error: BaseException | None) -> str:
-    """What a step's exception says, for a person."""
+    """What a step's exception says, for a person. A request for a retry says nothing itself: its cause does."""
     if isinstance(error, dg.Failure) and error.description:
         return error.description
+    if isinstance(error, dg.RetryRequested) and error.__cause__ is not None:
+        return words_of(error.__cause__)
+    if isinstance(error, AutomationError):
+        return sentence_of(error)
     return f"{type(error).__name__}: {error}" if error else "The step failed"

@@ -7,6 +7,7 @@ from dagster import DagsterInstance, MetadataValue
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.housekeeping.rounds import go_round
+from automation_pipeline.orchestration import metadata
 from automation_pipeline.orchestration.event_log import forget_events
 from automation_pipeline.orchestration.run_records import forget_runs
 
@@ -26,8 +27,8 @@ async def keep_house(instance: DagsterInstance, our: Services, *, is_dry: bool =
 def housekeeping_page(gone: Mapping[str, int]) -> dict[str, MetadataValue]:
     """As metadata: the sum, and what it is made of."""
     rows = "".join(f"| {name} | {count:,} |\n" for name, count in gone.items())
-    table = MetadataValue.md(f"| What | Rows |\n|---|---:|\n{rows}")
-    return {"rows": MetadataValue.int(sum(gone.values())), "kinds": table}
+    table = metadata.markdown(f"| What | Rows |\n|---|---:|\n{rows}")
+    return {"rows": metadata.integer(sum(gone.values())), "kinds": table}
 
 
 def _before(now: datetime, keep_days: int) -> datetime:

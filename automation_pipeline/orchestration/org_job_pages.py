@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 import dagster as dg
 
 from automation_pipeline.core.instants import iso
+from automation_pipeline.orchestration import metadata
 from automation_pipeline.orchestration.days import counts_table
 from automation_pipeline.orchestration.markdown import table
 from automation_pipeline.org_jobs.domain.day import Day
@@ -28,7 +29,7 @@ def job_page(job: OrgJob) -> Page:
         "again_at": None if run.next_attempt_at is None else iso(run.next_attempt_at),
         "error": run.error,
     }
-    return {name: dg.MetadataValue.text(text) for name, text in texts.items() if text}
+    return {name: metadata.text(text) for name, text in texts.items() if text}
 
 
 def day_page(day: Day) -> Page:
@@ -43,10 +44,10 @@ def day_page(day: Day) -> Page:
         ),
     }
     return {
-        **{str(one).lower(): dg.MetadataValue.int(day.by_outcome.get(one, 0)) for one in FireOutcome},
-        "jobs": dg.MetadataValue.int(sum(one.count for one in day.jobs)),
-        **({} if latency is None else {"mean_latency_seconds": dg.MetadataValue.float(round(latency, 3))}),
-        **{name: dg.MetadataValue.md(text) for name, text in tables.items() if text},
+        **{str(one).lower(): metadata.integer(day.by_outcome.get(one, 0)) for one in FireOutcome},
+        "jobs": metadata.integer(sum(one.count for one in day.jobs)),
+        **({} if latency is None else {"mean_latency_seconds": metadata.real(round(latency, 3))}),
+        **{name: metadata.markdown(text) for name, text in tables.items() if text},
     }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from automation_pipeline.core.instants import iso
+from automation_pipeline.orchestration import metadata
 from automation_pipeline.orchestration.markdown import table
 from automation_pipeline.pricing.domain.day import DayRuns
 from automation_pipeline.pricing.domain.money import PriceDocument, format_amount
@@ -25,14 +26,14 @@ def run_page(run: RuleRun, targets: Sequence[RuleTarget]) -> Page:
         "targets": table(("variant", "before", "after", "status", "error"), map(_target_cells, targets)),
     }
     return {
-        "run": dg.MetadataValue.text(str(run.id)),
-        "rule": dg.MetadataValue.text(f"{run.rule_name} (version {run.rule_version})"),
-        "status": dg.MetadataValue.text(str(run.status)),
-        **{name: dg.MetadataValue.int(count) for name, count in counts.items()},
-        "skipped": dg.MetadataValue.int(run.skipped),
-        "blocked": dg.MetadataValue.int(run.blocked),
+        "run": metadata.text(run.id),
+        "rule": metadata.text(f"{run.rule_name} (version {run.rule_version})"),
+        "status": metadata.text(run.status),
+        **{name: metadata.integer(count) for name, count in counts.items()},
+        "skipped": metadata.integer(run.skipped),
+        "blocked": metadata.integer(run.blocked),
         **_rate(run.success_rate),
-        **{name: dg.MetadataValue.md(text) for name, text in texts.items() if text},
+        **{name: metadata.markdown(text) for name, text in texts.items() if text},
     }
 
 
@@ -44,11 +45,11 @@ def reports_page(reports: Sequence[ReconciliationReport]) -> Page:
     ]
     found_table = table(("run", "sku", "expected", "actual", "severity"), found[:MOST_TARGETS])
     return {
-        "runs": dg.MetadataValue.int(len(reports)),
-        "checked": dg.MetadataValue.int(sum(report.total_checked for report in reports)),
-        "mismatches": dg.MetadataValue.int(sum(report.mismatches for report in reports)),
-        "unverified": dg.MetadataValue.int(sum(len(report.unverified) for report in reports)),
-        **({"details": dg.MetadataValue.md(found_table)} if found_table else {}),
+        "runs": metadata.integer(len(reports)),
+        "checked": metadata.integer(sum(report.total_checked for report in reports)),
+        "mismatches": metadata.integer(sum(report.mismatches for report in reports)),
+        "unverified": metadata.integer(sum(len(report.unverified) for report in reports)),
+        **({"details": metadata.markdown(found_table)} if found_table else {}),
     }
 
 
@@ -68,17 +69,17 @@ def day_page(day: DayRuns) -> Page:
     ]
     runs_table = table(("run", "rule", "project", "trigger", "status", "applied", "failed", "seconds"), rows)
     return {
-        "runs": dg.MetadataValue.int(len(day.runs)),
-        "applied": dg.MetadataValue.int(day.applied),
-        "failed": dg.MetadataValue.int(day.failed),
-        "dead_letters": dg.MetadataValue.int(day.dead_letters),
+        "runs": metadata.integer(len(day.runs)),
+        "applied": metadata.integer(day.applied),
+        "failed": metadata.integer(day.failed),
+        "dead_letters": metadata.integer(day.dead_letters),
         **_rate(None if day.success_rate is None else float(day.success_rate)),
-        **({"table": dg.MetadataValue.md(runs_table)} if runs_table else {}),
+        **({"table": metadata.markdown(runs_table)} if runs_table else {}),
     }
 
 
 def _rate(rate: float | None) -> Page:
-    return {} if rate is None else {"success_rate": dg.MetadataValue.float(rate)}
+    return {} if rate is None else {"success_rate": metadata.real(rate)}
 
 
 def _target_cells(target: RuleTarget) -> tuple[object, ...]:

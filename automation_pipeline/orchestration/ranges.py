@@ -9,6 +9,7 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.fiches.domain.fetch_job import FetchJob
 from automation_pipeline.fiches.stages.fail_range import fail_range
 from automation_pipeline.fiches.stages.request_range import JOB
+from automation_pipeline.orchestration import metadata
 
 OP = "fetch_days"
 
@@ -36,8 +37,8 @@ def job_metadata(job: FetchJob) -> dict[str, dg.MetadataValue]:
         **({} if job.total_fiches is None else {"fiches": job.total_fiches}),
     }
     return {
-        "job": dg.MetadataValue.text(job.id),
-        "status": dg.MetadataValue.text(job.status.value),
-        **{name: dg.MetadataValue.int(count) for name, count in counts.items()},
-        **({"error": dg.MetadataValue.text(job.error)} if job.error else {}),
+        "job": metadata.text(job.id),
+        "status": metadata.text(job.status.value),
+        **{name: metadata.integer(count) for name, count in counts.items()},
+        **({"error": metadata.text(job.error)} if job.error else {}),
     }

@@ -3,7 +3,7 @@
 import dagster as dg
 from pydantic import Field
 
-from automation_pipeline.audits.domain.audit import Wish
+from automation_pipeline.audits.domain.audit import AuditStatus, Wish
 from automation_pipeline.audits.stages.audit_fiche import audit_fiche as audit_to_the_end
 from automation_pipeline.orchestration.audits import fail_audit_of, standing_metadata, tracking_id_of
 from automation_pipeline.orchestration.config import StrictConfig
@@ -29,7 +29,8 @@ class AuditFicheConfig(StrictConfig):
 
 @dg.op(retry_policy=CRASH_RETRIES)
 def audit(context: dg.OpExecutionContext, config: AuditFicheConfig, services: ServicesResource) -> None:
-    """Judge the fiche's calls step by step. A retry goes on with the steps that have no result."""
+    """Judge the fiche's calls step by step. A retry goes on with the steps that have no result. The step succeeds when
+    the audit has a result, whatever its grade."""
     our, wish = services.get(), _wish(config, context.run)
     with verdicts():
         take_request(context, our)
@@ -38,6 +39,8 @@ def audit(context: dg.OpExecutionContext, config: AuditFicheConfig, services: Se
             wish, database=our.database, source=our.crm, listen=listen, judge=our.judge, clock=our.clock
         )
         standing = our.run(work)
+    if standing.status is not AuditStatus.COMPLETED:
+        raise dg.Failure(standing.error, metadata=standing_metadata(standing), allow_retries=False)
     context.add_output_metadata(standing_metadata(standing))
 
 

@@ -9,6 +9,7 @@ from pydantic import Field
 from automation_pipeline.automation.domain.run import Run, RunTicket
 from automation_pipeline.automation.stages import open_run as opening
 from automation_pipeline.defs.automation.hook import close_run
+from automation_pipeline.orchestration import metadata
 from automation_pipeline.orchestration.config import StrictConfig
 from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
 from automation_pipeline.orchestration.heartbeat import beating, worker_name
@@ -117,9 +118,9 @@ def finalise_run(context: dg.OpExecutionContext, ticket: RunTicket, services: Se
 def _summary(run: Run) -> dict[str, dg.MetadataValue]:
     counts = f"{run.successful_fiches} successful + {run.failed_fiches} failed + {run.ignored_fiches} ignored"
     return {
-        "run_id": dg.MetadataValue.int(run.id),
-        "status": dg.MetadataValue.text(str(run.status)),
-        "conservation": dg.MetadataValue.text(f"{run.selected_fiches} selected = {counts}"),
+        "run_id": metadata.integer(run.id),
+        "status": metadata.text(run.status),
+        "conservation": metadata.text(f"{run.selected_fiches} selected = {counts}"),
     }
 
 

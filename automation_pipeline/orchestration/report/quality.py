@@ -9,6 +9,7 @@ import dagster as dg
 
 from automation_pipeline.automation.domain.quality import QualityDay
 from automation_pipeline.core.whole_file import write_whole
+from automation_pipeline.orchestration import metadata
 
 NOTHING = "No fiche was sold on this day, as far as is known."
 NOT_AUDITED = "No fiche of the day has been audited."
@@ -25,15 +26,15 @@ def write_report(quality: QualityDay, folder: Path) -> dict[str, dg.MetadataValu
     write_whole(csv, frames.as_csv(quality.audits))
     points = [(p.step, p.point, p.failing, p.judged, f"{p.share:.0%}") for p in quality.failing_points]
     return {
-        "fiches": dg.MetadataValue.int(len(quality.fiches)),
-        "audits": dg.MetadataValue.int(len(quality.audits)),
-        "by_groupe": dg.MetadataValue.md(table(frames.HEADS, groupes) if groupes else NOTHING),
+        "fiches": metadata.integer(len(quality.fiches)),
+        "audits": metadata.integer(len(quality.audits)),
+        "by_groupe": metadata.markdown(table(frames.HEADS, groupes) if groupes else NOTHING),
         **_note(quality),
         **_table("failing_points", ("step", "control point", "not met", "judged", "share"), points),
         **_table("failures", ("cause", "fiches"), list(quality.failures.items())),
-        "picture": dg.MetadataValue.md(f"![{quality.day}](data:image/png;base64,{base64.b64encode(drawn).decode()})"),
-        "parquet": dg.MetadataValue.path(str(parquet)),
-        "csv": dg.MetadataValue.path(str(csv)),
+        "picture": metadata.markdown(f"![{quality.day}](data:image/png;base64,{base64.b64encode(drawn).decode()})"),
+        "parquet": metadata.path(str(parquet)),
+        "csv": metadata.path(str(csv)),
     }
 
 
@@ -56,13 +57,13 @@ def _cell(value: object) -> str:
 
 
 def _table(name: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> dict[str, dg.MetadataValue]:
-    return {name: dg.MetadataValue.md(table(heads, rows))} if rows else {}
+    return {name: metadata.markdown(table(heads, rows))} if rows else {}
 
 
 def _note(quality: QualityDay) -> dict[str, dg.MetadataValue]:
     if quality.audits:
         return {}
-    return {"note": dg.MetadataValue.text(NOT_AUDITED if quality.fiches else NOTHING)}
+    return {"note": metadata.text(NOT_AUDITED if quality.fiches else NOTHING)}
 
 
 def _files(day: date, folder: Path) -> tuple[Path, Path]:

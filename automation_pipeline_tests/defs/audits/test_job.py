@@ -1,0 +1,66 @@
+"""The job `audit_fiche`, executed: it is green with a result, whatever its grade, and red without one."""
+
+import dagster as dg
+import pytest
+
+from automation_pipeline import bootstrap
+from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.defs.audits.job import audit_fiche
+from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.llm import FakeLanguageModel, step_answer
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    bench = Bench(database, clock)
+    bench.sell("1900417")
+    monkeypatch.setattr(bootstrap, "services", lambda: services_of(bench))
+    return bench
+
+
+def services_of(bench: Bench) -> bootstrap.Services:
+    services = bootstrap.Services(Settings(), bench.clock)
+    services.database, services.judge, services.crm = bench.database, bench.judge, bench.crm
+    return services
+
+
+def execute(config_id: int) -> dg.ExecuteInProcessResult:
+    return audit_fiche.execute_in_process(
+        run_config={"ops": {"audit": {"config": {"fiche_id": "1900417", "audit_config_id": config_id}}}},
+        resources={"services": ServicesResource()},
+        raise_on_error=False,
+    )
+
+
+def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, object]:
+    [outputs] = [event.step_output_data.metadata for event in result.all_events if event.is_successful_output]
+    return {name: value.value for name, value in outputs.items()}
+
+
+@pytest.mark.parametrize(
+    ("statut", "score", "niveau"), [("PRESENT", 5, "EXCELLENT"), ("ABSENT", 0, "INSUFFISANT")], ids=["best", "worst"]
+)
+def test_an_audit_with_a_grade_is_green(bench: Bench, statut: str, score: int, niveau: str) -> None:
+    bench.model = FakeLanguageModel(lambda asked: step_answer(asked, statuts=statut, score=score))
+    result = execute(bench.configure(steps=2))
+    assert result.success
+    assert metadata_of(result) == {
+        "audit": "1",
+        "status": "completed",
+        "niveau": niveau,
+        "score": 20.0 * score,
+        "steps": 2,
+        "failed_steps": 0,
+    }
+
+
+def test_an_audit_without_a_grade_is_red_and_says_why(bench: Bench) -> None:
+    bench.model.refuse_everything(PermanentError("The key is refused (check LLM_API_KEY)."))
+    result = execute(bench.configure(steps=2))
+    assert not result.success
+    [failure] = result.get_step_failure_events()
+    assert "The key is refused" in (failure.step_failure_data.user_failure_data.description or "")
