@@ -1,5 +1,5 @@
 # What people do here. Every target makes the virtual environment first, from requirements.lock alone.
-.PHONY: setup demo dev test check bench bench-siblings survive lock docs golden clean
+.PHONY: setup demo dev test check bench bench-siblings survive lock initial-migration docs golden clean
 .DEFAULT_GOAL := help
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -17,6 +17,7 @@ help:
 	@echo "make bench-siblings   the API, pricing, organisations' jobs and enrichment, each next to its own limit"
 	@echo "make survive runs under a hundred seeded faults: kills, outages, full disks; SEED=n FAULTS=100 are yours"
 	@echo "make lock    compile requirements.lock anew from pyproject.toml, and what of it the image needs"
+	@echo "make initial-migration   write the initial revision from the tables modules"
 	@echo "make docs    write the generated pages under docs/ anew"
 	@echo "make golden  accept a change of the public surface: OpenAPI, commands, tables, settings, permissions, Dagster"
 
@@ -68,6 +69,9 @@ lock: $(READY)
 		--generate-hashes --no-header --no-annotate --quiet -o requirements.lock
 	@uv pip compile pyproject.toml docker/requirements.in --extra kubernetes --constraint requirements.lock --universal \
 		--no-strip-extras --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet -o docker/requirements.lock
+
+initial-migration: setup
+	@python -m automation_pipeline.migrations.regenerate
 
 docs: setup
 	@python -m automation_pipeline.core.settings_page > docs/configuration.md

@@ -1,5 +1,6 @@
-"""The database's history. `upgrade` brings any earlier revision to the newest; two of it at once do it once."""
+"""The database's revisions. `upgrade` brings a database to the newest; concurrent upgrades do the work once."""
 
+import re
 import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,14 +17,31 @@ from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.storage.database import Database, in_plain_words
 
 _ADVISORY_LOCK = 7_310_201_811
+# Revisions before the first release, which one initial revision replaced.
+_BEFORE_RELEASE = re.compile(
+    r"0001_ground|0002_automation|0003_fiches|0004_transcription|0005_audits|0006_automation_whole|0007_edges"
+    r"|0008_pricing|0009_org_jobs|0010_enrichment|0011_production"
+)
 
 
 def upgrade(database: Database, revision: str = "head") -> None:
+    refuse_unreleased(current(database))
     with _connection(database) as connection:
         try:
             command.upgrade(_config(connection), revision)
         except CommandError as error:
             raise PermanentError(f"The database belongs to another version of this program: {error}.") from None
+
+
+def refuse_unreleased(revision: str | None) -> None:
+    """PermanentError with what to do for a database of a version before the first release."""
+    if revision is not None and _BEFORE_RELEASE.fullmatch(revision):
+        raise PermanentError(
+            f"The database is of a version before the first release ({revision}), which cannot be upgraded: export "
+            "what you need with that version (`automation audit-configs export`, `automation schedules list --json`), "
+            "let DATABASE_URL name a new, empty database and DAGSTER_HOME a new folder, and run "
+            "`automation db upgrade`."
+        )
 
 
 def current(database: Database) -> str | None:

@@ -38,7 +38,9 @@ class Standing:
 
 
 def standing_of(database: Database) -> Standing:
-    return Standing(migrations.current(database), migrations.revisions()[-1])
+    revision = migrations.current(database)
+    migrations.refuse_unreleased(revision)
+    return Standing(revision, migrations.revisions()[-1])
 
 
 def _number(revision: str | None) -> int | None:
