@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import suppress
 from typing import Annotated, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, ValidationError
@@ -9,6 +10,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, 
 LONGEST_TEXT = 20_000
 _MOST_COMPLAINTS = 8
 _LARGEST = 2**31 - 1
+# Prose may hold braces; whoever writes more of them than this gives no answer.
+_MOST_BRACES = 64
+_NO_JSON = "La réponse n'est pas du JSON valide : donne un seul objet JSON complet, sans autre texte."
+_REASONED = re.compile(r"</(?:think|thinking|reasoning|thought)>", re.IGNORECASE)
+_OBJECT = re.compile(r'\{\s*"')
+_DECODER = json.JSONDecoder()
 
 
 class WrittenError(ValueError):
@@ -51,26 +58,63 @@ Model = TypeVar("Model", bound=Written)
 
 
 def read_json(model: type[Model], text: str) -> Model:
-    """WrittenError when it is no such thing."""
+    """The object in the model's text, whatever surrounds it; WrittenError when there is none that fits.
+
+    Of several objects, the last one that fits counts: a model corrects its drafts.
+    """
+    found = _objects(text)
+    for given in reversed(found):
+        with suppress(ValidationError):
+            return model.model_validate(given)
+    if not found:
+        raise WrittenError(_NO_JSON)
     try:
-        return model.model_validate(_json_object(text))
+        return model.model_validate(found[-1])
     except ValidationError as error:
         raise WrittenError(_complaints(error)) from None
 
 
-def _json_object(text: str) -> dict[str, object]:
-    """A fence around the object is taken off, and one missing brace at its end is put there."""
-    bare = text.replace("\0", "").strip()
-    if "```" in bare:
-        bare = re.sub(r"^```\w*\s*|\s*```$", "", bare)
-    read = _loaded(bare)
+def _objects(text: str) -> list[dict[str, object]]:
+    """The JSON objects in the text, in their order: the whole text, or what reasoning, prose and code fences leave.
+    One missing brace at the end is added."""
+    whole = text.replace("\0", "").strip()
+    read = _loaded(whole)
     if read is None:
-        read = _loaded(bare + "}")
-    if read is None:
-        raise WrittenError("La réponse n'est pas du JSON valide : donne un seul objet JSON complet, sans autre texte.")
+        said = _without_reasoning(whole)
+        return _scanned(said) or _closed(said)
     if not isinstance(read, dict):
         raise WrittenError("La réponse doit être un objet JSON, pas une autre valeur.")
-    return cast("dict[str, object]", read)
+    return [cast("dict[str, object]", read)]
+
+
+def _without_reasoning(text: str) -> str:
+    """Models that reason aloud do so in tags before the answer. Some servers drop the opening tag."""
+    return text[max((end.end() for end in _REASONED.finditer(text)), default=0) :]
+
+
+def _scanned(text: str) -> list[dict[str, object]]:
+    """Objects that stand in prose or fences. Inside an object that cannot be read, none is looked for."""
+    found: list[dict[str, object]] = []
+    place = 0
+    for _ in range(_MOST_BRACES):
+        begin = text.find("{", place)
+        if begin < 0:
+            break
+        try:
+            read, place = _DECODER.raw_decode(text, begin)
+        except (ValueError, RecursionError):
+            if _OBJECT.match(text, begin):
+                break
+            place = begin + 1
+        else:
+            found.append(read)
+    return found
+
+
+def _closed(text: str) -> list[dict[str, object]]:
+    begin = text.find("{")
+    read = _loaded(text[begin:].removesuffix("```").strip() + "}") if begin >= 0 else None
+    return [cast("dict[str, object]", read)] if isinstance(read, dict) else []
 
 
 def _loaded(text: str) -> object:
