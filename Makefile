@@ -50,7 +50,7 @@ check: setup
 	@python -W ignore -m dagster definitions validate -m automation_pipeline.definitions --log-level warning
 
 test: setup
-	@pytest -q -n 2
+	@python -m automation_pipeline_tests
 
 bench: setup
 	@python benchmarks/run.py $(if $(FULL),--full) $(if $(MORE),--more) $(if $(ONLY),--only $(ONLY))

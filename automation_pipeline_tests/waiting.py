@@ -14,11 +14,13 @@ _LOOK_EVERY_SECONDS = 0.01
 _PATIENCE_SECONDS = 60.0
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = _PATIENCE_SECONDS) -> None:
+def wait_until(
+    condition: Callable[[], bool], seconds: float = _PATIENCE_SECONDS, *, every: float = _LOOK_EVERY_SECONDS
+) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"Not within {seconds} s: {condition}"
-        pause(_LOOK_EVERY_SECONDS)
+        pause(every)
 
 
 async def come_true(condition: Callable[[], bool], seconds: float = _PATIENCE_SECONDS) -> None:

@@ -1,4 +1,7 @@
-"""A whole installation in a temporary folder: database, DAGSTER_HOME, and the processes that a test starts and ends."""
+"""An installation as its users have it: a folder, a database, settings, and the processes that a test starts and ends.
+
+Nothing here imports the package under test: a story uses the command line, the HTTP API, `dagster job execute`, files,
+and SQL by the table names of CONTRACT 5."""
 
 import json
 import os
@@ -7,98 +10,269 @@ import subprocess
 import sys
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
+import yaml
+from sqlalchemy import Engine, create_engine, make_url, text
 
-from automation_pipeline.automation.store.runs import get_run
-from automation_pipeline.storage.database import Database
+from automation_pipeline_tests import outside
 from automation_pipeline_tests.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
-# For whatever a whole process does: it has Dagster to load first, and may be one of many.
+MODULE = "automation_pipeline.definitions"
+TOKEN = "a-machine-token-of-the-tests"
+# Enough for any whole process: each loads Dagster first, and the machine may have other work.
 PATIENCE = 240.0
+LOOK_EVERY_SECONDS = 0.1
+API_SAYS = "api listening on "
+# Lengths that are minutes in production: a lost process is noticed within seconds, and sensors look every five seconds.
+SHORT_LENGTHS = {
+    "AUTOMATION_HEARTBEAT_SECONDS": "1",
+    "AUTOMATION_LOST_AFTER_SECONDS": "10",
+    "AUTOMATION_SENSOR_MAX_INTERVAL_SECONDS": "5",
+    "AUTOMATION_TRANSCRIPTION_POLL_INTERVAL_SECONDS": "5",
+    "TRANSCRIPTION_LEASE_SECONDS": "10",
+    "TRANSCRIPTION_ELEVENLABS_BACKOFF_BASE_SECONDS": "0.1",
+    "AUDIT_LEASE_SECONDS": "10",
+    "LLM_BACKOFF_BASE_SECONDS": "0.1",
+    "SHOP_TIMEOUT_SECONDS": "6",
+    "PRICING_LEASE_SECONDS": "12",
+}
+
+
+def providers(url: str) -> dict[str, str]:
+    """The simulator at this address is every external system, without caps."""
+    return {
+        "FICHE_API_BASE_URL": url,
+        "FICHE_API_AUTH_TOKEN": outside.TOKEN,
+        "ELEVENLABS_BASE_URL": url,
+        "ELEVENLABS_API_KEY": "sim-speech-key",
+        "TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS": url,
+        "TRANSCRIPTION_ELEVENLABS_RATE_LIMIT_PER_MINUTE": "6000",
+        "LLM_BASE_URL": f"{url}/v1",
+        "LLM_API_KEY": outside.LLM_KEY,
+        "LLM_RATE_LIMIT_PER_MINUTE": "1000000",
+        "SHOP_API_BASE_URL": url,
+        "SHOP_API_TOKEN": outside.SHOP_TOKEN,
+        "RECHERCHE_ENTREPRISES_BASE_URL": f"{url}/registries/search",
+        "PUSHER_BASE_URL": url,
+        "PUSHER_CLUSTER": "eu",
+        "PUSHER_APP_ID": outside.PUSHER_APP_ID,
+        "PUSHER_KEY": outside.PUSHER_KEY,
+        "PUSHER_SECRET": outside.PUSHER_SECRET,
+    }
 
 
 class System:
-    def __init__(self, room: Path, database_url: str, crm_url: str, **variables: str) -> None:
-        self.room = room
-        self.crm_url = crm_url
-        home = room / "dagster"
-        home.mkdir()
-        (home / "dagster.yaml").write_text((REPOSITORY / "dagster.yaml").read_text())
+    """An installation whose database exists and is migrated. `variables` are added to its environment; an empty one
+    counts as unset."""
+
+    def __init__(self, folder: Path, database_url: str, provider: str, **variables: str) -> None:
+        self.folder = folder
+        self.provider = provider
+        self.home = folder / "dagster"
+        self.home.mkdir(parents=True)
+        self.configure_dagster()
         self.environment = {
             **os.environ,
             "PATH": f"{BIN}:{os.environ['PATH']}",
-            "DAGSTER_HOME": str(home),
+            "DAGSTER_HOME": str(self.home),
             "DATABASE_URL": database_url,
-            "FICHE_API_BASE_URL": crm_url,
-            "FICHE_API_AUTH_TOKEN": "sim-token",
-            "TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS": crm_url,
+            "API_AUTH_TOKENS": TOKEN,
+            "AUTOMATION_REPORTS_DIR": str(folder / "reports"),
+            **SHORT_LENGTHS,
+            **providers(provider),
             **variables,
         }
 
-    def run(self, *words: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+    def configure_dagster(self, more: str = "") -> None:
+        """As in the repository, except that Dagster looks after its runs every three seconds."""
+        configured, slow = (REPOSITORY / "dagster.yaml").read_text(), "poll_interval_seconds: 15"
+        assert slow in configured
+        (self.home / "dagster.yaml").write_text(configured.replace(slow, "poll_interval_seconds: 3") + more)
+
+    def run(self, *words: str, given: str | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+        """A command to its end, whatever that is. `variables` hold for this command only."""
         return subprocess.run(
-            words, env=self.environment, cwd=self.room, input=given, capture_output=True, text=True, check=False
+            words,
+            env={**self.environment, **variables},
+            cwd=self.folder,
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
         )
 
-    def automation(self, *words: str, given: str | None = None) -> dict:
+    def start(self, *words: str, log: str, **variables: str) -> subprocess.Popen[bytes]:
+        """A command in a process group of its own. What it prints is in the file `log` of the folder."""
+        with (self.folder / log).open("ab") as file:
+            return subprocess.Popen(
+                words,
+                env={**self.environment, **variables},
+                cwd=self.folder,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+
+    def automation(self, *words: str, given: str | None = None) -> Any:  # Any: whatever JSON holds
+        """The JSON document of a command that must succeed."""
         ended = self.run("automation", *words, "--json", given=given)
         assert ended.returncode == 0, ended.stderr
         return json.loads(ended.stdout)
 
-    def create_schedule(self, fiche_ids: Iterable[str], **fields: object) -> str:
-        """One that only fetches, unless the fields say more."""
-        selection = {"mode": "manual", "ficheIds": list(fiche_ids)}
-        little = {"runTranscription": False, "runAudits": False}
-        schedule = {"name": "e2e", "scheduleType": "MANUAL", "ficheSelection": selection, **little, **fields}
-        return self.automation("schedules", "create", "--file", "-", given=json.dumps(schedule))["id"]
+    def job_words(self, job: str, *more: str, **ops: Mapping[str, object]) -> list[str]:
+        """The command that executes a job, with the configuration of each of its ops."""
+        config = {"ops": {op: {"config": dict(values)} for op, values in ops.items()}} if ops else {}
+        path = self.folder / f"{job}-{len(list(self.folder.glob('*.yaml')))}.yaml"
+        path.write_text(yaml.safe_dump(config))
+        return ["dagster", "job", "execute", "-m", MODULE, "-j", job, "-c", str(path), *more]
+
+    def execute(self, job: str, *more: str, **ops: Mapping[str, object]) -> subprocess.CompletedProcess[str]:
+        """`dagster job execute`, as CI uses it."""
+        return self.run(*self.job_words(job, *more, **ops))
 
     def execute_job(self, schedule_id: str) -> subprocess.CompletedProcess[str]:
-        config = self.room / "run.yaml"
-        config.write_text(f"ops:\n  open_run:\n    config:\n      schedule_id: {schedule_id}\n")
-        module = ("-m", "automation_pipeline.definitions")
-        return self.run("dagster", "job", "execute", *module, "-j", "automation_run", "-c", str(config))
+        return self.execute("automation_run", open_run={"schedule_id": int(schedule_id)})
+
+    def create_schedule(self, fiche_ids: Iterable[str] = (), **fields: object) -> str:
+        """One that only fetches the fiches, unless the fields say more."""
+        return self.automation("schedules", "create", "--file", "-", given=json.dumps(schedule(fiche_ids, **fields)))[
+            "id"
+        ]
 
     def run_now(self, schedule_id: str) -> str:
         return self.automation("schedules", "run-now", schedule_id)["run_id"]
 
-    def show_run(self, run_id: str) -> dict:
+    def show_run(self, run_id: str) -> dict[str, Any]:
         return self.automation("runs", "show", run_id)
 
-    def wait_for_end(self, run_id: str, seconds: float = PATIENCE) -> dict:
-        wait_until(lambda: self.has_ended(run_id), seconds)
+    def wait_for_end(self, run_id: str, seconds: float = PATIENCE) -> dict[str, Any]:
+        self.wait_for("SELECT 1 FROM automation_runs WHERE id = :id AND completed_at IS NOT NULL", seconds, id=run_id)
         return self.show_run(run_id)
 
-    def has_ended(self, run_id: str) -> bool:
-        """Asked of the database: to ask the command line again and again would keep a processor busy."""
-        database = Database(self.environment["DATABASE_URL"])
-        try:
-            with database.reading() as session:
-                return get_run(session, int(run_id)).completed_at is not None
-        finally:
-            database.dispose()
+    def wait_for(self, statement: str, seconds: float = PATIENCE, **values: object) -> list[dict[str, Any]]:
+        """Until the query finds rows; these."""
+        found: list[dict[str, Any]] = []
+
+        def is_found() -> bool:
+            found[:] = self.sql(statement, **values)
+            return bool(found)
+
+        wait_until(is_found, seconds, every=LOOK_EVERY_SECONDS)
+        return found
+
+    def sql(self, statement: str, **values: object) -> list[dict[str, Any]]:
+        """Rows of a query, or of what a statement returns, in a transaction of its own."""
+        with self._engine.begin() as connection:
+            result = connection.execute(text(statement), {name: _id(value) for name, value in values.items()})
+            return [dict(row) for row in result.mappings()] if result.returns_rows else []
 
     def calls_per_fiche(self) -> Mapping[str, int]:
-        ledger = httpx.get(f"{self.crm_url}/_sim/calls").json()
-        return ledger["routes"].get("crm.details", {}).get("items", {})
+        return self.calls("crm.details")
+
+    @property
+    def room(self) -> Path:
+        return self.folder
+
+    @property
+    def crm_url(self) -> str:
+        return self.provider
+
+    @cached_property
+    def _engine(self) -> Engine:
+        url = make_url(self.environment["DATABASE_URL"])
+        return create_engine(url.set(drivername="postgresql+psycopg") if url.drivername == "postgresql" else url)
+
+    def calls(self, route: str, **wanted: str) -> Mapping[str, int]:
+        """How often the simulator was called about each item."""
+        answer = httpx.get(f"{self.provider}/_sim/calls", params=wanted, verify=outside.NO_CERTIFICATES)
+        return answer.raise_for_status().json()["routes"].get(route, {}).get("items", {})
 
     @contextmanager
     def daemon(self) -> Generator[subprocess.Popen[bytes]]:
-        """Dagster's daemon with a code server of its own; all of it is gone at the end."""
-        command = ["dagster-daemon", "run", "-m", "automation_pipeline.definitions"]
-        with (self.room / "daemon.log").open("ab") as log:
-            process = subprocess.Popen(
-                command, env=self.environment, cwd=self.room, stdout=log, stderr=log, start_new_session=True
-            )
+        """Dagster's daemon with a code server of its own; all of it is killed at the end."""
+        with self.running("dagster-daemon", "run", "-m", MODULE, log="daemon.log") as process:
+            yield process
+
+    @contextmanager
+    def running(self, *words: str, log: str, **variables: str) -> Generator[subprocess.Popen[bytes]]:
+        process = self.start(*words, log=log, **variables)
         try:
             yield process
         finally:
             kill_tree(process.pid)
             process.wait()
+
+    @contextmanager
+    def api(self, **variables: str) -> Generator[httpx.Client]:
+        """A client of the HTTP API, which is a process for as long as that is open."""
+        log = self.folder / "api.log"
+        with self.running(str(BIN / "automation"), "api", "--port", "0", log=log.name, **variables) as process:
+            wait_until(lambda: API_SAYS in log.read_text() or process.poll() is not None, PATIENCE, every=0.1)
+            assert API_SAYS in log.read_text(), log.read_text()
+            url = log.read_text().rpartition(API_SAYS)[2].split()[0]
+            headers = {"Authorization": f"Bearer {TOKEN}"}
+            with httpx.Client(
+                base_url=url, headers=headers, timeout=PATIENCE, verify=outside.NO_CERTIFICATES
+            ) as client:
+                yield client
+
+
+class Installation(System):
+    """A system whose daemon, code server and API are at work. Schedules and runs are asked for by HTTP, which takes
+    milliseconds where a command takes two seconds."""
+
+    http: httpx.Client
+
+    @contextmanager
+    def at_work(self) -> Generator["Installation"]:
+        with self.daemon(), self.api() as client:
+            self.http = client
+            wait_until(lambda: client.get("/health/ready").is_success, PATIENCE, every=0.5)
+            yield self
+
+    def get(self, path: str, **wanted: object) -> Any:  # Any: whatever JSON holds
+        """The data of an answer that must be a success."""
+        return data(self.http.get(path, params={name: str(value) for name, value in wanted.items()}))
+
+    def post(self, path: str, **body: object) -> Any:  # Any: whatever JSON holds
+        return data(self.http.post(path, json=body))
+
+    def create_schedule(self, fiche_ids: Iterable[str] = (), **fields: object) -> str:
+        return self.post("/api/automation/schedules", **schedule(fiche_ids, **fields))["id"]
+
+    def run_now(self, schedule_id: str) -> str:
+        return str(self.post("/api/automation/trigger", scheduleId=schedule_id)["run_id"])
+
+
+def schedule(fiche_ids: Iterable[str], **fields: object) -> dict[str, object]:
+    selection = {"mode": "manual", "ficheIds": list(fiche_ids)}
+    fetching_only = {"runTranscription": False, "runAudits": False}
+    return {
+        "name": "A story",
+        "scheduleType": "MANUAL",
+        "ficheSelection": selection,
+        **fetching_only,
+        **fields,
+    }
+
+
+def data(answer: httpx.Response) -> Any:  # Any: whatever JSON holds
+    assert answer.is_success, f"{answer.request.method} {answer.request.url}: {answer.status_code} {answer.text[:2000]}"
+    document = answer.json()
+    return document.get("data", document) if isinstance(document, dict) else document
+
+
+def _id(value: object) -> object:
+    """Ids are strings in JSON and numbers in the database."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
 def kill_tree(pid: int) -> None:

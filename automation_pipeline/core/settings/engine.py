@@ -48,6 +48,14 @@ class EngineSettings(EnrichmentSettings):
         "closed.",
     )
 
+    automation_sensor_max_interval_seconds: int = Field(
+        default=3600,
+        ge=1,
+        le=3600,
+        description="No sensor of Dagster waits longer than this between two ticks. The intervals of the sensors are 5 "
+        "to 60 seconds, and Dagster looks every 5 seconds which of them is due.",
+    )
+
     @model_validator(mode="after")
     def _lost_after_several_heartbeats(self) -> Self:
         if 3 * self.automation_heartbeat_seconds > self.automation_lost_after_seconds + 1e-9:

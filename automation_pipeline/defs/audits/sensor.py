@@ -3,11 +3,12 @@
 import dagster as dg
 
 from automation_pipeline.audits.stages.sweep_audits import sweep_audits as end_abandoned
+from automation_pipeline.orchestration.config import every
 from automation_pipeline.orchestration.endings import end_lost_audits
 from automation_pipeline.orchestration.resource import ServicesResource
 
 
-@dg.sensor(target=None, minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING)
+@dg.sensor(target=None, minimum_interval_seconds=every(30), default_status=dg.DefaultSensorStatus.RUNNING)
 def sweep_audits(context: dg.SensorEvaluationContext, services: ServicesResource) -> dg.SkipReason:
     our = services.get()
     abandoned = end_abandoned(our.settings.audit_max_wait_seconds, database=our.database, leases=our.leases)

@@ -4,10 +4,11 @@ import dagster as dg
 
 from automation_pipeline.automation.stages.start_due_runs import start_due_runs
 from automation_pipeline.bootstrap import due_rules
+from automation_pipeline.orchestration.config import every
 from automation_pipeline.orchestration.resource import ServicesResource
 
 
-@dg.sensor(target=None, minimum_interval_seconds=15, default_status=dg.DefaultSensorStatus.RUNNING)
+@dg.sensor(target=None, minimum_interval_seconds=every(15), default_status=dg.DefaultSensorStatus.RUNNING)
 def due_schedules(services: ServicesResource) -> dg.SkipReason:
     our = services.get()
     return dg.SkipReason(str(start_due_runs(due_rules(our.settings), database=our.database, clock=our.clock)))

@@ -14,6 +14,7 @@ from automation_pipeline.defs.pricing.job import rule_run
 from automation_pipeline.defs.pricing.reconciliation import rule_reconciliation
 from automation_pipeline.defs.transcription.job import transcribe_fiche
 from automation_pipeline.orchestration.aftermath import failure_reason, will_retry
+from automation_pipeline.orchestration.config import every
 from automation_pipeline.orchestration.endings import end_work_of
 from automation_pipeline.orchestration.org_jobs import put_off_job_of
 from automation_pipeline.orchestration.pricing import put_off_run_of
@@ -33,7 +34,7 @@ from automation_pipeline.orchestration.watchdog import RUN_ID_TAG, look_after_al
         company_enrichment,
         org_job,
     ],
-    minimum_interval_seconds=5,
+    minimum_interval_seconds=every(5),
     default_status=dg.DefaultSensorStatus.RUNNING,
 )
 def run_failures(context: dg.RunFailureSensorContext, services: ServicesResource) -> dg.SkipReason | None:
@@ -54,7 +55,7 @@ def run_failures(context: dg.RunFailureSensorContext, services: ServicesResource
     return None
 
 
-@dg.sensor(job=automation_run, minimum_interval_seconds=15, default_status=dg.DefaultSensorStatus.RUNNING)
+@dg.sensor(job=automation_run, minimum_interval_seconds=every(15), default_status=dg.DefaultSensorStatus.RUNNING)
 def reconcile_stale_runs(context: dg.SensorEvaluationContext, services: ServicesResource) -> dg.SkipReason:
     """Close runs that nobody works on; tell Dagster of those that died without a word, so that it tries them again."""
     looked_at, done = look_after_all(context.instance, services.get())

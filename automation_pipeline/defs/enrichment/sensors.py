@@ -4,11 +4,12 @@ import dagster as dg
 
 from automation_pipeline.enrichment.domain.configured import NOT_CONFIGURED
 from automation_pipeline.enrichment.stages.sweep_enrichments import sweep_enrichments as sweep
+from automation_pipeline.orchestration.config import every
 from automation_pipeline.orchestration.enrichment import has_registries
 from automation_pipeline.orchestration.resource import ServicesResource
 
 
-@dg.sensor(target=None, minimum_interval_seconds=60, default_status=dg.DefaultSensorStatus.RUNNING)
+@dg.sensor(target=None, minimum_interval_seconds=every(60), default_status=dg.DefaultSensorStatus.RUNNING)
 def sweep_enrichments(services: ServicesResource) -> dg.SkipReason:
     """Mark what is stale, refresh what is due within the sources' quotas, ask again for workers that were lost."""
     our = services.get()

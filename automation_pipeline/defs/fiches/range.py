@@ -4,7 +4,7 @@ import dagster as dg
 from pydantic import Field
 
 from automation_pipeline.fiches.stages.fetch_range import fetch_range
-from automation_pipeline.orchestration.config import StrictConfig
+from automation_pipeline.orchestration.config import StrictConfig, every
 from automation_pipeline.orchestration.endings import end_lost_ranges
 from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts, words_of
 from automation_pipeline.orchestration.ranges import fail_range_of, job_metadata
@@ -47,7 +47,7 @@ def sales_range_fetch() -> None:
     fetch_days()
 
 
-@dg.sensor(target=None, minimum_interval_seconds=60, default_status=dg.DefaultSensorStatus.RUNNING)
+@dg.sensor(target=None, minimum_interval_seconds=every(60), default_status=dg.DefaultSensorStatus.RUNNING)
 def sweep_range_fetches(context: dg.SensorEvaluationContext, services: ServicesResource) -> dg.SkipReason:
     """End the jobs over days that nobody works on any more."""
     ended = end_lost_ranges(context.instance, services.get())

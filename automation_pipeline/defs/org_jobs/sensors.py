@@ -4,6 +4,7 @@ import asyncio
 
 import dagster as dg
 
+from automation_pipeline.orchestration.config import every
 from automation_pipeline.orchestration.org_alerts import alert_about_jobs
 from automation_pipeline.orchestration.org_jobs import dispatch_due, keep_moving
 from automation_pipeline.orchestration.resource import ServicesResource
@@ -11,19 +12,19 @@ from automation_pipeline.orchestration.resource import ServicesResource
 RUNNING = dg.DefaultSensorStatus.RUNNING
 
 
-@dg.sensor(target=None, minimum_interval_seconds=15, default_status=RUNNING)
+@dg.sensor(target=None, minimum_interval_seconds=every(15), default_status=RUNNING)
 def due_org_schedules(services: ServicesResource) -> dg.SkipReason:
     """Dispatch a job for every schedule that is due, or write down why not."""
     return dg.SkipReason(dispatch_due(services.get()))
 
 
-@dg.sensor(target=None, minimum_interval_seconds=5, default_status=RUNNING)
+@dg.sensor(target=None, minimum_interval_seconds=every(5), default_status=RUNNING)
 def org_job_queue(services: ServicesResource) -> dg.SkipReason:
     """Give up what nobody speaks for, look what became of work elsewhere, ask for workers."""
     return dg.SkipReason(keep_moving(services.get()))
 
 
-@dg.sensor(target=None, minimum_interval_seconds=60, default_status=RUNNING)
+@dg.sensor(target=None, minimum_interval_seconds=every(60), default_status=RUNNING)
 def org_job_alerts(services: ServicesResource) -> dg.SkipReason:
     """Raise the alerts that are due, and carry those that wait to the webhook."""
     our = services.get()

@@ -4,6 +4,7 @@ import asyncio
 
 import dagster as dg
 
+from automation_pipeline.orchestration.config import every
 from automation_pipeline.orchestration.price_alerts import alert_about_prices
 from automation_pipeline.orchestration.pricing import NOT_CONFIGURED, has_shop
 from automation_pipeline.orchestration.resource import ServicesResource
@@ -14,7 +15,7 @@ from automation_pipeline.pricing.stages.sweep_rule_runs import sweep_rule_runs a
 RUNNING = dg.DefaultSensorStatus.RUNNING
 
 
-@dg.sensor(target=None, minimum_interval_seconds=30, default_status=RUNNING)
+@dg.sensor(target=None, minimum_interval_seconds=every(30), default_status=RUNNING)
 def due_pricing_rules(services: ServicesResource) -> dg.SkipReason:
     """File a run for every rule that is due, and have promotions rolled back that are over."""
     our = services.get()
@@ -23,7 +24,7 @@ def due_pricing_rules(services: ServicesResource) -> dg.SkipReason:
     return dg.SkipReason(str(start_due_rules(database=our.database, clock=our.clock, shop=our.storefront.name)))
 
 
-@dg.sensor(target=None, minimum_interval_seconds=30, default_status=RUNNING)
+@dg.sensor(target=None, minimum_interval_seconds=every(30), default_status=RUNNING)
 def due_rule_checks(services: ServicesResource) -> dg.SkipReason:
     """File the checks of prices that were applied five minutes or an hour ago."""
     our = services.get()
@@ -35,7 +36,7 @@ def due_rule_checks(services: ServicesResource) -> dg.SkipReason:
     return dg.SkipReason(f"Filed {', '.join(filed)}." if filed else "No check is due.")
 
 
-@dg.sensor(target=None, minimum_interval_seconds=30, default_status=RUNNING)
+@dg.sensor(target=None, minimum_interval_seconds=every(30), default_status=RUNNING)
 def sweep_rule_runs(services: ServicesResource) -> dg.SkipReason:
     """Ask again for a worker where a run wants one and has none."""
     our = services.get()
@@ -45,7 +46,7 @@ def sweep_rule_runs(services: ServicesResource) -> dg.SkipReason:
     return dg.SkipReason(f"Asked again for runs {', '.join(map(str, runs))}." if runs else "No run is left alone.")
 
 
-@dg.sensor(target=None, minimum_interval_seconds=60, default_status=RUNNING)
+@dg.sensor(target=None, minimum_interval_seconds=every(60), default_status=RUNNING)
 def pricing_alerts(services: ServicesResource) -> dg.SkipReason:
     """Raise the alerts that are due, and carry those that wait to the webhook."""
     our = services.get()

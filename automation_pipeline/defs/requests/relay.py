@@ -5,11 +5,12 @@ import asyncio
 import dagster as dg
 
 from automation_pipeline.automation.stages.relay_events import relay_events
+from automation_pipeline.orchestration.config import every
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.storage.pulses import DAEMON, beating
 
 
-@dg.sensor(target=None, minimum_interval_seconds=5, default_status=dg.DefaultSensorStatus.RUNNING)
+@dg.sensor(target=None, minimum_interval_seconds=every(5), default_status=dg.DefaultSensorStatus.RUNNING)
 def relay_outbox(services: ServicesResource) -> dg.SkipReason:
     our = services.get()
     beat = beating(our.database, DAEMON)

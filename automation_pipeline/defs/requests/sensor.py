@@ -12,6 +12,7 @@ from automation_pipeline.defs.org_jobs.job import org_job
 from automation_pipeline.defs.pricing.job import rule_run
 from automation_pipeline.defs.pricing.reconciliation import rule_reconciliation
 from automation_pipeline.defs.transcription.job import transcribe_fiche
+from automation_pipeline.orchestration.config import every
 from automation_pipeline.orchestration.doors import run_request
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.storage.run_requests import offer_waiting
@@ -32,7 +33,7 @@ AT_MOST = 100
         org_job,
         housekeeping,
     ],
-    minimum_interval_seconds=5,
+    minimum_interval_seconds=every(5),
     default_status=dg.DefaultSensorStatus.RUNNING,
 )
 def launch_requests(services: ServicesResource) -> dg.SensorResult | dg.SkipReason:

@@ -12,6 +12,7 @@ from automation_pipeline.defs.org_jobs.job import org_job
 from automation_pipeline.defs.pricing.job import rule_run
 from automation_pipeline.defs.pricing.reconciliation import rule_reconciliation
 from automation_pipeline.defs.transcription.job import transcribe_fiche
+from automation_pipeline.orchestration.config import every
 from automation_pipeline.orchestration.endings import TERMINATED, end_work_of
 from automation_pipeline.orchestration.org_jobs import cancel_job_of
 from automation_pipeline.orchestration.pricing import cancel_run_of
@@ -32,7 +33,7 @@ from automation_pipeline.orchestration.resource import ServicesResource
         org_job,
         housekeeping,
     ],
-    minimum_interval_seconds=5,
+    minimum_interval_seconds=every(5),
     default_status=dg.DefaultSensorStatus.RUNNING,
 )
 def terminated_runs(context: dg.RunStatusSensorContext, services: ServicesResource) -> dg.SkipReason | None:

@@ -1,0 +1,104 @@
+"""Servers that the stories share, one set for each worker of the suite: how to write a story is in README.md."""
+
+import shutil
+import subprocess
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+from datetime import date, timedelta
+from itertools import count
+from os import environ
+from pathlib import Path
+
+import pytest
+
+from automation_pipeline.simulator import Fiche, World
+from automation_pipeline_tests.e2e.system import BIN, REPOSITORY, Installation
+from automation_pipeline_tests.outside import simulator
+from automation_pipeline_tests.postgres import new_database
+
+FICHES_PER_DAY = 24
+FIVE_STEPS = Path(__file__).with_name("five_steps.json")
+NewSystem = Callable[..., Installation]
+
+
+@pytest.fixture(scope="session")
+def provider() -> Generator[str]:
+    """The simulator that stories share. Nobody resets it: a fault names the item that it strikes."""
+    with simulator("--exact", "--fiches-per-day", str(FICHES_PER_DAY), "--latency", "0.01") as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite database that `automation db upgrade` has made, to be copied."""
+    folder = tmp_path_factory.mktemp("migrated")
+    path = folder / "automation.db"
+    upgrade(f"sqlite:///{path}", folder)
+    return path
+
+
+@pytest.fixture(scope="session")
+def new_database_url(request: pytest.FixtureRequest) -> Generator[Callable[[Path, str], str]]:
+    """Makes a migrated database for a system in this folder: on SQLite, or on the database that DB names."""
+    with ExitStack() as databases:
+
+        def make(folder: Path, kind: str) -> str:
+            if kind == "sqlite":
+                shutil.copy(request.getfixturevalue("migrated"), folder / "automation.db")
+                return f"sqlite:///{folder}/automation.db"
+            url = databases.enter_context(new_database(request.getfixturevalue("postgres_server")))
+            upgrade(url, folder)
+            return url
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def installation(
+    tmp_path_factory: pytest.TempPathFactory, provider: str, new_database_url: Callable[[Path, str], str]
+) -> Generator[Installation]:
+    """Daemon, code server and API at work, with one automatic audit configuration of five steps."""
+    folder = tmp_path_factory.mktemp("installation")
+    url = new_database_url(folder, environ.get("DB", "sqlite"))
+    with Installation(folder, url, provider).at_work() as shared:
+        shared.automation("audit-configs", "import", str(FIVE_STEPS))
+        yield shared
+
+
+@pytest.fixture
+def new_system(tmp_path: Path, provider: str, new_database_url: Callable[[Path, str], str]) -> NewSystem:
+    """Makes an installation that is the story's own, without processes: for what would disturb others."""
+    numbers = count(1)
+
+    def make(*, kind: str | None = None, at: str = provider, **variables: str) -> Installation:
+        folder = tmp_path / f"system-{next(numbers)}"
+        folder.mkdir()
+        url = new_database_url(folder, kind or environ.get("DB", "sqlite"))
+        return Installation(folder, url, at, **variables)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def days() -> Iterator[date]:
+    """Days that no other story of this worker uses."""
+    return (date(2026, 2, 2) + timedelta(days=number) for number in count())
+
+
+@pytest.fixture
+def day(days: Iterator[date]) -> date:
+    return next(days)
+
+
+@pytest.fixture
+def fiches(day: date) -> tuple[Fiche, ...]:
+    """All fiches of the story's own day: most are ordinary, the others are listed in the simulator's `Kind`."""
+    return World(7, FICHES_PER_DAY, vary=False).day(day)
+
+
+def upgrade(database_url: str, folder: Path) -> None:
+    home = folder / "migrating"
+    home.mkdir()
+    (home / "dagster.yaml").write_text((REPOSITORY / "dagster.yaml").read_text())
+    environment = {**environ, "DATABASE_URL": database_url, "DAGSTER_HOME": str(home)}
+    subprocess.run([str(BIN / "automation"), "db", "upgrade"], env=environment, check=True, capture_output=True)
