@@ -21,6 +21,7 @@ from automation_pipeline.cli import (
     enrich,
     fiches,
     housekeeping,
+    outbox,
     runs,
     schedules,
     simulator,
@@ -56,6 +57,7 @@ app.add_typer(audits.app, name="audits")
 app.add_typer(pricing, name="pricing")
 app.add_typer(org_jobs, name="org-jobs")
 app.add_typer(tokens.app, name="tokens")
+app.add_typer(outbox.app, name="outbox")
 app.command(name="transcribe")(transcribe.transcribe)
 app.command(name="audit")(audit.audit)
 app.command(name="enrich")(enrich.enrich)

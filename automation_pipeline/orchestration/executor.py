@@ -1,11 +1,28 @@
-"""Which engine runs the steps is configuration; the jobs are the same on each."""
+"""Which engine runs the steps is configuration; the jobs are the same on each. The process that executes a run
+supervises it, whatever the engine."""
 
+import asyncio
+from collections.abc import Iterator
+from datetime import datetime
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import dagster as dg
+from dagster._core.execution.context.system import PlanOrchestrationContext
+from dagster._core.execution.plan.plan import ExecutionPlan
+from dagster._core.execution.retries import RetryMode
 
-from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.core.errors import AutomationError, PermanentError
+from automation_pipeline.core.logs import log
 from automation_pipeline.core.settings import Settings
+
+if TYPE_CHECKING:
+    from automation_pipeline.bootstrap import Services
+
+# `dagster job execute` waits at most this long for webhooks, e-mails and realtime events before it ends.
+DELIVERY_SECONDS = 10.0
+
+_log = log(__name__)
 
 # What the definitions and the steps of a run load only when they begin.
 PRELOADED = [
@@ -21,6 +38,76 @@ PRELOADED = [
 
 
 def executor_of(settings: Settings) -> dg.ExecutorDefinition:
+    """The configured engine, supervised: its name, config schema and requirements stay."""
+    engine = _engine(settings)
+    create = engine.executor_creation_fn
+    assert create is not None  # noqa: S101  only Dagster's abstract definition lacks it
+    return dg.ExecutorDefinition(
+        name=engine.name,
+        config_schema=engine.config_schema,  # pyright: ignore[reportArgumentType]  it takes a resolved schema too
+        requirements=engine.get_requirements,
+        executor_creation_fn=lambda context: SupervisedExecutor(create(context)),
+        description=engine.description,
+    )
+
+
+class SupervisedExecutor(dg.Executor):
+    """Runs the steps with another executor. A run that no daemon launched delivers its notifications before it ends:
+    there may be no daemon that relays them."""
+
+    def __init__(self, engine: dg.Executor) -> None:
+        self._engine = engine
+
+    @property
+    def retries(self) -> RetryMode:
+        return self._engine.retries
+
+    @property
+    def step_dependency_config(self):  # noqa: ANN201  Dagster's private type
+        return self._engine.step_dependency_config
+
+    def execute(
+        self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan
+    ) -> Iterator[dg.DagsterEvent]:
+        from automation_pipeline.bootstrap import services  # noqa: PLC0415  with what needs it, and not before
+
+        alone = plan_context.dagster_run.remote_job_origin is None
+        since = _database_time(services()) if alone else None
+        yield from self._engine.execute(plan_context, execution_plan)
+        if since is not None:
+            deliver_notifications(services(), since)
+
+
+def deliver_notifications(services: "Services", since: datetime, seconds: float = DELIVERY_SECONDS) -> None:
+    """Relay what this process has put into the outbox from that instant on. Best effort: what is not out in time waits
+    for the relay, and no failure changes the run's result."""
+    from automation_pipeline.automation.stages.relay_events import relay_events  # noqa: PLC0415  where it is used
+
+    async def relay() -> None:
+        async with asyncio.timeout(seconds):
+            await relay_events(
+                services.post_office, database=services.database, budget_seconds=seconds, caused_since=since
+            )
+
+    try:
+        services.run(relay())
+    except TimeoutError:
+        _log.warning("Notifications were not all delivered within %.0f s: the relay delivers the others.", seconds)
+    except Exception as error:  # noqa: BLE001  the work is done, whatever becomes of its notifications
+        _log.warning("Notifications wait for the relay: %s", error)
+
+
+def _database_time(services: "Services") -> datetime | None:
+    from automation_pipeline.storage.instants import database_time  # noqa: PLC0415  where it is used
+
+    try:
+        with services.database.reading() as session:
+            return database_time(session)
+    except AutomationError:  # the steps find out what is wrong
+        return None
+
+
+def _engine(settings: Settings) -> dg.ExecutorDefinition:
     """What is not used is not imported: Celery alone is as heavy as half of Dagster."""
     match settings.automation_executor:
         case "in_process":

@@ -21,7 +21,7 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy.orm import Mapped, Session, aliased, mapped_column
 
 from automation_pipeline.core.events import Event
 from automation_pipeline.storage.bulk import is_postgres, upsert
@@ -133,10 +133,13 @@ def claim_waiting(
     limit: int,
     hold_seconds: float,
     only: str | None = None,
+    caused_since: datetime | None = None,
 ) -> list[ClaimedEvent]:
     """Oldest first; nobody else gets them until the hold ends. Two workers claiming at once never get the same row.
-    `only` is the name of the events wanted. Where their order counts, `outbox_order.py` claims them."""
+    `only` is the name of the events wanted, `caused_since` restricts them to aggregates that have newer events. Where
+    their order counts, `outbox_order.py` claims them."""
     named: list[ColumnElement[bool]] = [OutboxRow.event_name == only] if only else []
+    named += of_aggregates_since(caused_since)
     oldest = (
         select(OutboxRow.id)
         .where(*_claimable(), *named)
@@ -155,9 +158,19 @@ def claim_waiting(
     return [claimed_event(row) for row in sorted(claimed, key=lambda row: row.id)]
 
 
-def is_waiting(session: Session) -> bool:
+def is_waiting(session: Session, caused_since: datetime | None = None) -> bool:
     """There is something to claim. It only reads, where a claim would stand in line with the writers for nothing."""
-    return session.scalar(select(OutboxRow.id).where(*_claimable()).limit(1)) is not None
+    query = select(OutboxRow.id).where(*_claimable(), *of_aggregates_since(caused_since)).limit(1)
+    return session.scalar(query) is not None
+
+
+def of_aggregates_since(instant: datetime | None) -> list[ColumnElement[bool]]:
+    """All waiting events of the aggregates that have an event from this instant on, so that their order holds."""
+    if instant is None:
+        return []
+    newer = aliased(OutboxRow)
+    touched = select(newer.correlation_id).where(newer.published_at.is_(None), newer.available_at >= instant)
+    return [OutboxRow.correlation_id.in_(touched)]
 
 
 def _claimable() -> tuple[ColumnElement[bool], ...]:

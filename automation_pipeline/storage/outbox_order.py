@@ -11,12 +11,20 @@ from sqlalchemy.orm import Session, aliased
 
 from automation_pipeline.storage.bulk import is_postgres
 from automation_pipeline.storage.instants import database_now
-from automation_pipeline.storage.outbox import NEVER, ClaimedEvent, OutboxRow, event_in
+from automation_pipeline.storage.outbox import NEVER, ClaimedEvent, OutboxRow, event_in, of_aggregates_since
 
 _TURN = 7_163_402_551_906  # the key of our advisory lock, any number
 
 
-def claim_in_order(session: Session, worker: str, *, limit: int, hold_seconds: float, but: str) -> list[ClaimedEvent]:
+def claim_in_order(
+    session: Session,
+    worker: str,
+    *,
+    limit: int,
+    hold_seconds: float,
+    but: str,
+    caused_since: datetime | None = None,
+) -> list[ClaimedEvent]:
     """The oldest that may go now, but those of that name. An aggregate with an earlier event that somebody else holds,
     or that waits for its next attempt, is passed over; parked ones hold up nobody. A claim is no attempt yet."""
     take_turn(session)
@@ -25,7 +33,13 @@ def claim_in_order(session: Session, worker: str, *, limit: int, hold_seconds: f
     free = or_(OutboxRow.claimed_until.is_(None), OutboxRow.claimed_until <= now)
     oldest = (
         select(OutboxRow.id)
-        .where(*unpublished, OutboxRow.available_at <= now, free, ~_is_held_up(_stuck(but, now)))
+        .where(
+            *unpublished,
+            OutboxRow.available_at <= now,
+            free,
+            ~_is_held_up(_stuck(but, now)),
+            *of_aggregates_since(caused_since),
+        )
         .order_by(OutboxRow.id)
         .limit(limit)
         .cte("oldest")

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Mapping
+from datetime import datetime
 
 from automation_pipeline.automation.domain.notifications import EVENT, Channel, headers_of
 from automation_pipeline.automation.ports import PostOffice
@@ -19,11 +20,20 @@ AT_ONCE = 10
 MOST_BREAKS = 3
 
 
-async def deliver_notifications(post: PostOffice, worker: str, *, database: Database, hold_seconds: float) -> int:
+async def deliver_notifications(
+    post: PostOffice,
+    worker: str,
+    *,
+    database: Database,
+    hold_seconds: float,
+    caused_since: datetime | None = None,
+) -> int:
     """How many were waiting, of the oldest few. At least once each: who dies between sending and writing it down has
     sent it for nothing, and the receiver can tell by its key."""
     with database.transaction() as session:
-        claims = claim_waiting(session, worker, limit=AT_ONCE, hold_seconds=hold_seconds, only=EVENT)
+        claims = claim_waiting(
+            session, worker, limit=AT_ONCE, hold_seconds=hold_seconds, only=EVENT, caused_since=caused_since
+        )
     if not claims:
         return 0
     with database.reading() as session:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from random import Random
 
 from automation_pipeline.automation.domain.notifications import EVENT
@@ -37,7 +38,7 @@ class _Carried:
     outage: TransientError | None = None
 
 
-async def publish_events(
+async def publish_events(  # noqa: PLR0913  the bounds of one relay
     publisher: EventPublisher | None,
     worker: str,
     *,
@@ -45,6 +46,7 @@ async def publish_events(
     hold_seconds: float,
     budget_seconds: float = float("inf"),
     beat: Callable[[], None] = lambda: None,
+    caused_since: datetime | None = None,
 ) -> int:
     """How many are out. Without a publisher all are: the table is their record. Each handful begins with a `beat`.
 
@@ -55,7 +57,9 @@ async def publish_events(
         if publisher is not None and is_paused(session, PAUSE):
             return 0
         is_doubtful = last_pause_seconds(session, PAUSE) >= DOUBTFUL_PAUSE_SECONDS
-        claims = claim_in_order(session, worker, limit=AT_ONCE, hold_seconds=hold_seconds, but=EVENT)
+        claims = claim_in_order(
+            session, worker, limit=AT_ONCE, hold_seconds=hold_seconds, but=EVENT, caused_since=caused_since
+        )
         if publisher is None:
             mark_published(session, worker, [claimed.id for claimed in claims])
     if publisher is None or not claims:

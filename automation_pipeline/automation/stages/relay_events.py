@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import uuid4
 
 from automation_pipeline.automation.ports import PostOffice
@@ -32,18 +33,28 @@ async def relay_events(
     budget_seconds: float = BUDGET_SECONDS,
     hold_seconds: float = HOLD_SECONDS,
     beat: Callable[[], None] = lambda: None,
+    caused_since: datetime | None = None,
 ) -> Relayed:
     """Nothing new is begun when the budget is used up: the last calls may take longer. Events and messages go side by
-    side, so that a slow provider of the ones does not use up the time of the others. `beat` is called now and then."""
+    side, so that a slow provider of the ones does not use up the time of the others. `beat` is called now and then.
+    With `caused_since`, only aggregates that have events from that instant on are relayed."""
     worker = f"relay-{uuid4().hex}"  # not the process: it may run two of us
     ends_at = time.monotonic() + budget_seconds
     events = messages = 0
-    while (left := ends_at - time.monotonic()) > 0 and _is_any_waiting(database):
+    while (left := ends_at - time.monotonic()) > 0 and _is_any_waiting(database, caused_since):
         published, *carried = await _side_by_side(
             publish_events(
-                post.publisher, worker, database=database, hold_seconds=hold_seconds, budget_seconds=left, beat=beat
+                post.publisher,
+                worker,
+                database=database,
+                hold_seconds=hold_seconds,
+                budget_seconds=left,
+                beat=beat,
+                caused_since=caused_since,
             ),
-            deliver_notifications(post, worker, database=database, hold_seconds=hold_seconds),
+            deliver_notifications(
+                post, worker, database=database, hold_seconds=hold_seconds, caused_since=caused_since
+            ),
             deliver_job_webhooks(post.webhooks, database=database, hold_seconds=hold_seconds),
         )
         events, messages = events + published, messages + sum(carried)
@@ -60,6 +71,6 @@ async def _side_by_side(*works: Coroutine[object, object, int]) -> list[int]:
     return [count for count in ended if isinstance(count, int)]
 
 
-def _is_any_waiting(database: Database) -> bool:
+def _is_any_waiting(database: Database, caused_since: datetime | None) -> bool:
     with database.reading() as session:
-        return is_waiting(session) or is_delivery_due(session)
+        return is_waiting(session, caused_since) or is_delivery_due(session)
