@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from automation_pipeline.api.attempts import Attempts
+from automation_pipeline.api.bodies import MEGABYTE
 from automation_pipeline.api.documented import document
 from automation_pipeline.api.envelope import COMMON
 from automation_pipeline.api.errors import on_http_error, on_invalid_request, on_known_error
@@ -59,7 +60,6 @@ from automation_pipeline.api.routes import (
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import AutomationError
 
-MEGABYTE = 1_000_000
 # Each may hold a connection to the database.
 THREADS = 20
 ROUTERS: tuple[APIRouter, ...] = (

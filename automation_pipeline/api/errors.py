@@ -14,6 +14,7 @@ from automation_pipeline.api.methods import allowed_methods
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.correlation import correlation_id
 from automation_pipeline.core.errors import (
+    MOST_FAULTS,
     AutomationError,
     ConflictError,
     InvalidInputError,
@@ -22,6 +23,7 @@ from automation_pipeline.core.errors import (
     OutsideError,
     PermanentError,
     TransientError,
+    with_rest,
 )
 from automation_pipeline.core.json_model import answerable, plain_faults
 from automation_pipeline.core.logs import log
@@ -30,6 +32,8 @@ from automation_pipeline.enrichment.domain.identifiers import IdentifierError
 from automation_pipeline.enrichment.domain.vocabulary import ErrorCode
 from automation_pipeline.storage.database import DatabaseNotReadyError, DatabaseTroubleError
 
+# Of a sentence, of the name of a field and of what is wrong with it.
+LONGEST_TEXT = 500
 BUG = "Something went wrong on our side; the log has the request's id"
 
 
@@ -45,6 +49,10 @@ class InvalidJsonError(AutomationError):
     """The body is no JSON."""
 
 
+class AmbiguousLengthError(AutomationError):
+    """The request says in two ways how long its body is."""
+
+
 class TooBigError(AutomationError):
     """The body is bigger than we read."""
 
@@ -54,6 +62,7 @@ VERDICTS: Sequence[tuple[type[AutomationError], int, str]] = (
     (AuthenticationError, 401, "AUTHENTICATION_ERROR"),
     (AuthorizationError, 403, "AUTHORIZATION_ERROR"),
     (InvalidJsonError, 400, "INVALID_JSON"),
+    (AmbiguousLengthError, 400, "VALIDATION_ERROR"),
     (TooBigError, 413, "BODY_TOO_LARGE"),
     (InvalidInputError, 400, "VALIDATION_ERROR"),
     (NotFoundError, 404, "NOT_FOUND"),
@@ -69,6 +78,9 @@ _OF_HTTP: Mapping[int, str] = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 
 
 def refusal(status: int, code: str, sentence: str, fields: Sequence[tuple[str, str]] = ()) -> Response:
+    """At most 50 fields at fault, and a count of the others: a caller decides how many there are, and how long."""
+    sentence = shortened(with_rest(sentence, len(fields)))
+    fields = [(shortened(field), shortened(message)) for field, message in fields[:MOST_FAULTS]]
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
     if request_by_contract() is not None:
         told = [(answerable(field), answerable(message)) for field, message in fields]
@@ -111,6 +123,10 @@ async def on_invalid_request(_request: Request, error: Exception) -> Response:
     faults = plain_faults(cast("Sequence[ErrorDetails]", error.errors()))
     fields = tuple((field.partition(".")[2], message) for field, message in faults)
     return refusal(400, "VALIDATION_ERROR", "Invalid request", fields)
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from automation_pipeline.api.bodies import limited, most_bytes_of, too_big
 from automation_pipeline.api.contract import CORRELATION_ID, answering_by_contract, correlation_of, request_by_contract
-from automation_pipeline.api.errors import BUG, TooBigError, answer_for, refusal
+from automation_pipeline.api.errors import BUG, AmbiguousLengthError, TooBigError, answer_for, refusal
 from automation_pipeline.core.correlation import correlated, correlation_id, usable_id
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.logs import log
@@ -47,12 +48,15 @@ class _Exchange:
         begun = time.monotonic()
         try:
             async with asyncio.timeout(seconds) as self._deadline:
-                length = headers.get("content-length", "")
-                if length.isdigit() and int(length) > most_bytes:
-                    raise TooBigError(_too_big(most_bytes))
+                most = most_bytes_of(self._scope["path"], most_bytes)
+                _check_framing(headers, most)
                 if "\0" in self._scope["path"] or b"%00" in self._scope["query_string"]:
                     raise InvalidInputError("Invalid request", (("address", "must not hold the character NUL"),))
-                await app(self._scope, _limited(self._receive, most_bytes), self._answer)
+                await app(self._scope, limited(self._receive, most), self._answer)
+        except AmbiguousLengthError as error:
+            answer = answer_for(error)
+            answer.headers["Connection"] = "close"
+            await self._instead(answer)
         except (TooBigError, InvalidInputError) as error:
             await self._instead(answer_for(error))
         except TimeoutError:
@@ -87,19 +91,10 @@ class _Exchange:
             await answer(self._scope, self._receive, self._answer)
 
 
-def _limited(receive: Receive, most_bytes: int) -> Receive:
-    got = 0
-
-    async def limited() -> Message:
-        nonlocal got
-        message = await receive()
-        got += len(message.get("body", b""))
-        if got > most_bytes:
-            raise TooBigError(_too_big(most_bytes))
-        return message
-
-    return limited
-
-
-def _too_big(most_bytes: int) -> str:
-    return f"The body is bigger than {most_bytes // 1_000_000} million bytes"
+def _check_framing(headers: Headers, most_bytes: int) -> None:
+    """A request that gives its length in two ways is read differently by two servers in a row: it can hide another."""
+    length = headers.get("content-length", "")
+    if "transfer-encoding" in headers and "content-length" in headers:
+        raise AmbiguousLengthError("Transfer-Encoding and Content-Length must not be sent together")
+    if length.isdigit() and int(length) > most_bytes:
+        raise too_big(most_bytes)

@@ -33,21 +33,22 @@ class Once:
 
     caller: str
     key: str | None
-    fingerprint: str
+    request: bytes
     services: Services
 
     def __call__(self, work: Callable[[], Response]) -> Response:
         if self.key is None:
             return work()
+        fingerprint = hashlib.sha256(self.request).hexdigest()
         with self.services.database.as_one() as session:
-            before = claim_key(session, self.caller, self.key, self.fingerprint)
+            before = claim_key(session, self.caller, self.key, fingerprint)
             if before is None:
                 made = work()
                 text, etag = bytes(made.body).decode(), made.headers.get("ETag")
-                kept = Answered(self.fingerprint, made.status_code, text, etag)
+                kept = Answered(fingerprint, made.status_code, text, etag)
                 keep_answer(session, self.caller, self.key, kept)
                 return made
-        if before.fingerprint != self.fingerprint:
+        if before.fingerprint != fingerprint:
             raise ConflictError("The Idempotency-Key was used for another request before")
         replayed = {"Idempotent-Replay": "true", **({"ETag": before.etag} if before.etag else {})}
         return Response(before.answer, before.status, headers=replayed, media_type="application/json")
@@ -56,7 +57,7 @@ class Once:
 async def _once(request: Request, idempotency_key: IdempotencyKey = None) -> Once:
     services, caller = cast("Services", request.app.state.services), cast("Caller", request.state.caller)
     said = [request.method.encode(), request.url.path.encode(), request.url.query.encode(), await request.body()]
-    return Once(caller.id, idempotency_key, hashlib.sha256(b"\0".join(said)).hexdigest(), services)
+    return Once(caller.id, idempotency_key, b"\0".join(said), services)
 
 
 DoneOnce = Annotated[Once, Depends(_once)]

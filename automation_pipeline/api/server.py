@@ -10,6 +10,7 @@ from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from automation_pipeline.api.app import THREADS, create_app
 from automation_pipeline.bootstrap import Services
@@ -17,6 +18,7 @@ from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.storage.engines import Pace
 
 BACKLOG = 2048
+MOST_HEAD_BYTES = 65_536
 
 
 def serve(services: Services, *, host: str, port: int) -> None:
@@ -25,6 +27,7 @@ def serve(services: Services, *, host: str, port: int) -> None:
     app = create_app(services)
     config = uvicorn.Config(
         app,
+        http=BoundedProtocol,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -42,6 +45,26 @@ def _listen(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         reason = str(error.strerror).partition(" (while")[0] if isinstance(error, OSError) else "no such port"
         raise PermanentError(f"The API cannot listen on {host}:{port}: {reason}.") from None
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """Uvicorn's own reads a request's headers without a limit, before anything knows who sends them."""
+
+    _head_bytes = 0
+
+    def data_received(self, data: bytes) -> None:
+        self._head_bytes += len(data)
+        super().data_received(data)
+        if self._head_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response("The headers of the request are too large.")
+
+    def on_headers_complete(self) -> None:
+        self._head_bytes = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._head_bytes = 0
+        super().on_body(body)
 
 
 class _Server(uvicorn.Server):

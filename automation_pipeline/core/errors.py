@@ -49,11 +49,21 @@ class InvalidInputError(PermanentError):
         self.fields = fields
 
 
+# A caller can send as many faults as values: so many are named, the others are counted.
+MOST_FAULTS = 50
+
+
+def with_rest(sentence: str, faults: int) -> str:
+    """The sentence, with a count of the faults that are not named."""
+    rest = faults - MOST_FAULTS
+    return f"{sentence.rstrip('.')} (and {rest} more)" if rest > 0 else sentence
+
+
 def sentence_of(error: Exception) -> str:
     """The error in one line, with each field at fault."""
     sentence = str(error)
     if isinstance(error, InvalidInputError) and error.fields:
-        problems = ((field, problem.rstrip(".")) for field, problem in error.fields)
+        problems = ((field, problem.rstrip(".")) for field, problem in error.fields[:MOST_FAULTS])
         faults = "; ".join(f"{field}: {problem}" if field else problem for field, problem in problems)
-        sentence = f"{sentence.rstrip('.')}: {faults}"
+        sentence = with_rest(f"{sentence.rstrip('.')}: {faults}", len(error.fields))
     return " ".join(sentence.split())

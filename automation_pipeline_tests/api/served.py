@@ -7,13 +7,16 @@ from contextlib import contextmanager
 import uvicorn
 from fastapi import FastAPI
 
+from automation_pipeline.api.server import BoundedProtocol
 from automation_pipeline_tests.waiting import wait_until
 
 
 @contextmanager
 def served(api: FastAPI) -> Generator[str]:
     """Its address; streams are ended with the block, as when the server is stopped."""
-    server = uvicorn.Server(uvicorn.Config(api, port=0, log_config=None, timeout_graceful_shutdown=20))
+    server = uvicorn.Server(
+        uvicorn.Config(api, http=BoundedProtocol, port=0, log_config=None, timeout_graceful_shutdown=20)
+    )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     wait_until(lambda: server.started, 30)

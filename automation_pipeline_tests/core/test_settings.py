@@ -92,7 +92,7 @@ def test_everything_has_a_default_that_needs_no_service() -> None:
         "api_port": 3002,
         "api_auth_tokens": (),
         "api_cors_origins": (),
-        "api_max_body_megabytes": 50,
+        "api_max_body_megabytes": 1,
         "api_timeout_seconds": 60,
         "api_shutdown_seconds": 15,
         "jwt_access_secret": None,

@@ -4,7 +4,8 @@ came of it. How one is written: docs/agents.md."""
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from automation_pipeline.api.context import IdInPath, OptionalBody, TheBody, TheServices
+from automation_pipeline.api.bodies import OptionalBody, TheBody
+from automation_pipeline.api.context import IdInPath, TheServices
 from automation_pipeline.api.documented import takes
 from automation_pipeline.api.envelope import Answer, answer, refusals
 from automation_pipeline.api.guard import GuardedRoute

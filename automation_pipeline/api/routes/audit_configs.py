@@ -6,7 +6,8 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from automation_pipeline.api.automation_scopes import signed
-from automation_pipeline.api.context import IdInPath, Limit, Offset, TheBody, TheCaller, TheServices
+from automation_pipeline.api.bodies import TheBody
+from automation_pipeline.api.context import IdInPath, Limit, Offset, TheCaller, TheServices
 from automation_pipeline.api.documented import takes
 from automation_pipeline.api.envelope import Answer, Done, Listing, answer, refusals, said
 from automation_pipeline.api.guard import GuardedRoute

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from automation_pipeline.api.context import IdInPath, TheBody, TheCaller, TheServices
+from automation_pipeline.api.bodies import TheBody
+from automation_pipeline.api.context import IdInPath, TheCaller, TheServices
 from automation_pipeline.api.documented import takes
 from automation_pipeline.api.envelope import Answer, answer, refusals
 from automation_pipeline.api.guard import GuardedRoute

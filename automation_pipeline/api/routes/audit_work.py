@@ -6,7 +6,8 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from automation_pipeline.api.audit_scopes import check_links
-from automation_pipeline.api.context import IdInPath, OptionalBody, TheBody, TheCaller, TheReach, TheServices
+from automation_pipeline.api.bodies import OptionalBody, TheBody
+from automation_pipeline.api.context import IdInPath, TheCaller, TheReach, TheServices
 from automation_pipeline.api.documented import takes
 from automation_pipeline.api.envelope import refusals, said
 from automation_pipeline.api.guard import GuardedRoute

@@ -6,16 +6,8 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from automation_pipeline.api.audit_scopes import check_links
-from automation_pipeline.api.context import (
-    FicheInPath,
-    IdInPath,
-    Limit,
-    Offset,
-    TheBody,
-    TheCaller,
-    TheReach,
-    TheServices,
-)
+from automation_pipeline.api.bodies import TheBody
+from automation_pipeline.api.context import FicheInPath, IdInPath, Limit, Offset, TheCaller, TheReach, TheServices
 from automation_pipeline.api.documented import EMPTY_IS_NOT_GIVEN, takes
 from automation_pipeline.api.envelope import Answer, Done, answer, refusals, said
 from automation_pipeline.api.guard import GuardedRoute

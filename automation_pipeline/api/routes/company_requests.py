@@ -11,7 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from automation_pipeline.api.attempts import Attempts
-from automation_pipeline.api.context import IdInPath, Limit, Offset, TheBody, TheCaller, TheServices
+from automation_pipeline.api.bodies import TheBody
+from automation_pipeline.api.context import IdInPath, Limit, Offset, TheCaller, TheServices
 from automation_pipeline.api.contract_answers import (
     CORRELATED,
     REFUSED,

@@ -5,7 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from automation_pipeline.api.context import TheBody, TheCaller, TheServices
+from automation_pipeline.api.bodies import TheBody
+from automation_pipeline.api.context import TheCaller, TheServices
 from automation_pipeline.api.documented import takes
 from automation_pipeline.api.envelope import Answer, answer, refusals
 from automation_pipeline.api.guard import GuardedRoute

@@ -7,7 +7,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from automation_pipeline.api.context import FicheInPath, TheBody, TheCaller, TheReach, TheServices
+from automation_pipeline.api.bodies import TheBody
+from automation_pipeline.api.context import FicheInPath, TheCaller, TheReach, TheServices
 from automation_pipeline.api.days import day_parameters
 from automation_pipeline.api.documented import takes
 from automation_pipeline.api.envelope import Answer, answer, refusals

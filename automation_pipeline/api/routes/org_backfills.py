@@ -6,7 +6,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
-from automation_pipeline.api.context import IdInPath, Limit, Offset, OptionalBody, TheCaller, TheServices
+from automation_pipeline.api.bodies import OptionalBody
+from automation_pipeline.api.context import IdInPath, Limit, Offset, TheCaller, TheServices
 from automation_pipeline.api.documented import takes
 from automation_pipeline.api.envelope import Answer, Listing, answer, listed, refusals
 from automation_pipeline.api.guard import GuardedRoute

@@ -3,7 +3,8 @@
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from automation_pipeline.api.context import IdInPath, Limit, Offset, TheBody, TheCaller, TheServices
+from automation_pipeline.api.bodies import TheBody
+from automation_pipeline.api.context import IdInPath, Limit, Offset, TheCaller, TheServices
 from automation_pipeline.api.documented import takes
 from automation_pipeline.api.envelope import Answer, Listing, answer, listed, refusals
 from automation_pipeline.api.guard import GuardedRoute

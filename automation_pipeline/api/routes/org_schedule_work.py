@@ -5,7 +5,8 @@ import hashlib
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from automation_pipeline.api.context import OptionalBody, TheBody, TheCaller, TheServices
+from automation_pipeline.api.bodies import OptionalBody, TheBody
+from automation_pipeline.api.context import TheCaller, TheServices
 from automation_pipeline.api.documented import takes
 from automation_pipeline.api.envelope import Answer, answer, refusals
 from automation_pipeline.api.guard import GuardedRoute

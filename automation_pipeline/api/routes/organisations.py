@@ -5,7 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from automation_pipeline.api.context import Limit, Offset, OptionalBody, TheBody, TheCaller, TheServices
+from automation_pipeline.api.bodies import OptionalBody, TheBody
+from automation_pipeline.api.context import Limit, Offset, TheCaller, TheServices
 from automation_pipeline.api.documented import takes
 from automation_pipeline.api.envelope import Answer, Listing, answer, listed, refusals
 from automation_pipeline.api.guard import GuardedRoute

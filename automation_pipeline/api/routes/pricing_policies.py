@@ -3,7 +3,8 @@
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from automation_pipeline.api.context import TheBody, TheCaller, TheServices
+from automation_pipeline.api.bodies import TheBody
+from automation_pipeline.api.context import TheCaller, TheServices
 from automation_pipeline.api.documented import takes
 from automation_pipeline.api.envelope import Answer, Done, answer, refusals, said
 from automation_pipeline.api.guard import GuardedRoute

@@ -5,7 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
-from automation_pipeline.api.context import IdInPath, Limit, Offset, OptionalBody, TheBody, TheCaller, TheServices
+from automation_pipeline.api.bodies import OptionalBody, TheBody
+from automation_pipeline.api.context import IdInPath, Limit, Offset, TheCaller, TheServices
 from automation_pipeline.api.documented import takes
 from automation_pipeline.api.envelope import Answer, Done, Listing, answer, listed, refusals, said
 from automation_pipeline.api.guard import GuardedRoute

@@ -3,7 +3,8 @@
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from automation_pipeline.api.context import IdInPath, OptionalBody, TheCaller, TheServices
+from automation_pipeline.api.bodies import OptionalBody
+from automation_pipeline.api.context import IdInPath, TheCaller, TheServices
 from automation_pipeline.api.documented import takes
 from automation_pipeline.api.envelope import refusals
 from automation_pipeline.api.guard import GuardedRoute

@@ -1,21 +1,19 @@
 """Realtime: leave to join a channel, a test event, and streams of events for those who do without Pusher."""
 
 import asyncio
-import json
-from collections.abc import Mapping
-from typing import Annotated, Any, cast
-from urllib.parse import parse_qsl
+from typing import Any, cast
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from automation_pipeline.api.bodies import FormOrJson, TheBody
 from automation_pipeline.api.channel_scopes import NOT_ALLOWED, check_channel
-from automation_pipeline.api.context import FicheInPath, IdInPath, TheBody, TheCaller, TheServices
+from automation_pipeline.api.context import FicheInPath, IdInPath, TheCaller, TheServices
 from automation_pipeline.api.documented import takes
 from automation_pipeline.api.envelope import Done, refusals, said
-from automation_pipeline.api.errors import AuthenticationError, AuthorizationError, InvalidJsonError
+from automation_pipeline.api.errors import AuthenticationError, AuthorizationError
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.schemas.realtime import JoinInput, Leave, TestEventInput
 from automation_pipeline.api.streams import LastEventId, Source, stream
@@ -40,28 +38,12 @@ STREAM: dict[int | str, dict[str, Any]] = {
 _NEEDED = {"audits": Permission.AUDITS, "transcription": Permission.TRANSCRIPTIONS}
 
 
-async def _form_or_json(request: Request) -> Mapping[str, object]:
-    """Pusher's own library sends a form."""
-    raw = await request.body()
-    if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-        return dict(parse_qsl(raw.decode("utf-8", errors="replace"), keep_blank_values=True))
-    try:
-        given: object = json.loads(raw)
-    except (ValueError, RecursionError):
-        raise InvalidJsonError("The body is not valid JSON") from None
-    if not isinstance(given, dict):
-        raise InvalidInputError("The body must be a JSON object")
-    return cast("dict[str, object]", given)
-
-
 @router.post(
     "/api/realtime/pusher/auth",
     response_model=Leave,
     openapi_extra=takes(JoinInput, run={"socket_id": "1234.5678", "channel_name": "private-job-automation-run-12"}),
 )
-def authenticate(
-    body: Annotated[Mapping[str, object], Depends(_form_or_json)], caller: TheCaller, services: TheServices
-) -> Response:
+def authenticate(body: FormOrJson, caller: TheCaller, services: TheServices) -> Response:
     """Let a user's browser join a channel, when the user may read what it tells of."""
     if caller.is_machine:
         raise AuthenticationError("User authentication required")

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
 from automation_pipeline.api.automation_scopes import check_parsed_selection
-from automation_pipeline.api.context import IdInPath, Limit, Offset, OptionalBody, TheBody, TheReach, TheServices
+from automation_pipeline.api.bodies import OptionalBody, TheBody
+from automation_pipeline.api.context import IdInPath, Limit, Offset, TheReach, TheServices
 from automation_pipeline.api.documented import takes
 from automation_pipeline.api.envelope import Answer, Listing, answer, refusals, said
 from automation_pipeline.api.guard import GuardedRoute

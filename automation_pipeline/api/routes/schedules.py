@@ -10,16 +10,8 @@ from pydantic import AfterValidator
 from starlette.responses import Response
 
 from automation_pipeline.api.automation_scopes import check_selection, signed
-from automation_pipeline.api.context import (
-    IdInPath,
-    Limit,
-    Offset,
-    OptionalBody,
-    TheBody,
-    TheCaller,
-    TheReach,
-    TheServices,
-)
+from automation_pipeline.api.bodies import OptionalBody, TheBody
+from automation_pipeline.api.context import IdInPath, Limit, Offset, TheCaller, TheReach, TheServices
 from automation_pipeline.api.documented import takes
 from automation_pipeline.api.envelope import Answer, Done, answer, refusals, said
 from automation_pipeline.api.guard import GuardedRoute

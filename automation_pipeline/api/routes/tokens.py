@@ -11,7 +11,8 @@ from automation_pipeline.access.domain.token_wish import TokenWish
 from automation_pipeline.access.stages.create_token import create_token
 from automation_pipeline.access.stages.revoke_token import revoke_token
 from automation_pipeline.access.store.tokens import list_tokens
-from automation_pipeline.api.context import IdInPath, Limit, Offset, TheBody, TheCaller, TheServices
+from automation_pipeline.api.bodies import TheBody
+from automation_pipeline.api.context import IdInPath, Limit, Offset, TheCaller, TheServices
 from automation_pipeline.api.documented import takes
 from automation_pipeline.api.envelope import Answer, Listing, answer, refusals
 from automation_pipeline.api.guard import GuardedRoute

@@ -6,7 +6,8 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from automation_pipeline.api.context import FicheInPath, TheBody, TheReach, TheServices
+from automation_pipeline.api.bodies import TheBody
+from automation_pipeline.api.context import FicheInPath, TheReach, TheServices
 from automation_pipeline.api.documented import takes
 from automation_pipeline.api.envelope import Answer, answer, refusals, said
 from automation_pipeline.api.guard import GuardedRoute

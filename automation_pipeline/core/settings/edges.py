@@ -27,7 +27,10 @@ class EdgeSettings(MessageSettings):
         default=(), description="Origins of web pages that may call the API from a browser, separated by commas."
     )
     api_max_body_megabytes: int = Field(
-        default=50, ge=1, le=1000, description="The biggest body that the API reads, in millions of bytes."
+        default=1,
+        ge=1,
+        le=1000,
+        description="The largest body that the API reads, in millions of bytes. An import may be twice as large.",
     )
     api_timeout_seconds: float = Field(
         default=60, gt=0, le=3600, description="How long one answer of the API may take; streams of events are longer."

@@ -1,0 +1,155 @@
+"""Bodies of requests: how much is read, and how JSON becomes a dict. A body is parsed in a thread, after the guard has
+checked the caller's credentials.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from typing import Annotated, cast
+from urllib.parse import parse_qsl
+
+from fastapi import Depends
+from starlette.requests import Request
+from starlette.types import Message, Receive
+
+from automation_pipeline.api.errors import InvalidJsonError, TooBigError
+from automation_pipeline.core.errors import InvalidInputError
+
+MEGABYTE = 1_000_000
+# An import may be twice as big as any other body.
+IMPORT_FACTOR, IMPORT_SUFFIX = 2, "/import"
+# Validation can produce an error for each value, and holds the interpreter while it does.
+VALUES_PER_MEGABYTE = 25_000
+MOST_LEVELS = 400
+MOST_DIGITS = 100
+MOST_FORM_FIELDS = 100
+
+
+def most_bytes_of(path: str, usual: int) -> int:
+    return usual * IMPORT_FACTOR if path.endswith(IMPORT_SUFFIX) else usual
+
+
+def limited(receive: Receive, most_bytes: int) -> Receive:
+    """TooBigError at the first piece beyond the limit; what follows is not buffered."""
+    got = 0
+
+    async def counted() -> Message:
+        nonlocal got
+        message = await receive()
+        got += len(message.get("body", b""))
+        if got > most_bytes:
+            raise too_big(most_bytes)
+        return message
+
+    return counted
+
+
+def too_big(most_bytes: int) -> TooBigError:
+    return TooBigError(f"The body is bigger than {most_bytes // MEGABYTE} MB ({most_bytes} bytes)")
+
+
+def read_object(raw: bytes) -> Mapping[str, object]:
+    """The JSON object in a body. InvalidJsonError: it is not JSON; InvalidInputError: it is not an object, or it holds
+    too many values for its limit."""
+    try:
+        document: object = json.loads(
+            raw.decode("utf-8-sig"),
+            object_pairs_hook=_unique,
+            parse_constant=_refuse,
+            parse_float=_finite,
+            parse_int=_short,
+        )
+    except (ValueError, RecursionError) as error:
+        raise InvalidJsonError(_sentence(error)) from None
+    if not isinstance(document, dict):
+        raise InvalidInputError("The body must be a JSON object")
+    given = cast("dict[str, object]", document)
+    _check_shape(given, VALUES_PER_MEGABYTE * max(1, -(-len(raw) // MEGABYTE)))
+    return given
+
+
+class _JsonFaultError(ValueError):
+    """JSON that Python would read and that other readers understand differently, or not at all."""
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, _JsonFaultError):
+        return f"The body is not valid JSON: {error}"
+    if isinstance(error, UnicodeDecodeError):
+        return "The body is not valid JSON: it is not UTF-8"
+    return "The body is not valid JSON"
+
+
+def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise _JsonFaultError("an object has the same key twice")
+    return made
+
+
+def _refuse(name: str) -> object:
+    raise _JsonFaultError(f"{name} is not a number of JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise _JsonFaultError("a number is too large")
+    return number
+
+
+def _short(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise _JsonFaultError("a number is too large")
+    return int(text)
+
+
+def _check_shape(document: object, most_values: int) -> None:
+    count, level = 0, [document]
+    for _ in range(MOST_LEVELS):
+        level = [inner for value in level for inner in _inside(value)]
+        count += len(level)
+        if count > most_values:
+            raise InvalidInputError(f"The body holds more than {most_values} values")
+        if not level:
+            return
+    raise InvalidInputError(f"The body is nested more than {MOST_LEVELS} levels deep")
+
+
+def _inside(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value).values()
+    return cast("list[object]", value) if isinstance(value, list) else ()
+
+
+async def _raw(request: Request) -> bytes:
+    return await request.body()
+
+
+RawBody = Annotated[bytes, Depends(_raw)]
+
+
+# These three are not async, so that FastAPI calls them in a thread.
+def _body(raw: RawBody) -> Mapping[str, object]:
+    return read_object(raw)
+
+
+def _optional_body(raw: RawBody) -> Mapping[str, object]:
+    return read_object(raw) if raw else {}
+
+
+def _form_or_json(request: Request, raw: RawBody) -> Mapping[str, object]:
+    if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        text = raw.decode("utf-8", errors="replace")
+        try:
+            return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FORM_FIELDS))
+        except ValueError:
+            raise InvalidInputError(f"The form has more than {MOST_FORM_FIELDS} fields") from None
+    return read_object(raw)
+
+
+TheBody = Annotated[Mapping[str, object], Depends(_body)]
+# Empty when nothing was sent.
+OptionalBody = Annotated[Mapping[str, object], Depends(_optional_body)]
+# Pusher's own library sends a form.
+FormOrJson = Annotated[Mapping[str, object], Depends(_form_or_json)]
