@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from automation_pipeline.automation.domain.run import Run, RunStatus
+from automation_pipeline.automation.domain.run import Run, RunStatus, failed_days
 from automation_pipeline.automation.domain.schedule import Schedule
 from automation_pipeline.core.webhooks import signed_headers
 
@@ -73,6 +73,7 @@ def webhook_payload(
             "status": run.status.value,
             "error": breakdown,
             "duration_seconds": duration_seconds(run),
+            **_unread_days(run),
         }
     return {
         **about,
@@ -86,7 +87,14 @@ def webhook_payload(
         "audits_run": run.audits_run,
         "failures": [{"ficheId": failure.fiche_id, "error": failure.error} for failure in failures[:MOST_FAILURES]],
         "failures_total": run.failed_fiches,
+        **_unread_days(run),
     }
+
+
+def _unread_days(run: Run) -> dict[str, object]:
+    """Days whose sales list the CRM did not give, if there are any."""
+    days = failed_days(run)
+    return {"failed_days": days[:MOST_FAILURES]} if days else {}
 
 
 def email_payload(
@@ -115,12 +123,19 @@ def _summary_text(run: Run, failures: Sequence[Failure]) -> str:
         lines += ["", "Failures:", *(f"- {failure.fiche_id}: {_one_line(failure.error)}" for failure in named)]
         if run.failed_fiches > len(named):
             lines.append(f"- and {run.failed_fiches - len(named)} more")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_unread_lines(run)]) + "\n"
+
+
+def _unread_lines(run: Run) -> list[str]:
+    days = failed_days(run)[:MOST_FAILURES]
+    told = [f"- {day['date']}: {_one_line(str(day['error']))}" for day in days]
+    return ["", "Days that could not be read:", *told] if told else []
 
 
 def _breakdown_text(run: Run, breakdown: str) -> str:
     verb = "was cancelled" if run.status is RunStatus.CANCELLED else "failed"
-    return f"Automation run {run.id} {verb} after {duration_seconds(run)}s.\n\nError: {breakdown}\n"
+    lines = [f"Automation run {run.id} {verb} after {duration_seconds(run)}s.", "", f"Error: {breakdown}"]
+    return "\n".join([*lines, *_unread_lines(run)]) + "\n"
 
 
 def duration_seconds(run: Run) -> int:

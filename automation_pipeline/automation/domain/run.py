@@ -150,6 +150,20 @@ class Run(JsonModel):
     retry_of_run_id: Id | None = None
 
 
+def failed_days(run: Run) -> list[Mapping[str, Any]]:
+    """The days of the selection whose sales list could not be read, with the error of each."""
+    return (run.selection_summary or {}).get("revalidation_failures") or []
+
+
+def unread(run: Run) -> str | None:
+    """Why a run that read none of its days has failed, although it goes on with what is mirrored."""
+    days, failures = (run.selection_summary or {}).get("dates"), failed_days(run)
+    if not days or len(failures) < len(days):
+        return None
+    first = failures[0]
+    return f"None of the {len(days)} days could be read: {first['date']}: {first['error']}"
+
+
 class FicheOutcome(JsonModel):
     """How one fiche of a run stands, and why."""
 

@@ -16,6 +16,7 @@ from automation_pipeline.automation.domain.run import (
     RunStatus,
     Tally,
     run_status,
+    unread,
 )
 from automation_pipeline.automation.stages.notify_run import notify_run
 from automation_pipeline.automation.store.details import audits_of_run
@@ -81,6 +82,7 @@ def finalise_run(
         standing = tally(session, run_id, row.selected_fiches)
         if breakdown is None and not standing.is_whole:
             raise LedgerError(f"Run {run_id} cannot end: {standing}")
+        breakdown = breakdown or unread(as_run(row))
         _end(session, row, standing, breakdown, closing, now)
         run = as_run(row)
         _tell(session, run, breakdown, closing, now)

@@ -12,8 +12,10 @@ from automation_pipeline.automation.domain.run import Run, RunTicket
 from automation_pipeline.automation.stages.finalise_run import finalise_run
 from automation_pipeline.automation.stages.open_run import open_run
 from automation_pipeline.automation.store.ledger import outcomes
-from automation_pipeline.automation.store.progress import logs_after
+from automation_pipeline.automation.store.progress import logs_after, notifications_of
+from automation_pipeline.automation.store.run_story import run_detail
 from automation_pipeline.automation.store.runs import StaleAttemptError, get_run
+from automation_pipeline.automation.store.schedules import get_schedule
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.fiches.domain.sales import SalesList
@@ -311,3 +313,38 @@ def test_a_schedule_changed_meanwhile_changes_nothing_of_a_selection_made(
         session.execute(update(RunRow).values(config_snapshot={"overrides": {"mode": "manual", "ficheIds": ["2"]}}))
     assert selected(ticket, database, clock).batches == [0]
     assert the_run(database, ticket)[1] == ["1"]
+
+
+def test_days_that_could_not_be_read_are_in_the_messages_and_fail_a_run_that_read_none(
+    crm: FakeFicheSource, database: Database, clock: StandingClock
+) -> None:
+    """Finding 2.5: an unreachable CRM gave a green `completed` run, and its webhook did not mention the days."""
+    cases = {"completed": [YESTERDAY], "failed": [YESTERDAY, TODAY]}
+    for expected, unread in cases.items():
+        for day in unread:
+            crm.sell(day)
+            crm.fail_always(day.isoformat(), LOST)
+        crm.sell(TODAY)
+        clock.pass_time(timedelta(days=0, minutes=10))
+        schedule = a_schedule(
+            database,
+            clock,
+            ficheSelection={"mode": "date_range", "dateRange": "last_24h"},
+            webhookUrl="https://93.184.216.34/run",
+            notifyEmails=["anna@example.com"],
+            timezone="Europe/Paris",
+        )
+        ticket = open_run(an_opening(schedule.id, f"launch-{expected}"), database=database, clock=clock)
+        selected(ticket, database, clock, crm)
+        run = finalise_run(ticket.run_id, database=database, clock=clock, attempt=ticket.attempt)
+        failed_days = [{"date": day.isoformat(), "error": str(LOST)} for day in unread]
+        with database.reading() as session:
+            webhook, mail = notifications_of(session, ticket.run_id)
+            detail = run_detail(session, ticket.run_id, first_logs=10)
+            assert get_schedule(session, schedule.id).failed_runs == (expected == "failed")
+        assert (run.status, webhook.payload["status"]) == (expected, expected)
+        assert webhook.payload["failed_days"] == failed_days
+        assert detail["errorDetails"] == {"revalidation_failures": failed_days}
+        text = str(mail.payload["text"])
+        assert all(f"- {day.isoformat()}: {LOST}" in text for day in unread)
+        assert ("None of the 2 days could be read" in (run.error_message or "")) == (expected == "failed")
