@@ -42,6 +42,8 @@ class TranscriptionRunRow(Table):
     cached: Mapped[int]
     failed: Mapped[int]
     error: Mapped[str | None]
+    # Transcripts made before that instant are made again.
+    renew_before: Mapped[datetime | None] = mapped_column(UtcDateTime)
     started_at: Mapped[datetime] = mapped_column(UtcDateTime)
     touched_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     finished_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

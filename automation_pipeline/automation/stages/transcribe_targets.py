@@ -79,7 +79,7 @@ class _Gate:
 
     def _wish(self, key: str, fiche_id: str) -> Wish:
         priority = Priority(self._tries.schedule.transcription_priority)
-        return Wish(key, fiche_id, priority, fresh_since=self._tries.since)
+        return Wish(key, fiche_id, priority, fresh_since=self._tries.since, renew_before=self._tries.renew_before)
 
     async def _work(self, wishes: Sequence[Wish]) -> None:
         self._error = None
@@ -102,7 +102,7 @@ class _Gate:
 
     def _untranscribed(self) -> dict[str, int]:
         with self._shop.database.reading() as session:
-            return dict(untranscribed(session, self._left))
+            return dict(untranscribed(session, self._left, self._tries.renew_before))
 
     def _mark(self, whole: Sequence[str]) -> None:
         with self._shop.database.transaction() as session:

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import ColumnElement, Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.domain.audit import AuditStatus
@@ -34,17 +35,28 @@ def why_without_details(session: Session, fiche_ids: Sequence[str]) -> Mapping[s
     }
 
 
-def untranscribed(session: Session, fiche_ids: Sequence[str]) -> Mapping[str, int]:
-    """How many recordings of each lack a transcript; every fiche is answered for. Counts on an index of those only."""
+def untranscribed(
+    session: Session, fiche_ids: Sequence[str], renew_before: datetime | None = None
+) -> Mapping[str, int]:
+    """How many recordings of each lack a transcript, or have one from before that instant; every fiche is answered for.
+    Without the instant it counts on an index of untranscribed recordings only."""
+    if renew_before is not None:
+        old = or_(RecordingRow.transcribed_at.is_(None), RecordingRow.transcribed_at < renew_before)
+        lacks = RecordingRow.vanished_at.is_(None) & or_(RecordingRow.has_transcription.is_(False), old)
+        query = _lacking(lacks).where(among(session, FicheCache.fiche_id, fiche_ids))
+        return dict(session.execute(query).tuples().all())
     return dict(execute(session, _untranscribed, {"fiches": fiche_ids}))
 
 
 def _untranscribed(postgres: bool) -> Select[tuple[str, int]]:
     lacks = RecordingRow.vanished_at.is_(None) & RecordingRow.has_transcription.is_(False)
+    return _lacking(lacks).where(among_given(FicheCache.fiche_id, "fiches", postgres=postgres))
+
+
+def _lacking(lacks: ColumnElement[bool]) -> Select[tuple[str, int]]:
     return (
         select(FicheCache.fiche_id, func.count(RecordingRow.fiche_cache_id))
         .outerjoin(RecordingRow, (RecordingRow.fiche_cache_id == FicheCache.id) & lacks)
-        .where(among_given(FicheCache.fiche_id, "fiches", postgres=postgres))
         .group_by(FicheCache.fiche_id)
     )
 

@@ -1,6 +1,8 @@
 """When attempts at runs entered their phases, by the database's clock, and what is measured of it."""
 
-from sqlalchemy import select
+from datetime import datetime
+
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.automation.domain.phases import PhaseEntry, PhaseLength, phase_lengths
@@ -15,6 +17,11 @@ def note_phase(session: Session, run_id: int, attempt: int, phase: Phase) -> Non
     """Only the first time that the attempt enters it."""
     entry = {"run_id": run_id, "attempt": attempt, "phase": phase, "entered_at": database_now()}
     session.execute(insert_into(session, RunPhaseRow).values(**entry).on_conflict_do_nothing())
+
+
+def first_entry(session: Session, run_id: int) -> datetime | None:
+    """When the run's first attempt began, by the database's clock: the same for every attempt."""
+    return session.scalar(select(func.min(RunPhaseRow.entered_at)).where(RunPhaseRow.run_id == run_id))
 
 
 def time_by_phase(session: Session, run_id: int) -> list[PhaseLength]:

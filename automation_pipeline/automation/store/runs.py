@@ -10,7 +10,7 @@ from automation_pipeline.automation.domain.run import Phase, Run, RunStatus, Run
 from automation_pipeline.automation.domain.run_options import options_document, with_options
 from automation_pipeline.automation.domain.schedule import Schedule
 from automation_pipeline.automation.domain.selection import FicheSelection
-from automation_pipeline.automation.store.phases import note_phase
+from automation_pipeline.automation.store.phases import first_entry, note_phase
 from automation_pipeline.automation.store.schedules import get_schedule
 from automation_pipeline.automation.tables import HeartbeatRow, LogRow, RunRow
 from automation_pipeline.core.errors import NotFoundError, PermanentError
@@ -76,12 +76,14 @@ def selection_of(session: Session, row: RunRow) -> FicheSelection:
 
 @dataclass(frozen=True)
 class Tries:
-    """What a run is to do: its schedule and selection as it took them up, since when details count as fresh, and how
+    """What a run is to do: its schedule and selection as it froze them, since when details count as fresh, and how
     often what fails is tried again."""
 
     schedule: Schedule
     selection: FicheSelection
     since: datetime
+    # Transcripts from before the run, by the database's clock, where the schedule does not skip transcribed fiches.
+    renew_before: datetime | None = None
 
     @property
     def retries(self) -> int:
@@ -91,7 +93,8 @@ class Tries:
 def tries_of(session: Session, run_id: int) -> Tries:
     row = session.get_one(RunRow, run_id)
     schedule = with_options(get_schedule(session, row.schedule_id), row.config_snapshot.get("options"))
-    return Tries(schedule, selection_of(session, row), row.started_at)
+    renew_before = None if schedule.skip_if_transcribed else first_entry(session, run_id)
+    return Tries(schedule, selection_of(session, row), row.started_at, renew_before)
 
 
 def freeze_options(session: Session, row: RunRow) -> None:

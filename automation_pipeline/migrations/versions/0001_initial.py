@@ -667,6 +667,7 @@ def upgrade() -> None:
         sa.Column("cached", sa.Integer(), nullable=False),
         sa.Column("failed", sa.Integer(), nullable=False),
         sa.Column("error", sa.String(), nullable=True),
+        sa.Column("renew_before", UtcDateTime(), nullable=True),
         sa.Column("started_at", UtcDateTime(), nullable=False),
         sa.Column("touched_at", UtcDateTime(), nullable=False),
         sa.Column("finished_at", UtcDateTime(), nullable=True),

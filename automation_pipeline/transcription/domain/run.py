@@ -2,9 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from automation_pipeline.core.state_machine import StateMachine
+
+
+def is_transcribed(has_transcription: bool, transcribed_at: datetime | None, renew_before: datetime | None) -> bool:
+    """Whether the recording's transcript counts for a run that makes those from before an instant again."""
+    if not has_transcription or renew_before is None:
+        return has_transcription
+    return transcribed_at is not None and transcribed_at >= renew_before
 
 
 class Priority(StrEnum):
@@ -61,6 +69,7 @@ class Plan:
     total: int
     already_transcribed: int
     targets: tuple[PlannedRecording, ...]
+    renew_before: datetime | None = None
 
 
 @dataclass(frozen=True)

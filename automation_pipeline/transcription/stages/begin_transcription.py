@@ -33,6 +33,8 @@ class Wish:
     dagster_run_id: str | None = None
     # Details that the CRM has told since then are fresh enough; without it they are fetched anew.
     fresh_since: datetime | None = None
+    # Transcripts made before that instant, by the database's clock, are made again; without it every one counts.
+    renew_before: datetime | None = None
 
 
 async def begin_transcription(
@@ -74,7 +76,7 @@ def _joined(wish: Wish, session: Session) -> Standing:
 
 
 def _start(wish: Wish, session: Session) -> Standing:
-    plan = runs.plan_for(session, wish.fiche_id)
+    plan = runs.plan_for(session, wish.fiche_id, wish.renew_before)
     if plan is None:
         raise PermanentError(f"Fiche {wish.fiche_id} is not mirrored.")
     if not runs.start_run(session, wish.run_id, wish.fiche_id, plan, wish.priority, wish.dagster_run_id):

@@ -18,6 +18,7 @@ from automation_pipeline.transcription.domain.run import (
     RunStatus,
     Standing,
     TaskState,
+    is_transcribed,
 )
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 
@@ -34,7 +35,13 @@ _LIVE = select(TranscriptionRunRow.id).where(
 )
 # A row without a call where the fiche has no recordings.
 _CALLS = (
-    select(RecordingRow.id, RecordingRow.call_id, RecordingRow.recording_url, RecordingRow.has_transcription)
+    select(
+        RecordingRow.id,
+        RecordingRow.call_id,
+        RecordingRow.recording_url,
+        RecordingRow.has_transcription,
+        RecordingRow.transcribed_at,
+    )
     .select_from(FicheCache)
     .outerjoin(RecordingRow, (RecordingRow.fiche_cache_id == FicheCache.id) & RecordingRow.vanished_at.is_(None))
     .where(FicheCache.fiche_id == bindparam("fiche"))
@@ -59,14 +66,23 @@ _COUNT = (
 )
 
 
-def plan_for(session: Session, fiche_id: str) -> Plan | None:
+def plan_for(session: Session, fiche_id: str, renew_before: datetime | None = None) -> Plan | None:
     """What the fiche needs, in the order of its calls; None when the fiche is not mirrored."""
     rows = execute(session, _CALLS, {"fiche": fiche_id}).rows
     if not rows:
         return None
-    recordings = [(PlannedRecording(row_id, call_id, url), done) for row_id, call_id, url, done in rows if row_id]
+    recordings = [
+        (PlannedRecording(row_id, call_id, url), is_transcribed(done, at, renew_before))
+        for row_id, call_id, url, done, at in rows
+        if row_id
+    ]
     targets = tuple(recording for recording, done in recordings if not done)
-    return Plan(total=len(recordings), already_transcribed=len(recordings) - len(targets), targets=targets)
+    return Plan(
+        total=len(recordings),
+        already_transcribed=len(recordings) - len(targets),
+        targets=targets,
+        renew_before=renew_before,
+    )
 
 
 def start_run(
@@ -85,6 +101,7 @@ def start_run(
         "processed": 0,
         "cached": 0,
         "failed": 0,
+        "renew_before": plan.renew_before,
     }
     return execute(session, _starting, row).first() is not None
 
@@ -92,9 +109,11 @@ def start_run(
 def _starting(postgres: bool) -> UpdateBase:
     given = (
         "id", "fiche_id", "priority", "status", "dagster_run_id", "total_recordings", "already_transcribed",
-        "target_total", "processed", "cached", "failed",
+        "target_total", "processed", "cached", "failed", "renew_before",
     )  # fmt: skip
-    values: dict[str, ColumnElement[object]] = {name: bindparam(name) for name in given}
+    values: dict[str, ColumnElement[object]] = {
+        name: bindparam(name, type_=TranscriptionRunRow.__table__.c[name].type) for name in given
+    }
     now = {"started_at": database_now(), "touched_at": database_now()}
     insert = dialects_insert(TranscriptionRunRow, postgres=postgres).values(**values, **now)
     return insert.on_conflict_do_nothing().returning(TranscriptionRunRow.id)

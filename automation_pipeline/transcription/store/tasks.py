@@ -24,7 +24,7 @@ from automation_pipeline.fiches.tables import RecordingRow
 from automation_pipeline.storage.bulk import among_given
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.prepared import Row, execute
-from automation_pipeline.transcription.domain.run import TaskState
+from automation_pipeline.transcription.domain.run import TaskState, is_transcribed
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 
 Task = TranscriptionTaskRow
@@ -207,9 +207,11 @@ def _claimed(postgres: bool) -> Select[tuple[object, ...]]:
             Task.audio_failures,
             Task.recording_id,
             TranscriptionRunRow.target_total,
+            TranscriptionRunRow.renew_before,
             RecordingRow.recording_url,
             RecordingRow.duration_seconds,
             RecordingRow.has_transcription,
+            RecordingRow.transcribed_at,
         )
         .join(TranscriptionRunRow, TranscriptionRunRow.id == Task.run_id)
         .join(RecordingRow, RecordingRow.id == Task.recording_id)
@@ -232,5 +234,5 @@ def _claim(row: Row) -> Claim:
         recording_id=row.recording_id,
         url=row.recording_url,
         duration_seconds=row.duration_seconds,
-        has_transcription=row.has_transcription,
+        has_transcription=is_transcribed(row.has_transcription, row.transcribed_at, row.renew_before),
     )

@@ -168,7 +168,7 @@ def _cancel(bench: Bench, ticket: RunTicket) -> None:
     cancel_run(ticket.run_id, database=bench.database, clock=bench.clock)
 
 
-@pytest.mark.parametrize(("stop", "status"), [(Bench.take_over, "pending"), (_cancel, "failed")])
+@pytest.mark.parametrize(("stop", "status"), [(Bench.take_over, "pending"), (_cancel, "ignored")])
 def test_a_newer_attempt_or_a_cancellation_stops_work_that_would_never_end(
     stop: type, status: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
