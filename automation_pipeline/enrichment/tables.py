@@ -122,6 +122,9 @@ class JobRow(Table):
     lock_token: Mapped[int] = mapped_column(BigInteger, default=0)
     lock_owner: Mapped[str | None]
     heartbeat_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # Set while a required source asks to wait. `put_offs` counts the waits after calls of the job itself.
+    not_before: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    put_offs: Mapped[int] = mapped_column(default=0)
     requests: Mapped[int] = mapped_column(default=0)
     requested_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

@@ -24,6 +24,7 @@ def job_page(job: JobView) -> Page:
         "state": job.state,
         "status": job.status,
         "error": job.enrichment_error,
+        "not_before": iso(job.not_before) if job.not_before else None,
     }
     return {
         **{name: metadata.text(text) for name, text in texts.items() if text is not None},

@@ -160,6 +160,9 @@ class Bench:
         with self.database.reading() as session:
             return session.get_one(EnrichmentRow, siren)
 
+    def enrichments(self) -> Sequence[EnrichmentRow]:
+        return self.rows(select(EnrichmentRow).order_by(EnrichmentRow.siren))
+
     def company(self, siren: str = SIREN) -> CompanyRow | None:
         with self.database.reading() as session:
             return session.get(CompanyRow, siren)

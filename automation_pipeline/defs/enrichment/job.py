@@ -3,6 +3,8 @@
 import dagster as dg
 from pydantic import Field
 
+from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.enrichment.domain.states import EnrichmentStatus
 from automation_pipeline.orchestration.config import StrictConfig
 from automation_pipeline.orchestration.enrichment import EnrichmentLaunch, job_to_work, worked
 from automation_pipeline.orchestration.enrichment_pages import job_page
@@ -25,15 +27,18 @@ class CompanyEnrichmentConfig(StrictConfig):
 def work_company_enrichment(
     context: dg.OpExecutionContext, config: CompanyEnrichmentConfig, services: ServicesResource
 ) -> None:
-    """Ask source by source, and write what they say. An enrichment that FAILED is an outcome, not an error."""
+    """Ask each register in turn and store its answer. The op fails when the enrichment ends FAILED."""
     our = services.get()
     with verdicts():
         take_request(context, our)
         job_id = job_to_work(EnrichmentLaunch(**config.model_dump()), context, our)
         if job_id is None:
-            context.log.info("What is known of the company is fresh: nobody was asked.")
+            context.log.info("The stored company is fresh, so no register was called.")
             return
-        context.add_output_metadata(job_page(our.run(worked(job_id, context, our))))
+        job = our.run(worked(job_id, context, our))
+        context.add_output_metadata(job_page(job))
+        if job.status is EnrichmentStatus.FAILED:
+            raise PermanentError(f"The enrichment of {job.company_siren} failed: {job.enrichment_error}.")
 
 
 @dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "3", "dagster/max_runtime": "1800"})

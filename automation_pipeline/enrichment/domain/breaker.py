@@ -1,12 +1,13 @@
 """When a source is left alone for a while, by all processes, and for how long."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from automation_pipeline.enrichment.domain.record import SourceError
-from automation_pipeline.enrichment.domain.vocabulary import ErrorCode, SourceApi
+from automation_pipeline.enrichment.domain.record import SourceError, SourceOutcome
+from automation_pipeline.enrichment.domain.vocabulary import REQUIRED_SOURCES, ErrorCode, SourceApi
 
 # A source that has not answered so often in a row has banned us, or is down.
 SILENT_AFTER = 10
+MOST_PUT_OFFS = 10
 _DEFAULT = timedelta(seconds=60)
 # Whatever it asks for: a date that is years away would switch it off for good.
 LONGEST_ASKED = timedelta(hours=24)
@@ -45,8 +46,18 @@ def is_silent(error: SourceError) -> bool:
 
 
 def may_be_sent_again(source: SourceApi, error: SourceError, longest_wait_seconds: float) -> bool:
-    """Whether another call of the same job can help, soon enough. INPI bans who insists."""
-    asked = error.retry_after_seconds
-    if not error.retryable or (asked or 0.0) > longest_wait_seconds:
+    """Whether another call of the same job can help, soon enough. INPI bans callers that repeat a call after a 429."""
+    if not error.retryable or (error.retry_after_seconds or 0.0) > longest_wait_seconds:
         return False
-    return error.error_code is not ErrorCode.RATE_LIMIT or (source is not SourceApi.INPI and asked is not None)
+    return error.error_code is not ErrorCode.RATE_LIMIT or source is not SourceApi.INPI
+
+
+def put_off_until(outcome: SourceOutcome, put_offs: int) -> datetime | None:
+    """When a job goes on whose required source asks every caller to wait. None: the outcome counts as it is.
+
+    A rest that the job met before it made a call never counts against it. A job whose own calls were answered with
+    429 is put off at most `MOST_PUT_OFFS` times."""
+    error = outcome.error
+    if outcome.source not in REQUIRED_SOURCES or error is None or error.not_before is None:
+        return None
+    return error.not_before if put_offs < MOST_PUT_OFFS or not outcome.was_called else None

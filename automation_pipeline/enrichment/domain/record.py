@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from datetime import date
+from datetime import date, datetime
 
 from automation_pipeline.enrichment.domain.vocabulary import CallStatus, ErrorCode, SourceApi
 
@@ -46,7 +46,7 @@ class SourceRecord:
 @dataclass(frozen=True, kw_only=True)
 class SourceError:
     """One call that failed. `retry_after_seconds` is what the source asked for. `is_ours`: we did not make the call,
-    which says nothing of the source."""
+    which says nothing of the source. `not_before`: the source asks every caller to wait until then."""
 
     error_code: ErrorCode
     message: str
@@ -54,6 +54,7 @@ class SourceError:
     retryable: bool = False
     retry_after_seconds: float | None = None
     is_ours: bool = False
+    not_before: datetime | None = field(default=None, compare=False)
 
     def document(self, source: SourceApi) -> dict[str, object]:
         return {
@@ -80,9 +81,18 @@ class SourceOutcome:
         return CallStatus.FAILED if self.record is None else CallStatus.SUCCESS
 
     @property
+    def is_unknown(self) -> bool:
+        """The source answers that there is no such company."""
+        return self.error is not None and self.error.error_code is ErrorCode.NOT_FOUND
+
+    @property
+    def was_called(self) -> bool:
+        return self.attempts > 0
+
+    @property
     def has_failed(self) -> bool:
         """Not: it has answered that it does not know the company."""
-        return self.error is not None and self.error.error_code is not ErrorCode.NOT_FOUND
+        return self.error is not None and not self.is_unknown
 
 
 @dataclass(frozen=True)

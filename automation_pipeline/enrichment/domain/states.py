@@ -16,12 +16,13 @@ class EnrichmentStatus(StrEnum):
 
 S = EnrichmentStatus
 
-# A fresh SUCCESS that somebody wants refreshed goes through STALE.
+# A fresh SUCCESS that a user refreshes goes through STALE. A job that its required source makes wait goes back to
+# PENDING, or to STALE where there is a snapshot.
 ENRICHMENT = StateMachine(
     name="enrichment",
     moves={
         S.PENDING: frozenset({S.RUNNING}),
-        S.RUNNING: frozenset({S.SUCCESS, S.PARTIAL, S.FAILED}),
+        S.RUNNING: frozenset({S.SUCCESS, S.PARTIAL, S.FAILED, S.PENDING, S.STALE}),
         S.SUCCESS: frozenset({S.STALE}),
         S.PARTIAL: frozenset({S.STALE, S.RUNNING}),
         S.FAILED: frozenset({S.RUNNING}),

@@ -20,7 +20,7 @@ class JobSourceView(JsonModel):
 
 
 class JobView(JsonModel):
-    """`status` is there once it is done."""
+    """`status` is there once it is done. `not_before`: a required source asks to wait until then."""
 
     id: Id
     company_siren: str
@@ -30,6 +30,7 @@ class JobView(JsonModel):
     attempt: int
     started_at: Instant | None
     heartbeat_at: Instant | None
+    not_before: Instant | None
     finished_at: Instant | None
     sources_success_count: int
     required_failed_count: int

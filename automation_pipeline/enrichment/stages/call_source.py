@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Literal
 
@@ -68,9 +69,9 @@ class _Caller:
                 return self._outcome(said, calls, began)
             may_go_on = may_be_sent_again(self._source.api, said, knobs.longest_retry_after_seconds)
             goes_on = may_go_on and calls <= knobs.max_retries
-            await asyncio.to_thread(self._note_error, said, goes_on=goes_on)
+            rests_until = await asyncio.to_thread(self._note_error, said, goes_on=goes_on)
             if not goes_on:
-                return self._outcome(said, calls, began)
+                return self._outcome(replace(said, not_before=rests_until), calls, began)
             await asyncio.sleep(max(knobs.backoff.delay(calls, self._random), said.retry_after_seconds or 0.0))
 
     async def _wait_for_turn(self) -> SourceError | None:
@@ -86,7 +87,8 @@ class _Caller:
                 continue
             wait = await asyncio.to_thread(self._turn)
             if wait is None:
-                return _not_now(f"It is called by so many that a turn is {LONGEST_TURN_SECONDS:.0f} s away.")
+                until = self._clock.now() + timedelta(seconds=LONGEST_TURN_SECONDS)
+                return _not_now(f"The next free turn is more than {LONGEST_TURN_SECONDS:.0f} s away.", until)
             await asyncio.sleep(wait)
             taken = await asyncio.to_thread(self._take_call)
             if taken is not False:
@@ -118,7 +120,8 @@ class _Caller:
             if standing.is_resting(now):
                 return False
             if not take_call(session, self._source.api, self._source.calls_a_day, now):
-                return _not_now(f"Its {self._source.calls_a_day} calls of the day are used up.")
+                midnight = datetime.combine(now.date() + timedelta(days=1), datetime.min.time(), tzinfo=UTC)
+                return _not_now(f"Its {self._source.calls_a_day} calls of the day are used up.", midnight)
             self._call_of = now.date()
             return None
 
@@ -129,7 +132,8 @@ class _Caller:
     def _refusal(self, standing: SourceStanding, now: datetime) -> SourceError | None:
         if standing.rests_seconds(now) <= self._registries.knobs.longest_retry_after_seconds:
             return None
-        return _not_now(f"It rests until {standing.open_until:%H:%M} UTC: {standing.open_reason}")
+        reason = f"It rests until {standing.open_until:%H:%M} UTC: {standing.open_reason}"
+        return _not_now(reason, standing.open_until)
 
     def _turn(self) -> float | None:
         key = f"enrichment:{self._source.api}"
@@ -139,7 +143,8 @@ class _Caller:
         with self._database.transaction() as session:
             note_answer(session, self._source.api, self._clock.now())
 
-    def _note_error(self, said: SourceError, *, goes_on: bool) -> None:
+    def _note_error(self, said: SourceError, *, goes_on: bool) -> datetime | None:
+        """Until when every caller leaves the source alone because of its 429."""
         api, now = self._source.api, self._clock.now()
         with self._database.transaction() as session:
             if not is_down(said) and not said.is_ours:
@@ -148,8 +153,10 @@ class _Caller:
             length = rest_after(api, said, failures, goes_on=goes_on)
             if length is not None:
                 rest(session, api, length, said.message, now)
-        if said.error_code is ErrorCode.RATE_LIMIT:
-            self._registries.meter.count(RATE_LIMITED, source=api)
+        if said.error_code is not ErrorCode.RATE_LIMIT:
+            return None
+        self._registries.meter.count(RATE_LIMITED, source=api)
+        return None if length is None else now + length
 
     def _outcome(self, said: SourceRecord | SourceError, attempts: int, began: float) -> SourceOutcome:
         took = round((time.monotonic() - began) * 1000)
@@ -158,5 +165,5 @@ class _Caller:
         return SourceOutcome(source=self._source.api, duration_ms=took, attempts=attempts, error=said)
 
 
-def _not_now(message: str) -> SourceError:
-    return SourceError(error_code=ErrorCode.RATE_LIMIT, message=message, retryable=True)
+def _not_now(message: str, until: datetime | None) -> SourceError:
+    return SourceError(error_code=ErrorCode.RATE_LIMIT, message=message, retryable=True, not_before=until)

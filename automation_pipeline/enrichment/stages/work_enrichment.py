@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
 from automation_pipeline.core.clock import Clock
@@ -13,12 +14,13 @@ from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.logs import log
 from automation_pipeline.core.spread import observe
 from automation_pipeline.enrichment.domain import events
+from automation_pipeline.enrichment.domain.breaker import put_off_until
 from automation_pipeline.enrichment.domain.evaluation import Evaluation
 from automation_pipeline.enrichment.domain.keys import lock_key
 from automation_pipeline.enrichment.domain.log_fields import of_job
 from automation_pipeline.enrichment.domain.measures import CALLS, DURATION_MS, ENDED_JOBS, LATENCY_MS
 from automation_pipeline.enrichment.domain.record import SourceOutcome
-from automation_pipeline.enrichment.domain.vocabulary import REQUIRED_SOURCES, ErrorCode
+from automation_pipeline.enrichment.domain.vocabulary import REQUIRED_SOURCES
 from automation_pipeline.enrichment.ports import Registries, Source
 from automation_pipeline.enrichment.stages.call_source import call_source
 from automation_pipeline.enrichment.store.finishing import finish, give_up
@@ -30,6 +32,7 @@ from automation_pipeline.enrichment.store.working import (
     begin,
     keep_outcome,
     note_visit,
+    put_off,
     siren_of,
 )
 from automation_pipeline.storage.database import Database, Session
@@ -112,15 +115,22 @@ class _Worker:
 
     async def _go_through(self, begun: Begun) -> None:
         for api, source in self._registries.sources.items():
-            if api not in begun.called and await self._ask(begun, source):
+            if api in begun.called:
+                continue
+            outcome = await self._ask(begun, source)
+            until = put_off_until(outcome, begun.put_offs)
+            if until is not None:
+                await self._write(partial(put_off, begun=begun, outcome=outcome, until=until, now=self._now()))
+                return
+            await self._keep(begun, outcome)
+            if outcome.source in REQUIRED_SOURCES and outcome.is_unknown:
                 break
         knobs = self._registries.knobs
         evaluation = await self._write(lambda session: finish(session, begun, knobs, self._now()))
         await asyncio.to_thread(self._tell, begun, evaluation)
 
-    async def _ask(self, begun: Begun, source: Source) -> bool:
-        """Whether nobody else need be asked: there is no such company."""
-        outcome = await call_source(
+    async def _ask(self, begun: Begun, source: Source) -> SourceOutcome:
+        return await call_source(
             source,
             begun.facts.siren,
             begun.siret,
@@ -128,10 +138,11 @@ class _Worker:
             database=self._database,
             clock=self._clock,
         )
+
+    async def _keep(self, begun: Begun, outcome: SourceOutcome) -> None:
         await self._write(lambda session: keep_outcome(session, begun, outcome, self._now()))
-        self._tell_source(begun, outcome)
-        is_unknown = outcome.error is not None and outcome.error.error_code is ErrorCode.NOT_FOUND
-        return is_unknown and outcome.source in REQUIRED_SOURCES
+        if outcome.was_called:
+            self._log_outcome(begun, outcome)
 
     def _acquire(self) -> Lease | None:
         with self._database.reading() as session:
@@ -145,7 +156,7 @@ class _Worker:
 
         return await asyncio.to_thread(written)
 
-    def _tell_source(self, begun: Begun, outcome: SourceOutcome) -> None:
+    def _log_outcome(self, begun: Begun, outcome: SourceOutcome) -> None:
         code = outcome.error.error_code if outcome.error else ""
         meter = self._registries.meter
         meter.count(CALLS, source=outcome.source, status=outcome.status, error_code=code)

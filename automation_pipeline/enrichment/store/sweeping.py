@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import uuid4
 
-from sqlalchemy import Text, and_, cast, exists, func, literal, or_, select, update
+from sqlalchemy import Text, and_, cast, exists, false, func, literal, or_, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.core.correlation import correlation_id
@@ -66,15 +66,18 @@ def open_jobs(session: Session) -> int:
 
 
 def ask_again(session: Session, now: datetime, lock_seconds: float, limit: int) -> list[JobState]:
-    """For jobs that nobody has begun, or whose worker has not been heard of for longer than its lease lasts; unless
-    somebody who was asked for is about to come. How each stands: whose worker was lost is RUNNING."""
+    """Requests a worker for every job that no worker began in time, whose worker has not sent a heartbeat for longer
+    than its lease lasts, or whose wait for a required source is over. Returns the state of each: RUNNING for a job
+    whose worker was lost."""
     was_asked = JobRow.requested_at <= now - timedelta(seconds=NOT_BEGUN_SECONDS)
     is_silent = JobRow.heartbeat_at <= now - timedelta(seconds=lock_seconds)
     asked_since = JobRow.requested_at > now - timedelta(seconds=lock_seconds)
     # It found the lease of another, held by somebody alive or dead, which is over by now.
     has_come = and_(JobRow.heartbeat_at >= JobRow.requested_at, is_silent)
+    is_waiting_for_a_source = func.coalesce(JobRow.not_before > now, false())
+    wait_is_over = JobRow.requested_at < JobRow.not_before
     is_lost = or_(
-        and_(JobRow.state == JobState.PENDING, or_(was_asked, has_come)),
+        and_(JobRow.state == JobState.PENDING, ~is_waiting_for_a_source, or_(was_asked, has_come, wait_is_over)),
         and_(JobRow.state == JobState.RUNNING, is_silent, ~asked_since),
     )
     key = literal(REQUEST_KEY) + cast(JobRow.id, Text) + literal("-") + cast(JobRow.requests, Text)

@@ -27,7 +27,7 @@ from automation_pipeline.enrichment.domain.vocabulary import (
     SourceApi,
 )
 from automation_pipeline.enrichment.store.requests import locked_enrichment, mirror, move_enrichment
-from automation_pipeline.enrichment.tables import EnrichmentRow, JobRow, JobSourceRow
+from automation_pipeline.enrichment.tables import CompanyRow, EnrichmentRow, JobRow, JobSourceRow
 from automation_pipeline.storage.bulk import upsert
 from automation_pipeline.storage.outbox import enqueue
 
@@ -46,6 +46,7 @@ class Begun:
     siret: str | None
     token: int
     called: frozenset[SourceApi]
+    put_offs: int = 0
 
 
 def siren_of(session: Session, job_id: int) -> str:
@@ -56,14 +57,15 @@ def siren_of(session: Session, job_id: int) -> str:
 
 
 def begin(session: Session, job_id: int, lease: Lease, max_attempts: int, now: datetime) -> Begun | None:
-    """None: it is over, or a later holder has begun it. Told once a lease."""
+    """None: it is over, it waits for a source, or a later holder has begun it. Each lease begins a job once."""
     row = locked_enrichment(session, siren_of(session, job_id), now)
     job = _locked(session, job_id)
-    if job.state == JobState.DONE or job.lock_token >= lease.token:
+    is_waiting = job.not_before is not None and job.not_before > now
+    if is_waiting or job.state == JobState.DONE or job.lock_token >= lease.token:
         return None
     job.attempt, job.lock_token, job.lock_owner = job.attempt + 1, lease.token, lease.owner
     job.state, job.heartbeat_at = JobState.RUNNING, now
-    job.started_at = job.started_at or now
+    job.started_at, job.not_before = job.started_at or now, None
     facts = facts_of(job)
     if row.status != EnrichmentStatus.RUNNING:
         move_enrichment(session, row, EnrichmentStatus.RUNNING, WORKER, now)
@@ -71,7 +73,8 @@ def begin(session: Session, job_id: int, lease: Lease, max_attempts: int, now: d
     mirror(session, row, now)
     if job.attempt <= max_attempts:
         enqueue(session, [events.started(facts, now)])
-    return Begun(facts=facts, siret=job.company_siret, token=lease.token, called=_not_to_call(session, job_id))
+    called = _not_to_call(session, job_id)
+    return Begun(facts=facts, siret=job.company_siret, token=lease.token, called=called, put_offs=job.put_offs)
 
 
 def _not_to_call(session: Session, job_id: int) -> frozenset[SourceApi]:
@@ -106,7 +109,23 @@ def keep_outcome(session: Session, begun: Begun, outcome: SourceOutcome, now: da
     held(session, begun)
     row = {"job_id": begun.facts.job_id, "fetched_at": now, **_columns(outcome)}
     upsert(session, JobSourceRow, [row], key=("job_id", "source_api"))
-    enqueue(session, [events.source_fetched(begun.facts, outcome, now)])
+    if outcome.was_called:
+        enqueue(session, [events.source_fetched(begun.facts, outcome, now)])
+
+
+def put_off(session: Session, begun: Begun, outcome: SourceOutcome, until: datetime, now: datetime) -> None:
+    """The required source asks to wait: the job is PENDING again until then, and the attempt does not count."""
+    row, job = held_with_enrichment(session, begun, now)
+    has_snapshot = session.get(CompanyRow, row.siren) is not None
+    reason = outcome.error.message if outcome.error else ""
+    status = EnrichmentStatus.STALE if has_snapshot else EnrichmentStatus.PENDING
+    move_enrichment(
+        session, row, status, WORKER, now, f"{outcome.source} asks to wait until {until:%H:%M} UTC. {reason}"
+    )
+    row.running_job_id = None
+    job.state, job.attempt, job.not_before = JobState.PENDING, job.attempt - 1, until
+    job.put_offs += outcome.was_called
+    mirror(session, row, now)
 
 
 def held(session: Session, begun: Begun) -> JobRow:

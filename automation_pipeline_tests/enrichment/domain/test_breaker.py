@@ -88,7 +88,7 @@ def test_a_call_that_we_did_not_make_says_nothing_of_the_source(code: ErrorCode)
         (INPI, "UPSTREAM_5XX", 5.1, False),
         (SEARCH, "RATE_LIMIT", 5.0, True),
         (SEARCH, "RATE_LIMIT", 5.1, False),
-        (SEARCH, "RATE_LIMIT", None, False),
+        (SEARCH, "RATE_LIMIT", None, True),
         (INPI, "RATE_LIMIT", 1.0, False),
         (RCS, "NOT_FOUND", None, False),
         (RCS, "AUTH_ERROR", None, False),

@@ -100,7 +100,7 @@ def test_what_does_not_pass_is_not_tried_again(bench: Bench, waits: list[float],
         (RCS, BUSY, 3, [2.0, 2.0]),
         (RCS, fails("RATE_LIMIT", 429, after=5.0), 3, [5.0, 5.0]),
         (RCS, LATER, 1, []),
-        (RCS, UNSAID, 1, []),
+        (RCS, UNSAID, 3, [0.25, 0.5]),
         (SEARCH, BUSY, 3, [2.0, 2.0]),
         (INPI, BUSY, 1, []),
         (RCS, fails("UPSTREAM_5XX", 503, after=3.0), 3, [3.0, 3.0]),
@@ -147,7 +147,7 @@ def test_what_is_left_of_a_short_rest_is_waited_for_by_others(bench: Bench, wait
 
 def test_whoever_is_refused_another_call_tells_what_the_last_one_came_to(bench: Bench) -> None:
     def another_is_told_to_stop() -> None:
-        bench.sources[RCS].script.insert(0, UNSAID)
+        bench.sources[RCS].script.insert(0, LATER)
         call(bench)
 
     bench.tell(rcs=[another_is_told_to_stop, DOWN])

@@ -295,3 +295,59 @@ def test_what_is_done_is_counted(bench: Bench) -> None:
     assert counted[measures.ENDED_JOBS, 'status="PARTIAL"'] == 1
     assert counted[measures.CALLS, 'error_code="NOT_FOUND",source="API_ENTREPRISE_RCS",status="FAILED"'] == 1
     assert sum(amount for (name, _), amount in counted.items() if name == measures.CALLS) == 3
+
+
+def work_until_done(bench: Bench, job_ids: list[int]) -> list[timedelta]:
+    """The workers that Dagster starts: one per job at once, then one per request that the sweep files. Returns how long
+    the jobs waited for their source, one entry per wait."""
+    bench.take_requests()
+    waits: list[timedelta] = []
+    for job_id in job_ids:
+        bench.work(job_id)
+    while pending := [job for job in bench.jobs() if job.state != "DONE"]:
+        not_before = max(job.not_before for job in pending)
+        assert not_before is not None
+        assert bench.sweep().asked_again == 0
+        waits.append(not_before - bench.clock.now())
+        bench.clock.pass_time(not_before - bench.clock.now())
+        while bench.sweep().asked_again:
+            requested = [config["job_id"] for _, config in bench.asked_for(waiting=True)]
+            bench.take_requests()
+            for job_id in requested:
+                bench.work(int(str(job_id)))
+    return waits
+
+
+@pytest.mark.parametrize(("retry_after", "waited"), [(None, []), (30.0, [60.0]), (600.0, [600.0])])
+def test_one_429_of_the_required_register_fails_no_company(
+    bench: Bench, waits: list[float], retry_after: float | None, waited: list[float]
+) -> None:
+    sirens = [f"{number:09d}" for number in range(100_000_000, 100_000_300)]
+    jobs = [bench.request(siren=siren).job_id for siren in sirens]
+    bench.sources[SEARCH].script = [says(SEARCH)] * 39 + [fails("RATE_LIMIT", 429, after=retry_after)]
+    assert work_until_done(bench, [job for job in jobs if job]) == [timedelta(seconds=wait) for wait in waited]
+    assert {row.status for row in bench.enrichments()} == {"SUCCESS"}
+    assert len(bench.enrichments()) == 300
+    assert {job.attempt for job in bench.jobs()} == {1}
+    assert len(bench.events("SourceFetched")) == 900
+    assert len(bench.events("Started")) == len(bench.events("Completed")) == 300
+
+
+def test_a_required_register_that_answers_429_again_and_again_fails_the_company_at_last(bench: Bench) -> None:
+    asked = bench.request()
+    bench.tell(search=fails("RATE_LIMIT", 429))
+    assert len(work_until_done(bench, [asked.job_id])) == 10
+    row = bench.enrichment()
+    assert (row.status, row.enrichment_error) == ("FAILED", "API_RECHERCHE_ENTREPRISES:429:RATE_LIMIT")
+
+
+def test_a_stale_company_stays_stale_while_its_register_asks_to_wait(bench: Bench) -> None:
+    bench.enriched()
+    bench.pass_time(days=31)
+    bench.tell(search=fails("RATE_LIMIT", 429, after=30.0))
+    asked = bench.request()
+    job = bench.work(asked.job_id)
+    assert (job.state, job.status, bench.enrichment().status) == ("PENDING", None, "STALE")
+    assert job.not_before == bench.clock.now() + timedelta(seconds=60)
+    assert bench.work(asked.job_id).state == "PENDING"
+    assert bench.calls()[SEARCH] == 2
