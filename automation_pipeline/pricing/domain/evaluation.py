@@ -113,6 +113,10 @@ def _operated(transform: Transform, start: int) -> Decimal:
             return start * (_HUNDRED + value) / _HUNDRED
 
 
+def _is_reversed(before: int, exact: Decimal, after: int) -> bool:
+    return exact < before < after or after < before < exact
+
+
 def _compare_at(transform: Transform, before: Price) -> int | None:
     wanted = transform.compare_at
     if wanted == UNTOUCHED:
@@ -148,5 +152,6 @@ def _warnings(transform: Transform, variant: Variant, found: _Found, after: Pric
         (transform.max_change_percent is not None and variant.amount == 0, Warn.CHANGE_NOT_MEASURED),
         (after.compare_at is not None and after.compare_at <= amount, Warn.COMPARE_AT_NOT_ABOVE),
         (variant.cost is not None and amount < variant.cost, Warn.BELOW_COST),
+        (_is_reversed(variant.amount or 0, found.drawn.exact, amount), Warn.DIRECTION_REVERSED),
     )
     return [warning for applies, warning in checks if applies]

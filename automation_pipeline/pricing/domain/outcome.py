@@ -52,6 +52,7 @@ class Warn(StrEnum):
     CHANGE_NOT_MEASURED = "change_not_measured"
     COMPARE_AT_NOT_ABOVE = "compare_at_not_above"
     BELOW_COST = "below_cost"
+    DIRECTION_REVERSED = "direction_reversed"
 
     @property
     def words(self) -> str:
@@ -59,11 +60,12 @@ class Warn(StrEnum):
 
 
 _WORDS = {
-    Warn.ENDING_LOST: "A limit moved the price away from where the rounding had put it.",
+    Warn.ENDING_LOST: "A limit, or a price too small for the ending, keeps the price from being rounded as the rule asks.",
     Warn.CHANGE_OVER_MAXIMUM: "The floor, the ceiling or the margin forces a larger change than the rule's maximum.",
     Warn.CHANGE_NOT_MEASURED: "From a price of zero the maximum change cannot be measured: it was not applied.",
     Warn.COMPARE_AT_NOT_ABOVE: "The compare-at price is not above the price: the shop shows no reduction.",
     Warn.BELOW_COST: "The price lies below the cost.",
+    Warn.DIRECTION_REVERSED: "Rounding or a limit turned a discount into an increase, or an increase into a discount.",
 }
 
 

@@ -48,8 +48,11 @@ _WAYS: dict[Round, Callable[[Decimal], int]] = {
 
 
 def rounded(exact: Decimal, way: Round, lattice: Lattice) -> int:
-    """Of two prices as near, the higher. Nothing is rounded that is no price, so that none is made of it."""
+    """Of two prices as near, the higher. An amount that is no price is not rounded, so that it does not become one.
+    Where the lattice has no price below, rounding down keeps the exact price, cut to the smallest coin."""
     if way is Round.NONE or exact <= 0:
         return half_up(exact)
     steps = _WAYS[way]((exact - lattice.first) / lattice.step)
+    if steps < 0 and way is Round.DOWN:
+        return math.floor(exact)
     return lattice.first + lattice.step * max(steps, 0)

@@ -10,7 +10,7 @@ from random import Random
 from typing import TypeVar
 
 from automation_pipeline.core.tasks import together
-from automation_pipeline.pricing.domain.circuit import Circuit, concurrency
+from automation_pipeline.pricing.domain.circuit import CallKind, concurrency
 from automation_pipeline.pricing.domain.failures import Failure, Signal, classified
 from automation_pipeline.pricing.domain.money import Price, in_words
 from automation_pipeline.pricing.domain.policy import used_today
@@ -93,7 +93,8 @@ class _Chunk:
 
     async def _read(self, targets: Sequence[WorkTarget]) -> Called[Prices] | None:
         shop, ids = self._desk.shop, [str(one.variant_id) for one in targets]
-        return await self._call(lambda: shop.prices(ids), shop.costs.reading(len(ids)), targets, self._begins_reading)
+        cost = shop.costs.reading(len(ids))
+        return await self._call(CallKind.READ, lambda: shop.prices(ids), cost, targets, self._begins_reading)
 
     def _decide(self, targets: Sequence[WorkTarget], prices: Prices) -> tuple[list[ToWrite], list[Settled]]:
         to_write, settled = list[ToWrite](), list[Settled]()
@@ -132,7 +133,7 @@ class _Chunk:
                 await self._write(product)
             else:
                 await self._settle([deferred(target, self._resting) for target, _ in product])
-            if place >= concurrency(Circuit(throttles=self._throttles), full):
+            if place >= concurrency(self._throttles, full):
                 return
 
     async def _write(self, product: Sequence[ToWrite]) -> None:
@@ -140,7 +141,11 @@ class _Chunk:
         writes = [PriceWrite(str(one.variant_id), one.after, one.writes_compare_at) for one in targets]
         began = time.monotonic()
         called = await self._call(
-            lambda: shop.write(targets[0].product_id, writes), shop.costs.write, targets, self._is_still_wanted
+            CallKind.WRITE,
+            lambda: shop.write(targets[0].product_id, writes),
+            shop.costs.write,
+            targets,
+            self._is_still_wanted,
         )
         if called is None:
             return
@@ -163,6 +168,7 @@ class _Chunk:
 
     async def _call(
         self,
+        kind: CallKind,
         call: Callable[[], Awaitable[Called[Value]]],
         cost: float,
         targets: Sequence[WorkTarget],
@@ -171,7 +177,9 @@ class _Chunk:
         """None: it was not made, and the targets wait."""
         desk = self._desk
         try:
-            called = await call_shop(call, cost, front=desk.front, database=desk.database, is_wanted=is_wanted)
+            called = await call_shop(
+                call, cost, front=desk.front, database=desk.database, kind=kind, is_wanted=is_wanted
+            )
         except CallNotWantedError:
             await self._settle([deferred(target) for target in targets])
             return None
@@ -179,7 +187,8 @@ class _Chunk:
             self.halt = self.halt or Halt(resting_seconds=rest.retry_after_seconds or 0.0)
             await self._settle([deferred(target, self._resting) for target in targets])
             return None
-        self._throttles = self._throttles + 1 if called.is_throttled else 0
+        if kind is CallKind.WRITE:
+            self._throttles = self._throttles + 1 if called.is_throttled else 0
         return called
 
     async def _failed(self, targets: Sequence[WorkTarget], failure: Failure) -> None:

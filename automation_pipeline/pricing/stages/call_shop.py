@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.instants import iso
-from automation_pipeline.pricing.domain.circuit import Answer, Circuit, has_opened
+from automation_pipeline.pricing.domain.circuit import Answer, CallKind, Circuit, has_opened
 from automation_pipeline.pricing.domain.failures import FailureKind, Signal, classified
 from automation_pipeline.pricing.domain.keys import circuit_key
 from automation_pipeline.pricing.domain.pricing_rule import TENANT
@@ -30,6 +30,7 @@ async def call_shop(
     *,
     front: Storefront,
     database: Database,
+    kind: CallKind = CallKind.READ,
     is_wanted: Callable[[], Awaitable[bool]] | None = None,
 ) -> Called[Value]:
     """What the call brought, as a value whatever it was. Every process that calls the shop comes through here: together
@@ -43,7 +44,7 @@ async def call_shop(
         called = await _answer(call, front)
         return called
     finally:
-        await asyncio.to_thread(_hear, _said(called, cost, since), front, database)
+        await asyncio.to_thread(_hear, _said(called, kind, cost, since), front, database)
 
 
 async def _check_wanted(
@@ -111,17 +112,17 @@ def _hear(said: Heard, front: Storefront, database: Database) -> None:
             enqueue(session, [_opened(front.name, after, database_time(session))])
 
 
-def _said(called: Called[Value] | None, cost: float, since: datetime) -> Heard:
+def _said(called: Called[Value] | None, kind: CallKind, cost: float, since: datetime) -> Heard:
     """A call that was broken off says nothing about the shop."""
     if called is None:
-        return Heard(None, cost, since)
+        return Heard(None, kind, cost, since)
     if called.failure is None:
-        return Heard(Answer.WELL, cost, since, called.bucket)
+        return Heard(Answer.WELL, kind, cost, since, called.bucket)
     if called.is_throttled:
-        return Heard(Answer.THROTTLED, cost, since, called.bucket, called.failure.retry_after_seconds)
+        return Heard(Answer.THROTTLED, kind, cost, since, called.bucket, called.failure.retry_after_seconds)
     was_sent = called.failure.kind is not FailureKind.NETWORK or called.failure.outcome_unknown
     answer = Answer.FAILED if called.failure.retryable else Answer.WELL
-    return Heard(answer, cost, since, called.bucket, was_sent=was_sent)
+    return Heard(answer, kind, cost, since, called.bucket, was_sent=was_sent)
 
 
 def _opened(shop: str, circuit: Circuit, now: datetime) -> Event:

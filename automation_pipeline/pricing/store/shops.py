@@ -1,14 +1,23 @@
 """How a shop takes our calls, kept for all processes: turns are given one after the other, by the database's clock."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.pricing.domain import tank
-from automation_pipeline.pricing.domain.circuit import Answer, Circuit, CircuitState, NotBefore, after_answer, ask
+from automation_pipeline.pricing.domain.circuit import (
+    Answer,
+    CallKind,
+    Circuit,
+    CircuitState,
+    NotBefore,
+    Streak,
+    after_answer,
+    ask,
+)
 from automation_pipeline.pricing.domain.shop_calls import Bucket
 from automation_pipeline.pricing.domain.tank import Tank
 from automation_pipeline.pricing.tables import ShopRow
@@ -70,6 +79,7 @@ class Heard:
     a refusal came with. A call that never left has cost nothing."""
 
     answer: Answer | None
+    kind: CallKind
     cost: float
     since: datetime
     bucket: Bucket | None = None
@@ -89,7 +99,7 @@ def hear(session: Session, shop: str, said: Heard) -> tuple[Circuit, Circuit]:
     if said.answer is None:
         return before, before
     told = None if said.told_seconds is None else timedelta(seconds=said.told_seconds)
-    after = after_answer(before, said.answer, now, told)
+    after = after_answer(before, said.kind, said.answer, now, told)
     _keep_circuit(row, after)
     if said.answer is Answer.THROTTLED:
         row.refusals = [*row.refusals, now.timestamp()][-MOST_REFUSALS:]
@@ -127,8 +137,7 @@ def _held(session: Session, shop: str) -> ShopRow:
     insert = insert_into(session, ShopRow).values(
         shop=shop,
         circuit=CircuitState.CLOSED,
-        throttles=0,
-        failures=0,
+        streaks={},
         available=new.available,
         maximum=new.maximum,
         restore_rate=new.restore_rate,
@@ -150,11 +159,13 @@ def _keep_tank(row: ShopRow, kept: Tank) -> None:
 
 
 def _circuit(row: ShopRow) -> Circuit:
-    return Circuit(CircuitState(row.circuit), row.throttles, row.failures, row.until)
+    streaks = {CallKind(kind): Streak(**streak) for kind, streak in row.streaks.items()}
+    return Circuit(CircuitState(row.circuit), streaks, row.until, CallKind(row.opened_by) if row.opened_by else None)
 
 
 def _keep_circuit(row: ShopRow, kept: Circuit) -> None:
-    row.circuit, row.throttles, row.failures, row.until = kept.state, kept.throttles, kept.failures, kept.until
+    row.circuit, row.until, row.opened_by = kept.state, kept.until, kept.opened_by
+    row.streaks = {kind: asdict(streak) for kind, streak in kept.streaks.items()}
 
 
 def _standing(row: ShopRow) -> ShopStanding:

@@ -1,6 +1,6 @@
 """How a shop takes our calls: its circuit, its bucket of points, and whether somebody has paused it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import CheckConstraint, Float
@@ -19,8 +19,9 @@ class ShopRow(Table):
 
     shop: Mapped[str] = mapped_column(primary_key=True)
     circuit: Mapped[str] = mapped_column(default="closed")
-    throttles: Mapped[int] = mapped_column(default=0)
-    failures: Mapped[int] = mapped_column(default=0)
+    # By kind of call (read, write): refusals and failures in a row.
+    streaks: Mapped[Mapping[str, Mapping[str, int]]] = mapped_column(Json, default=dict)
+    opened_by: Mapped[str | None]
     until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     available: Mapped[float] = mapped_column(Float(53))
     maximum: Mapped[float] = mapped_column(Float(53))

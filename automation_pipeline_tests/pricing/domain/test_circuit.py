@@ -7,10 +7,12 @@ import pytest
 
 from automation_pipeline.pricing.domain.circuit import (
     Answer,
+    CallKind,
     Circuit,
     CircuitState,
     Go,
     NotBefore,
+    Streak,
     after_answer,
     ask,
     concurrency,
@@ -19,32 +21,46 @@ from automation_pipeline.pricing.domain.circuit import (
 
 NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 MINUTE = timedelta(seconds=60)
-LETTERS = {"W": Answer.WELL, "T": Answer.THROTTLED, "F": Answer.FAILED}
+# Capital letters are writes, small ones are reads: W well, T throttled, F failed.
+LETTERS = {"w": Answer.WELL, "t": Answer.THROTTLED, "f": Answer.FAILED}
 CLOSED = Circuit()
-OPEN = Circuit(CircuitState.OPEN, throttles=6, until=NOW + MINUTE)
+SIX_REFUSED_WRITES = {CallKind.WRITE: Streak(throttles=6)}
+OPEN = Circuit(CircuitState.OPEN, SIX_REFUSED_WRITES, NOW + MINUTE, CallKind.WRITE)
+HALF_OPEN = replace(OPEN, state=CircuitState.HALF_OPEN)
 
 
 def after(answers: str, circuit: Circuit = CLOSED) -> Circuit:
     for letter in answers:
-        circuit = after_answer(circuit, LETTERS[letter], NOW)
+        kind = CallKind.WRITE if letter.isupper() else CallKind.READ
+        circuit = after_answer(circuit, kind, LETTERS[letter.lower()], NOW)
     return circuit
 
 
-@pytest.mark.parametrize(
-    ("answers", "state"),
-    [
-        ("TTTTT", "closed"),
-        ("TTTTTT", "open"),
-        ("TTTTTWT", "closed"),
-        ("TTTTTFT", "closed"),
-        ("FFFF", "closed"),
-        ("FFFFF", "open"),
-        ("FFFFWF", "closed"),
-        ("FFFFTF", "closed"),
-    ],
-)
-def test_streaks_open_the_circuit(answers: str, state: str) -> None:
-    assert after(answers).state == state
+def test_streaks_of_one_kind_of_call_open_the_circuit() -> None:
+    cases = {
+        "TTTTT": "closed",
+        "TTTTTT": "open",
+        "tttttt": "open",
+        "TTTTTWT": "closed",
+        "TTTTTFT": "closed",
+        "FFFF": "closed",
+        "FFFFF": "open",
+        "FFFFWF": "closed",
+        "FFFFTF": "closed",
+        "wTwTwTwTwTwT": "open",  # the read before each write succeeds
+        "wFwFwFwFwF": "open",
+        "tttTTT": "closed",
+        "fffFF": "closed",
+    }
+    assert {answers: after(answers).state.value for answers in cases} == cases
+
+
+def test_a_success_of_another_kind_does_not_close_a_circuit_that_writes_opened() -> None:
+    read = after("w", HALF_OPEN)
+    assert read.state is CircuitState.HALF_OPEN
+    assert isinstance(ask(read, NOW), Go)
+    assert after("T", read).state is CircuitState.OPEN
+    assert after("W", read) == CLOSED
 
 
 def test_an_open_circuit_lets_nobody_call_for_a_minute_and_then_one() -> None:
@@ -60,14 +76,13 @@ def test_an_open_circuit_lets_nobody_call_for_a_minute_and_then_one() -> None:
 
 @pytest.mark.parametrize("answer", [Answer.THROTTLED, Answer.FAILED])
 def test_a_probe_that_fails_opens_it_again_without_news(answer: Answer) -> None:
-    probing = Circuit(CircuitState.HALF_OPEN, throttles=6, until=NOW + MINUTE)
-    again = after_answer(probing, answer, NOW)
+    again = after_answer(HALF_OPEN, CallKind.WRITE, answer, NOW)
     assert (again.state, again.until) == (CircuitState.OPEN, NOW + MINUTE)
-    assert not has_opened(probing, again)
+    assert not has_opened(HALF_OPEN, again)
 
 
 def test_a_probe_that_is_answered_closes_it() -> None:
-    assert after("W", Circuit(CircuitState.HALF_OPEN, throttles=6, until=NOW + MINUTE)) == Circuit()
+    assert after("W", HALF_OPEN) == CLOSED
 
 
 def test_a_probe_that_was_lost_does_not_keep_it_half_open() -> None:
@@ -80,12 +95,12 @@ def test_late_answers_do_not_change_an_open_circuit() -> None:
 
 
 def test_a_wait_that_the_shop_tells_holds_everybody_up() -> None:
-    refused = after_answer(Circuit(), Answer.THROTTLED, NOW, timedelta(seconds=2))
+    refused = after_answer(CLOSED, CallKind.READ, Answer.THROTTLED, NOW, timedelta(seconds=2))
     assert refused.state is CircuitState.CLOSED
     assert ask(refused, NOW) == NotBefore(NOW + timedelta(seconds=2))
-    shorter = after_answer(refused, Answer.THROTTLED, NOW, timedelta(seconds=1))
+    shorter = after_answer(refused, CallKind.READ, Answer.THROTTLED, NOW, timedelta(seconds=1))
     assert ask(shorter, NOW) == NotBefore(NOW + timedelta(seconds=2))
-    assert ask(after_answer(shorter, Answer.WELL, NOW), NOW + timedelta(seconds=2)) == Go(
+    assert ask(after_answer(shorter, CallKind.READ, Answer.WELL, NOW), NOW + timedelta(seconds=2)) == Go(
         replace(Circuit(), until=NOW + timedelta(seconds=2))
     )
 
@@ -99,11 +114,10 @@ def test_a_wait_that_the_shop_tells_holds_everybody_up() -> None:
     ],
 )
 def test_a_long_wait_opens_it_at_once_and_as_long(told: timedelta, state: str, pause: timedelta) -> None:
-    circuit = after_answer(Circuit(), Answer.THROTTLED, NOW, told)
+    circuit = after_answer(CLOSED, CallKind.READ, Answer.THROTTLED, NOW, told)
     assert (circuit.state, circuit.until) == (state, NOW + pause)
 
 
-@pytest.mark.parametrize(("answers", "calls"), [("", 5), ("TT", 5), ("TTT", 2), ("TTTW", 5), ("TTTTTT", 1)])
-def test_refusals_slow_the_calls_down(answers: str, calls: int) -> None:
-    assert concurrency(after(answers), 5) == calls
-    assert concurrency(after(answers), 1) == 1
+def test_refusals_in_a_row_halve_the_calls_at_once() -> None:
+    assert [concurrency(throttles, 5) for throttles in (0, 2, 3, 6)] == [5, 5, 2, 2]
+    assert concurrency(6, 1) == 1

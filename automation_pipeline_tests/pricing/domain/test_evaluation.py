@@ -40,6 +40,7 @@ def priced(before: int, transform: dict[str, object], **facts: object) -> Outcom
         (333, {"op": "percent", "value": -50, "maxChangePercent": 10}, 300, ("maxChange:300",)),
         (1000, {"op": "percent", "value": 0.1, "round": "up", "precision": 1}, 1010, ()),
         (1000, {"op": "percent", "value": -0.1, "round": "down", "precision": 0}, 900, ()),
+        (50, {"op": "percent", "value": -15, "round": "down", "ending": ".99"}, 42, ()),
     ],
 )
 def test_the_worked_results(before: int, transform: dict[str, object], after: int, applied: tuple[str, ...]) -> None:
@@ -126,7 +127,11 @@ def test_an_ending_that_the_currency_does_not_have_is_left_alone() -> None:
     ("facts", "transform", "warnings"),
     [
         ({}, {"op": "set", "value": 980, "ceiling": 950, "round": "nearest_99"}, (Warn.ENDING_LOST,)),
-        ({}, {"op": "set", "value": 980, "floor": 1500, "maxChangePercent": 10}, (Warn.CHANGE_OVER_MAXIMUM,)),
+        (
+            {},
+            {"op": "set", "value": 980, "floor": 1500, "maxChangePercent": 10},
+            (Warn.CHANGE_OVER_MAXIMUM, Warn.DIRECTION_REVERSED),
+        ),
         (
             {"amount": 0},
             {"op": "set", "value": 50, "maxChangePercent": 10, "allowZero": True},
@@ -134,6 +139,13 @@ def test_an_ending_that_the_currency_does_not_have_is_left_alone() -> None:
         ),
         ({"compare_at": 1500}, {"op": "set", "value": 1500}, (Warn.COMPARE_AT_NOT_ABOVE,)),
         ({"cost": 901}, {"op": "percent", "value": -10}, (Warn.BELOW_COST,)),
+        (
+            {"amount": 50},
+            {"op": "percent", "value": -15, "ending": ".99", "round": "nearest"},
+            (Warn.DIRECTION_REVERSED,),
+        ),
+        ({"amount": 50}, {"op": "percent", "value": -15, "ending": ".99", "round": "down"}, (Warn.ENDING_LOST,)),
+        ({"amount": 1100}, {"op": "percent", "value": 5, "ceiling": 1050}, (Warn.DIRECTION_REVERSED,)),
         ({"cost": 900, "compare_at": 1000}, {"op": "percent", "value": -10}, ()),
     ],
 )

@@ -39,7 +39,7 @@ def test_a_price_is_rounded_to_its_unit(exact: str, way: Round, lattice: Lattice
         (1299, Round.UP, ".99", 1299),
         (1300, Round.UP, ".99", 1399),
         (1298, Round.DOWN, ".99", 1199),
-        (30, Round.DOWN, ".99", 99),
+        (30, Round.DOWN, ".99", 30),
         (1234, Round.NEAREST, "9.99", 999),
         (1600, Round.NEAREST, "9.99", 1999),
         (1234, Round.NEAREST, ".9", 1190),
@@ -79,7 +79,13 @@ exacts = st.decimals(-10_000, 1_000_000, places=4)
 def test_rounding_twice_is_rounding_once(exact: Decimal, way: Round, lattice: Lattice) -> None:
     once = rounded(exact, way, lattice)
     assert rounded(Decimal(once), way, lattice) == once
-    assert way is Round.NONE or once <= 0 or lattice.holds(once)
+    assert way is Round.NONE or once <= 0 or lattice.holds(once) or once < lattice.first
+
+
+@given(exacts, lattices)
+@settings(max_examples=100, deadline=None)
+def test_rounding_down_never_goes_up(exact: Decimal, lattice: Lattice) -> None:
+    assert exact <= 0 or rounded(exact, Round.DOWN, lattice) <= exact
 
 
 @given(exacts.filter(lambda exact: exact > 1000), lattices)

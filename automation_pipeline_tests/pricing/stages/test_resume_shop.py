@@ -54,7 +54,14 @@ def test_a_run_that_is_asked_for_already_is_not_asked_for_twice(bench: Bench) ->
 
 def test_an_open_circuit_is_closed_with_it(bench: Bench) -> None:
     with bench.database.transaction() as session:
-        session.execute(update(ShopRow).values(circuit="open", throttles=6, failures=2, until=database_now(900.0)))
+        session.execute(
+            update(ShopRow).values(
+                circuit="open",
+                streaks={"write": {"throttles": 6, "failures": 2}},
+                opened_by="write",
+                until=database_now(900.0),
+            )
+        )
     circuit = resume(bench).circuit
     assert (circuit.state, circuit.throttles, circuit.failures, circuit.until) == ("closed", 0, 0, None)
     assert bench.work(bench.queued()).status == "APPLIED"
