@@ -6,12 +6,15 @@ from typing import Any
 from sqlalchemy import select, update
 
 from automation_pipeline.core.clock import Clock
+from automation_pipeline.pricing.domain.alerts import AlertSeverity
 from automation_pipeline.pricing.stages.raise_alerts import raise_alerts
 from automation_pipeline.pricing.tables import AlertRow, CheckRow, RuleTargetRow, ShopRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.instants import database_time
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.pricing.kept import SHOP, a_rule, a_run
+
+EVERY_ALERT = dict.fromkeys(AlertSeverity, "https://hooks.example.com/prices")
 
 
 def an_ended_run(
@@ -80,6 +83,6 @@ def raise_many(url: str, now: str, times: int) -> int:
     """How many alerts this process has raised."""
     database, clock = Database(url), StandingClock(datetime.fromisoformat(now).replace(tzinfo=UTC))
     try:
-        return sum(len(raise_alerts(database=database, clock=clock, has_webhook=True)) for _ in range(times))
+        return sum(len(raise_alerts(database=database, clock=clock, webhooks=EVERY_ALERT)) for _ in range(times))
     finally:
         database.dispose()

@@ -36,3 +36,8 @@ class PricingSettings(EdgeSettings):
     pricing_alert_webhook_url: HttpAddress | None = Field(
         default=None, description="Where pricing alerts are posted; without it they are only stored and shown."
     )
+    pricing_critical_alert_webhook_url: HttpAddress | None = Field(
+        default=None,
+        description="Where critical pricing alerts are posted instead, for example a pager; "
+        "without it they go to PRICING_ALERT_WEBHOOK_URL too.",
+    )

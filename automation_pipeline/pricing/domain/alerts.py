@@ -19,6 +19,7 @@ class AlertName(StrEnum):
     SUCCESS_RATE = "success_rate"
     DEAD_LETTERS = "dlq_size"
     RATE_LIMITS = "rate_limits"
+    CIRCUIT_OPEN = "circuit_open"
 
 
 class AlertSeverity(StrEnum):
@@ -31,12 +32,14 @@ _COOLDOWNS = {AlertSeverity.WARNING: timedelta(minutes=30), AlertSeverity.CRITIC
 
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """Of one project: targets of the last hour, dead letters nobody has acknowledged, refusals of five minutes."""
+    """Of one project: targets of the last hour, unacknowledged dead letters, refusals of five minutes, and the shop
+    of its runs whose circuit is open."""
 
     applied: int = 0
     failed: int = 0
     dead_letters: int = 0
     rate_limits: int = 0
+    open_circuit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,12 @@ class Fired:
 
 def alerts(health: Health) -> list[Alert]:
     """At most one a name, the most severe."""
-    found = (_success(health.applied, health.failed), _backlog(health.dead_letters), _refusals(health.rate_limits))
+    found = (
+        _success(health.applied, health.failed),
+        _backlog(health.dead_letters),
+        _refusals(health.rate_limits),
+        _circuit(health.open_circuit),
+    )
     return [alert for alert in found if alert is not None]
 
 
@@ -89,3 +97,10 @@ def _refusals(count: int) -> Alert | None:
         return None
     message = f"The shop refused {count} calls in five minutes for coming too fast."
     return Alert(AlertName.RATE_LIMITS, AlertSeverity.WARNING, message)
+
+
+def _circuit(shop: str | None) -> Alert | None:
+    if shop is None:
+        return None
+    message = f"The circuit of {shop} is open: price changes wait, because calls were refused or failed in a row."
+    return Alert(AlertName.CIRCUIT_OPEN, AlertSeverity.CRITICAL, message)

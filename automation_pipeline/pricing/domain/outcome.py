@@ -60,7 +60,7 @@ class Warn(StrEnum):
 
 
 _WORDS = {
-    Warn.ENDING_LOST: "A limit, or a price too small for the ending, keeps the price from being rounded as the rule asks.",
+    Warn.ENDING_LOST: "A limit, or a price below the smallest with that ending, overrides the rounding.",
     Warn.CHANGE_OVER_MAXIMUM: "The floor, the ceiling or the margin forces a larger change than the rule's maximum.",
     Warn.CHANGE_NOT_MEASURED: "From a price of zero the maximum change cannot be measured: it was not applied.",
     Warn.COMPARE_AT_NOT_ABOVE: "The compare-at price is not above the price: the shop shows no reduction.",

@@ -38,10 +38,9 @@ def last_fired(session: Session, project_ids: Collection[str]) -> Mapping[tuple[
 
 
 def add_alerts(
-    session: Session, raised: Iterable[tuple[str, Alert]], now: datetime, *, has_webhook: bool
+    session: Session, raised: Iterable[tuple[str, Alert]], now: datetime, *, webhooks: Mapping[AlertSeverity, str]
 ) -> list[PricingAlert]:
-    """By project. With a webhook they wait to be carried there."""
-    status = AlertStatus.PENDING if has_webhook else AlertStatus.UNSENT
+    """By project. An alert whose severity has a webhook waits for its delivery."""
     rows = [
         AlertRow(
             tenant_id=TENANT,
@@ -50,7 +49,7 @@ def add_alerts(
             severity=alert.severity,
             message=alert.message,
             raised_at=now,
-            status=status,
+            status=AlertStatus.PENDING if alert.severity in webhooks else AlertStatus.UNSENT,
             attempts=0,
             next_retry_at=database_now(),
         )

@@ -1,13 +1,14 @@
 """How each project's price changes fare: what alerts and gauges are made of. As many queries whatever there is."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import Text, cast, func, or_, select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.pricing.domain.alerts import RATE_LIMIT_WINDOW, Health
+from automation_pipeline.pricing.domain.circuit import CircuitState
 from automation_pipeline.pricing.domain.dead_letters import KEPT_FOR
 from automation_pipeline.pricing.domain.failures import FailureKind
 from automation_pipeline.pricing.domain.run_result import counts_for_success
@@ -23,7 +24,9 @@ _SETTLED = (TargetState.APPLIED, TargetState.FAILED, TargetState.ROLLED_BACK)
 def health_of_projects(session: Session, now: datetime) -> dict[str, Health]:
     """By project; one of which there is nothing to say is not there."""
     tried, letters = _tried(session, now), dead_letter_counts(session, now)
-    refused = _refused(session, now)
+    shops = _shops_of_projects(session, now)
+    refused = _refused(session, shops)
+    open_circuits = _open_circuits(session, shops)
     applied = Counter({project: count for (project, is_applied), count in tried.items() if is_applied})
     failed = Counter({project: count for (project, is_applied), count in tried.items() if not is_applied})
     return {
@@ -32,8 +35,9 @@ def health_of_projects(session: Session, now: datetime) -> dict[str, Health]:
             failed=failed[project],
             dead_letters=letters.get(project, 0),
             rate_limits=refused.get(project, 0),
+            open_circuit=open_circuits.get(project),
         )
-        for project in sorted({*applied, *failed, *letters, *refused})
+        for project in sorted({*applied, *failed, *letters, *refused, *open_circuits})
     }
 
 
@@ -86,16 +90,26 @@ def _tried(session: Session, now: datetime) -> Counter[tuple[str, bool]]:
     return counts
 
 
-def _refused(session: Session, now: datetime) -> dict[str, int]:
-    """The shops' refusals of the last minutes, told to every project with a run at work there meanwhile. They are kept
-    by the database's clock."""
-    since = database_time(session) - RATE_LIMIT_WINDOW
-    shops = session.execute(select(ShopRow.shop, ShopRow.refusals)).tuples()
-    lately = {shop: sum(at > since.timestamp() for at in refusals) for shop, refusals in shops}
+def _shops_of_projects(session: Session, now: datetime) -> list[tuple[str, str]]:
+    """Pairs of a project and a shop where it has a run at work, or had one in the last minutes."""
     is_at_work = or_(RuleRunRow.status.in_(ACTIVE_RUN_STATES), RuleRunRow.wish.is_not(None))
     has_just_ended = RuleRunRow.finished_at > now - RATE_LIMIT_WINDOW
     query = select(RuleRunRow.project_id, RuleRunRow.shop).where(or_(is_at_work, has_just_ended)).distinct()
+    return list(session.execute(query).tuples())
+
+
+def _refused(session: Session, shops_of_projects: Sequence[tuple[str, str]]) -> dict[str, int]:
+    """By project, the refusals of its shops in the last minutes, by the database's clock."""
+    since = database_time(session) - RATE_LIMIT_WINDOW
+    shops = session.execute(select(ShopRow.shop, ShopRow.refusals)).tuples()
+    lately = {shop: sum(at > since.timestamp() for at in refusals) for shop, refusals in shops}
     refused: Counter[str] = Counter()
-    for project, shop in session.execute(query).tuples():
+    for project, shop in shops_of_projects:
         refused[project] += lately.get(shop, 0)
     return {project: count for project, count in refused.items() if count}
+
+
+def _open_circuits(session: Session, shops_of_projects: Sequence[tuple[str, str]]) -> dict[str, str]:
+    is_not_closed = ShopRow.circuit != CircuitState.CLOSED
+    not_closed = set(session.scalars(select(ShopRow.shop).where(is_not_closed)))
+    return {project: shop for project, shop in shops_of_projects if shop in not_closed}

@@ -21,7 +21,7 @@ from automation_pipeline.storage.instants import database_now
 from automation_pipeline_tests.clients.receiver import receiver, says
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.post import FakeWebhookSender
-from automation_pipeline_tests.pricing.ended import alert_rows
+from automation_pipeline_tests.pricing.ended import EVERY_ALERT, alert_rows
 
 URL = "https://hooks.example.com/prices"
 SECRET = "s3cret"
@@ -31,11 +31,13 @@ BACKLOG = Alert(AlertName.DEAD_LETTERS, AlertSeverity.CRITICAL, "101 failed pric
 
 def raised(database: Database, clock: StandingClock, count: int = 1) -> None:
     with database.transaction() as session:
-        add_alerts(session, [(f"p{number}", BACKLOG) for number in range(count)], clock.now(), has_webhook=True)
+        add_alerts(session, [(f"p{number}", BACKLOG) for number in range(count)], clock.now(), webhooks=EVERY_ALERT)
 
 
 def deliver(database: Database, sender: WebhookSender, url: str = URL, secret: str | None = SECRET) -> int:
-    work = deliver_alerts(webhooks=sender, secret=secret, url=url, patience=PATIENCE, database=database)
+    work = deliver_alerts(
+        sender=sender, secret=secret, webhooks=dict.fromkeys(AlertSeverity, url), patience=PATIENCE, database=database
+    )
     return asyncio.run(work)
 
 

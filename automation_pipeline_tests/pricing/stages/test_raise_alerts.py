@@ -1,22 +1,33 @@
 """Alerts are raised strictly beyond their boundaries, once until their cooldown is over, and once by two copies."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 
 import pytest
 
+from automation_pipeline.pricing.domain.alerts import AlertSeverity
 from automation_pipeline.pricing.stages.raise_alerts import raise_alerts
 from automation_pipeline.pricing.store.alerts import count_alerts, list_alerts
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.pricing.ended import a_shop, alert_rows, an_ended_run, change_targets, raise_many
+from automation_pipeline_tests.pricing.ended import (
+    EVERY_ALERT,
+    a_shop,
+    alert_rows,
+    an_ended_run,
+    change_targets,
+    raise_many,
+)
 from automation_pipeline_tests.pricing.kept import a_rule, a_run
 from automation_pipeline_tests.processes import CREW, at_once
 
 LONG_AGO = timedelta(days=2)
 
 
-def raised(database: Database, clock: StandingClock, *, has_webhook: bool = True) -> list[tuple[str, str, str]]:
-    found = raise_alerts(database=database, clock=clock, has_webhook=has_webhook)
+def raised(
+    database: Database, clock: StandingClock, *, webhooks: Mapping[AlertSeverity, str] = EVERY_ALERT
+) -> list[tuple[str, str, str]]:
+    found = raise_alerts(database=database, clock=clock, webhooks=webhooks)
     return [(one.project_id, one.name, one.severity) for one in found]
 
 
@@ -48,6 +59,15 @@ def test_the_refusals_of_five_minutes_are_judged_strictly(
     assert raised(database, clock) == ([("default", "rate_limits", "warning")] if is_raised else [])
 
 
+def test_an_open_circuit_is_a_critical_alert_of_the_projects_that_call_the_shop(
+    database: Database, clock: StandingClock
+) -> None:
+    a_shop(database, circuit="open")
+    assert raised(database, clock) == []
+    a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED"])
+    assert raised(database, clock) == [("default", "circuit_open", "critical")]
+
+
 def test_an_alert_is_kept_as_a_row_that_says_what_is_wrong(database: Database, clock: StandingClock) -> None:
     an_ended_run(database, clock, 89, 11, project_id="shoes")
     raised(database, clock)
@@ -59,7 +79,7 @@ def test_an_alert_is_kept_as_a_row_that_says_what_is_wrong(database: Database, c
 
 def test_without_a_webhook_it_is_only_kept(database: Database, clock: StandingClock) -> None:
     an_ended_run(database, clock, 89, 11)
-    raised(database, clock, has_webhook=False)
+    raised(database, clock, webhooks={AlertSeverity.WARNING: "https://hooks.example.com"})
     assert [row.status for row in alert_rows(database)] == ["unsent"]
 
 
