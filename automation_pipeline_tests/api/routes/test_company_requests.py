@@ -224,8 +224,8 @@ def test_without_the_required_register_the_setting_that_is_missing_is_named(
     assert count(services, CompanyRequestRow) == 0
 
 
-def test_a_register_that_refuses_is_a_failure_that_is_told(companies: TestClient, search: FakeRegistry) -> None:
+def test_a_register_that_answers_429_puts_the_request_off(companies: TestClient, search: FakeRegistry) -> None:
     search.refuse_everything(RATE_LIMIT)
     made = companies.post(PATH, json={"siren": SIREN}).json()
-    assert made["request"]["enrichment_error"] == "API_RECHERCHE_ENTREPRISES:429:RATE_LIMIT"
-    assert made["source_retrievals"][0]["last_status"] == "FAILED"
+    assert (made["request"]["enrichment_status"], made["enrichment_running"]) == ("PENDING", True)
+    assert made["request"]["enrichment_error"] is None

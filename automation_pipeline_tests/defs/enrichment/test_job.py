@@ -10,7 +10,7 @@ from automation_pipeline.orchestration.doors import run_request
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow, offer_waiting
 from automation_pipeline_tests.defs.enrichment.desk import an_office, execute, refusal, told
-from automation_pipeline_tests.fakes.registries import SIREN
+from automation_pipeline_tests.fakes.registries import RATE_LIMIT, SIREN
 
 
 def status(database: Database, siren: str = SIREN) -> str | None:
@@ -42,11 +42,20 @@ def test_a_job_that_is_done_is_left_alone(database: Database, monkeypatch: pytes
     assert len(office.search.calls) == 1
 
 
-def test_an_enrichment_that_fails_is_an_outcome(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_enrichment_that_fails_is_red(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = an_office(database, monkeypatch).ask("732829320")
-    result = execute(company_enrichment, job_id=asked.job_id)
-    assert result.success
-    assert told(result)["error"] == "API_RECHERCHE_ENTREPRISES:404:NOT_FOUND"
+    reason = "The enrichment of 732829320 failed: API_RECHERCHE_ENTREPRISES:404:NOT_FOUND."
+    assert refusal(execute(company_enrichment, job_id=asked.job_id)) == reason
+
+
+def test_an_enrichment_that_is_put_off_is_green_and_says_until_when(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    office = an_office(database, monkeypatch)
+    office.search.refuse_everything(RATE_LIMIT)
+    page = told(execute(company_enrichment, siren=SIREN))
+    assert (page["state"], status(database)) == ("PENDING", "PENDING")
+    assert "not_before" in page
 
 
 def test_a_company_is_asked_for_from_the_launchpad(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
