@@ -3,6 +3,7 @@
 import dagster as dg
 from pydantic import Field
 
+from automation_pipeline.fiches.domain.fetch_job import JobStatus
 from automation_pipeline.fiches.stages.fetch_range import fetch_range
 from automation_pipeline.orchestration.config import StrictConfig, every
 from automation_pipeline.orchestration.endings import end_lost_ranges
@@ -21,13 +22,15 @@ class RangeConfig(StrictConfig):
 
 @dg.op(retry_policy=CRASH_RETRIES)
 def fetch_days(context: dg.OpExecutionContext, config: RangeConfig, services: ServicesResource) -> None:
-    """Ask the CRM for the days that remain. A retry goes on where it was."""
+    """Ask the CRM for the days that remain. A retry goes on where it was. The step fails when no day could be read."""
     our = services.get()
     with verdicts():
         take_request(context, our)
         ground = {"database": our.database, "source": our.crm, "clock": our.clock, "slots": our.sales_list_slots}
         every = our.settings.progressive_fetch_webhook_frequency
         job = our.run(fetch_range(config.job_id, **ground, refresh=config.refresh, tell_every=every))
+    if job.status is JobStatus.FAILED:
+        raise dg.Failure(job.error, metadata=job_metadata(job), allow_retries=False)
     context.add_output_metadata(job_metadata(job))
 
 

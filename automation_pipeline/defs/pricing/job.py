@@ -9,6 +9,7 @@ from automation_pipeline.orchestration.pricing import Launch, counting_moves, wo
 from automation_pipeline.orchestration.pricing_pages import MOST_TARGETS, run_page
 from automation_pipeline.orchestration.requests import take_request
 from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.pricing.domain.states import RunState
 from automation_pipeline.pricing.store.holds import RunBusyError
 from automation_pipeline.pricing.store.run_views import targets_of
 
@@ -36,14 +37,17 @@ class RuleRunConfig(StrictConfig):
 
 @dg.op(retry_policy=CRASH_RETRIES)
 def work_rule_run(context: dg.OpExecutionContext, config: RuleRunConfig, services: ServicesResource) -> None:
-    """Go on with the run until nothing is left, or nothing yet. A run that FAILED is an outcome, not an error."""
+    """Go on with the run until nothing is left, or nothing yet. The step fails when the run has FAILED."""
     our = services.get()
     with verdicts(), counting_moves(our), others_at_it(context, RunBusyError):
         take_request(context, our)
         run = our.run(work_on(Launch(**config.model_dump()), context, our))
         with our.database.reading() as session:
-            targets = targets_of(session, run.id, limit=MOST_TARGETS)
-        context.add_output_metadata(run_page(run, targets))
+            page = run_page(run, targets_of(session, run.id, limit=MOST_TARGETS))
+        if run.status is RunState.FAILED:
+            reason = run.error_message or f"Run {run.id} has failed: none of its prices was applied."
+            raise dg.Failure(reason, metadata=page, allow_retries=False)
+        context.add_output_metadata(page)
 
 
 @dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "3", "dagster/max_runtime": "18000"})

@@ -52,13 +52,15 @@ def test_the_table_holds_no_more_than_twenty_targets(bench: Bench) -> None:
     assert str(told(launch(bench, rule_run))["targets"]).count("\n") == 21
 
 
-def test_a_run_that_failed_is_an_outcome(bench: Bench) -> None:
+def test_the_step_of_a_run_that_failed_fails(bench: Bench) -> None:
     for product in ("1", "2", "3"):
         bench.shop.fail_always(product, Signal(status=404))
     bench.asked_for(bench.rule())
     result = launch(bench, rule_run)
-    assert result.success
-    page = told(result)
+    assert not result.success
+    [failed] = [event.step_failure_data.user_failure_data for event in result.all_events if event.is_step_failure]
+    assert failed
+    page = {name: value.value for name, value in failed.metadata.items()}
     assert (page["status"], page["failed"], page["success_rate"]) == ("FAILED", 3, 0.0)
 
 

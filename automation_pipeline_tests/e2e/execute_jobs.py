@@ -1,0 +1,21 @@
+"""Executes several `dagster` command lines in one process, which loads Dagster once: a JSON list of lists of words on
+standard input, a JSON list of exit codes as the last line of standard output."""
+
+import json
+import sys
+from importlib.metadata import entry_points
+
+
+def exit_code(words: list[str]) -> int:
+    [command] = entry_points(group="console_scripts", name="dagster")
+    sys.argv = words
+    try:
+        command.load()()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return 0
+
+
+if __name__ == "__main__":
+    codes = [exit_code(words) for words in json.load(sys.stdin)]
+    sys.stdout.write("\n" + json.dumps(codes) + "\n")
