@@ -13,7 +13,7 @@ import httpx
 from automation_pipeline.simulator import Fiche, Kind
 from automation_pipeline_tests.e2e.conftest import FIVE_STEPS, NewSystem
 from automation_pipeline_tests.e2e.system import System, data
-from automation_pipeline_tests.outside import fault, simulator, sirens
+from automation_pipeline_tests.outside import fault, simulator
 
 SCRIPT = Path(__file__).with_name("execute_jobs.py")
 KNOWN = "552032534"
@@ -54,7 +54,7 @@ def range_job(api: httpx.Client, day: object) -> str:
 
 def test_the_colour_of_every_job_is_that_of_its_outcome(new_system: NewSystem, fiches: tuple[Fiche, ...]) -> None:
     ordinary = [fiche.id for fiche in fiches if fiche.kind is Kind.ORDINARY]
-    run, alone, refused, unheard, unjudged = ordinary[:2], *ordinary[2:6]
+    run, alone, refused, unjudged = ordinary[:2], *ordinary[2:5]
     with simulator("--exact", "--fiches-per-day", "24", "--shop-products", "3", "--shop-variants", "1") as url:
         system = new_system(at=url, LLM_MAX_ATTEMPTS="2", ORG_JOBS_HTTPS_ALLOWED_ORIGINS=url)
         with system.api() as api:
@@ -89,21 +89,20 @@ def test_the_colour_of_every_job_is_that_of_its_outcome(new_system: NewSystem, f
         )
         assert wrong == {}, (system.folder / "jobs.log").read_text()[-5000:]
 
-        [unknown] = sirens(url, 1, "unknown")
+        targets = system.sql("SELECT product_id FROM rule_targets")
+        products = {target["product_id"].rpartition("/")[2] for target in targets}
         fault(
             url,
             {"route": "crm.details", "item": refused, "status": 403},
             {"route": "crm.sales_list", "status": 403},
             {"route": "speech.transcribe", "status": 401},
             {"route": "llm.complete", "status": 503},
-            *({"route": "shop.graphql", "item": str(number), "status": 403} for number in range(20)),
+            *({"route": "shop.graphql", "item": product, "status": 404} for product in products),
         )
         wrong = wrong_colours(
             system,
             case("failed, and recorded", "automation_run", GREEN, open_run={"schedule_id": int(strict)}),
             case("unknown schedule", "automation_run", RED, open_run={"schedule_id": 77}),
-            case("unknown fiche", "transcribe_fiche", RED, transcribe={"fiche_id": "999999999"}),
-            case("refused key", "transcribe_fiche", RED, transcribe={"fiche_id": unheard}),
             case("no answer", "audit_fiche", RED, audit={"fiche_id": run[0], "audit_config_id": 1}),
             case("unknown configuration", "audit_fiche", RED, audit={"fiche_id": unjudged, "audit_config_id": 77}),
             case("no answer", "audit_rerun", RED, rerun={"audit_id": 1, "step_position": 2}),
@@ -111,7 +110,6 @@ def test_the_colour_of_every_job_is_that_of_its_outcome(new_system: NewSystem, f
             case("unknown run", "rule_run", RED, work_rule_run={"run_id": 77}),
             case("unknown run", "rule_reconciliation", RED, reconcile={"run_id": 77}),
             case("unknown run", "org_job", RED, work_org_job={"job_run_id": 77}),
-            case("unknown company", "company_enrichment", RED, work_company_enrichment={"siren": unknown}),
             case("list refused", "sales_list_revalidation", RED, *on(other_day)),
             case("list refused", "sales_range_fetch", RED, fetch_days={"job_id": unread}),
         )
