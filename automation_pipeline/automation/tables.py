@@ -66,6 +66,8 @@ class ScheduleRow(Table):
     failed_runs: Mapped[int] = mapped_column(default=0)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    # A deleted schedule keeps its row, because its runs, audits and events stay readable.
+    deleted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
 class DueTimeRow(Table):

@@ -86,6 +86,17 @@ def restore(file: CopyFile, *, force: Force = False, as_json: AsJson = False) ->
         screen.print(f"The database is what {file} holds, at {revision}.")
 
 
+@app.command()
+def advance_ids(*, as_json: AsJson = False) -> None:
+    """After `pg_restore`: jump over the ids that were given after the dump was made. `restore` does it by itself."""
+    only_here("db advance-ids")
+    sequences = backups.advance_ids(bootstrap.services().database)
+    if as_json:
+        print_json({"sequences": sequences, "advancedBy": backups.JUMP})
+    else:
+        screen.print(f"{sequences} tables count on {backups.JUMP:,} ids higher.")
+
+
 @contextmanager
 def _progress(word: str) -> Generator[backups.Progress]:
     """Drawn for a person at the terminal, on standard error."""

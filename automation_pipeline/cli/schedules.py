@@ -85,7 +85,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a schedule with its runs, their outcomes and logs. Its audits stay."""
+    """Delete a schedule. Its runs, their outcomes, logs and audits stay readable."""
     our = desk()
     if not yes:
         _ask_whether_to_delete(our.schedules.get(schedule_id))

@@ -53,7 +53,7 @@ def _run_id(following: Mapping[str, object]) -> int:
 
 def _end(run_id: int, run: Run | None) -> AttemptEnd | None:
     if run is None:
-        error = f"Automation run {run_id} is gone: its schedule was deleted."
+        error = f"Automation run {run_id} is gone."
         return AttemptEnd(status=RunState.FAILED, error_code=NOT_FOUND, error=error)
     if run.completed_at is None:
         return None

@@ -8,7 +8,7 @@ import dagster as dg
 from automation_pipeline.audits.store.days import audits_of
 from automation_pipeline.automation.domain.run import Run
 from automation_pipeline.automation.store.run_report import days_touched
-from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.automation.store.schedules import schedule_of_run
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.fiches.store.freshness import coverage_of
 from automation_pipeline.fiches.store.sales import sales_day
@@ -24,7 +24,7 @@ Metadata = Mapping[str, dg.MetadataValue]
 def ran_over(services: Services, run: Run) -> Sequence[str]:
     """The assets that the run did the work of."""
     with services.database.reading() as session:
-        schedule = get_schedule(session, run.schedule_id)
+        schedule = schedule_of_run(session, run.schedule_id)
     wanted = {"transcripts": schedule.run_transcription, "audit_outcomes": schedule.run_audits}
     return [asset for asset in ASSETS if wanted.get(asset, True)]
 

@@ -2,9 +2,11 @@
 
 import sqlite3
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+
+from sqlalchemy import text
 
 from automation_pipeline.core.errors import InvalidInputError, PermanentError
 from automation_pipeline.storage.database import Database, DatabaseBusyError
@@ -14,10 +16,16 @@ Progress = Callable[[int, int], None]
 
 PAGES_AT_ONCE = 2000
 BUSY_SECONDS = 10.0
+# More ids than anything takes between two copies.
+JUMP = 1_000_000
+_ADVANCE = text("""
+    SELECT setval(format('%I.%I', schemaname, sequencename)::regclass, coalesce(last_value, 0) + :jump)
+    FROM pg_sequences WHERE schemaname = current_schema()
+""")
 IN_USE = "The database is in use: stop what works on it, and try again."
 ON_POSTGRES = (
-    "The database is PostgreSQL: use `pg_dump --format=custom` and `pg_restore --clean --if-exists`, as "
-    "docs/operations.md says."
+    "The database is PostgreSQL: use `pg_dump --format=custom`, and `pg_restore --clean --if-exists` followed by "
+    "`automation db advance-ids`, as docs/operations.md says."
 )
 
 
@@ -46,7 +54,8 @@ def back_up(database: Database, file: Path, tell: Progress) -> None:
 
 
 def restore(database: Database, file: Path, tell: Progress) -> None:
-    """The database becomes what the file holds, at once for whoever has it open; what it held before is gone."""
+    """The database becomes what the file holds, at once for every open connection, and what it held before is gone.
+    No id that it gave before is given again."""
     target = _file_of(database)
     if not file.is_file():
         raise InvalidInputError(f"{file} is not there.")
@@ -56,7 +65,38 @@ def restore(database: Database, file: Path, tell: Progress) -> None:
     with _in_plain_words(file), closing(_open(file)) as copy:
         _check(copy, file)
         with closing(sqlite3.connect(target, timeout=BUSY_SECONDS)) as working:
+            used = _sequences(working)
             copy.backup(working, progress=_told(tell))
+            _advance(working, used)
+
+
+def advance_ids(database: Database) -> int:
+    """Jumps over the ids that may have been used after a copy was made, because keys that are built on them outlive the
+    restore, as Dagster's run keys do. Returns the number of sequences."""
+    if database.dialect == "sqlite":
+        with _in_plain_words(_file_of(database)), closing(_open(_file_of(database))) as working:
+            return _advance(working, {})
+    with database.transaction() as session:
+        return len(session.execute(_ADVANCE, {"jump": JUMP}).all())
+
+
+def _sequences(working: sqlite3.Connection) -> dict[str, int]:
+    """The last id of each table, also of deleted rows. A new file has none."""
+    if working.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'").fetchone() is None:
+        return {}
+    return dict(working.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+
+
+def _advance(working: sqlite3.Connection, used: Mapping[str, int]) -> int:
+    """Beyond the copy's ids and beyond those of `used`, the database that the copy replaced."""
+    restored = _sequences(working)
+    counted = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%AUTOINCREMENT%'"
+    names = [name for (name,) in working.execute(counted).fetchall()]
+    rows = [(name, max(restored.get(name, 0), used.get(name, 0)) + JUMP) for name in names]
+    with working:
+        working.execute("DELETE FROM sqlite_sequence")
+        working.executemany("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", rows)
+    return len(rows)
 
 
 def is_filled(database: Database) -> bool:

@@ -9,10 +9,12 @@ import pytest
 from sqlalchemy import func, select
 
 from automation_pipeline.core.errors import AutomationError, InvalidInputError, PermanentError
+from automation_pipeline.migrations.tables import METADATA
 from automation_pipeline.storage import backups
-from automation_pipeline.storage.backups import back_up, is_filled, restore
+from automation_pipeline.storage.backups import advance_ids, back_up, is_filled, restore
 from automation_pipeline.storage.database import Database, DatabaseBusyError
 from automation_pipeline.storage.run_requests import RunRequestRow, RunWish, file_requests
+from automation_pipeline.storage.transitions import Transition, TransitionRow, record_transitions
 from automation_pipeline_tests.conftest import StandingClock
 
 SQLITE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
@@ -32,6 +34,17 @@ def filed(database: Database) -> int:
         return session.scalar(select(func.count()).select_from(RunRequestRow)) or 0
 
 
+def move(database: Database, clock: StandingClock) -> None:
+    with database.transaction() as session:
+        record_transitions(session, [Transition("m", "1", "a", "b", "system", clock.now())])
+
+
+def ids(database: Database) -> list[int]:
+    """The newest request and the newest transition."""
+    with database.reading() as session:
+        return [session.scalar(select(func.max(row.id))) or 0 for row in (RunRequestRow, TransitionRow)]
+
+
 @SQLITE
 def test_a_copy_is_put_back_for_whoever_has_the_database_open(
     database: Database, clock: StandingClock, tmp_path: Path
@@ -45,6 +58,30 @@ def test_a_copy_is_put_back_for_whoever_has_the_database_open(
     file(database, clock, "d")
     assert filed(database) == 3
     assert sorted(one.name for one in tmp_path.iterdir() if one.name.startswith("copy")) == ["copy"]
+
+
+@SQLITE
+def test_a_restored_database_gives_no_id_again(database: Database, clock: StandingClock, tmp_path: Path) -> None:
+    """Also none of a table that was empty when the copy was made, and none after a second restore."""
+    file(database, clock, "a")
+    back_up(database, tmp_path / "copy", quiet)
+    move(database, clock)
+    file(database, clock, "b")
+    for _restore in range(2):
+        before = ids(database)
+        restore(database, tmp_path / "copy", quiet)
+        file(database, clock, "c")
+        move(database, clock)
+        given = [after - known for after, known in zip(ids(database), before, strict=True)]
+        assert min(given) > 0, given
+
+
+def test_ids_are_advanced_on_both_databases(database: Database, clock: StandingClock) -> None:
+    file(database, clock, "a")
+    assert advance_ids(database) == len([one for one in METADATA.sorted_tables if one.autoincrement_column is not None])
+    file(database, clock, "b")
+    move(database, clock)
+    assert ids(database) == [backups.JUMP + 2, backups.JUMP + 1]
 
 
 @SQLITE

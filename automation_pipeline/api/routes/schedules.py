@@ -133,7 +133,7 @@ def update(
 
 @router.delete(f"{PATH}/{{schedule_id}}", response_model=Done, responses=refusals(404))
 def delete(schedule_id: IdInPath, services: TheServices) -> Response:
-    """Delete a schedule with its runs, their outcomes and logs. Its audits stay."""
+    """Delete a schedule. Its runs, their outcomes, logs and audits stay readable."""
     delete_schedule(schedule_id, database=services.database)
     return said(message="Schedule deleted successfully")
 

@@ -1,6 +1,6 @@
-"""Delete a schedule, and all that its runs have left behind but the audits."""
+"""Delete a schedule. Its runs, their outcomes, logs, audits and events stay readable."""
 
-from automation_pipeline.automation.store.schedules import delete_schedule_row, lock_schedule, unended_runs
+from automation_pipeline.automation.store.schedules import lock_schedule, mark_deleted, unended_runs
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.storage.database import Database
 
@@ -15,4 +15,4 @@ def delete_schedule(schedule_id: int, *, database: Database) -> None:
                 f"Schedule {schedule_id} cannot be deleted while run {runs[0]} is not over: "
                 f"wait for its end, or end it by `automation runs cancel {runs[0]}`"
             )
-        delete_schedule_row(session, schedule_id)
+        mark_deleted(session, schedule_id)

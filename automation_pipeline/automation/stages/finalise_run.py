@@ -23,7 +23,7 @@ from automation_pipeline.automation.store.details import audits_of_run
 from automation_pipeline.automation.store.ledger import end_pending, tally, transcribed_fiches
 from automation_pipeline.automation.store.phases import measure_phases, note_phase
 from automation_pipeline.automation.store.runs import StaleAttemptError, as_run, lock_run, write_log
-from automation_pipeline.automation.store.schedules import count_ended_run, get_schedule
+from automation_pipeline.automation.store.schedules import count_ended_run, schedule_of_run
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.storage.database import Database, Session
@@ -131,12 +131,12 @@ def _tell(session: Session, run: Run, breakdown: str | None, closing: Closing, n
         )
         write_log(session, run.id, now, level, closing.log or words)
         enqueue(session, events.broken_off(run, breakdown, now))
-        notify_run(session, run, get_schedule(session, run.schedule_id), now=now, breakdown=breakdown)
+        notify_run(session, run, schedule_of_run(session, run.schedule_id), now=now, breakdown=breakdown)
         return
     details = {"status": run.status, "duration_ms": run.duration_ms}
     write_log(session, run.id, now, "info", "Automation run completed", details)
     enqueue(session, events.completed(run, now, _why_empty(run)))
-    notify_run(session, run, get_schedule(session, run.schedule_id), now=now)
+    notify_run(session, run, schedule_of_run(session, run.schedule_id), now=now)
 
 
 def _abandoned(closing: Closing) -> OutcomeStatus:

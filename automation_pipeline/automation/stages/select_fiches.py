@@ -22,7 +22,7 @@ from automation_pipeline.automation.store.runs import (
     selection_of,
     write_log,
 )
-from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.automation.store.schedules import schedule_of_run
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.notes import Note
@@ -125,7 +125,7 @@ def _wish(session: Session, row: RunRow) -> Wish:
     selection = selection_of(session, row)
     if selection.mode is SelectionMode.MANUAL:
         return Wish(selection)
-    schedule = get_schedule(session, row.schedule_id)
+    schedule = schedule_of_run(session, row.schedule_id)
     return Wish(selection, days_of(selection, row.due_at or row.started_at, zone(schedule.timezone)))
 
 

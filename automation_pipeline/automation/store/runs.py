@@ -11,7 +11,7 @@ from automation_pipeline.automation.domain.run_options import options_document, 
 from automation_pipeline.automation.domain.schedule import Schedule
 from automation_pipeline.automation.domain.selection import FicheSelection
 from automation_pipeline.automation.store.phases import first_entry, note_phase
-from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.automation.store.schedules import schedule_of_run
 from automation_pipeline.automation.tables import HeartbeatRow, LogRow, RunRow
 from automation_pipeline.core.errors import NotFoundError, PermanentError
 from automation_pipeline.core.masking import masked_document
@@ -71,7 +71,7 @@ def selection_of(session: Session, row: RunRow) -> FicheSelection:
     said = row.config_snapshot.get("overrides") or row.config_snapshot.get("selection")
     if said is not None:
         return FicheSelection.model_validate(said)
-    return get_schedule(session, row.schedule_id).fiche_selection
+    return schedule_of_run(session, row.schedule_id).fiche_selection
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Tries:
 
 def tries_of(session: Session, run_id: int) -> Tries:
     row = session.get_one(RunRow, run_id)
-    schedule = with_options(get_schedule(session, row.schedule_id), row.config_snapshot.get("options"))
+    schedule = with_options(schedule_of_run(session, row.schedule_id), row.config_snapshot.get("options"))
     renew_before = None if schedule.skip_if_transcribed else first_entry(session, run_id)
     return Tries(schedule, selection_of(session, row), row.started_at, renew_before)
 
@@ -100,7 +100,7 @@ def tries_of(session: Session, run_id: int) -> Tries:
 def freeze_options(session: Session, row: RunRow) -> None:
     """From now on edits of the schedule are for later runs."""
     selection = selection_of(session, row).model_dump(mode="json", by_alias=True)
-    options = options_document(get_schedule(session, row.schedule_id))
+    options = options_document(schedule_of_run(session, row.schedule_id))
     row.config_snapshot = {**row.config_snapshot, "selection": selection, "options": options}
 
 

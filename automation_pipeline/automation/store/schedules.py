@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from sqlalchemy import Text, and_, case, cast, delete, false, literal, select, update
+from sqlalchemy import Text, and_, case, cast, false, literal, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.automation.domain.run import SCHEDULE_STATUS, RunStatus
 from automation_pipeline.automation.domain.schedule import Schedule, ScheduleInput
 from automation_pipeline.automation.tables import RunRow, ScheduleRow
 from automation_pipeline.core.errors import ConflictError, NotFoundError
+from automation_pipeline.storage.instants import database_now
 
 _SELECTION_PREFIX = "fiche_selection_"
 
@@ -22,15 +23,22 @@ def add_schedule(session: Session, schedule: ScheduleInput, now: datetime) -> Sc
 
 
 def get_schedule(session: Session, schedule_id: int) -> Schedule:
+    """NotFoundError also for a deleted schedule; `schedule_of_run` finds that too."""
     row = session.get(ScheduleRow, schedule_id, populate_existing=True)
-    if row is None:
+    if row is None or row.deleted_at is not None:
         raise _unknown(schedule_id)
     return as_schedule(row)
 
 
+def schedule_of_run(session: Session, schedule_id: int) -> Schedule:
+    """Of a run that is stored: deleted or not."""
+    return as_schedule(session.get_one(ScheduleRow, schedule_id, populate_existing=True))
+
+
 def lock_schedule(session: Session, schedule_id: int) -> Schedule:
     """As it stands, and nobody else changes it or files a run of it until the transaction ends."""
-    held = select(ScheduleRow).where(ScheduleRow.id == schedule_id).with_for_update()
+    kept = (ScheduleRow.id == schedule_id, ScheduleRow.deleted_at.is_(None))
+    held = select(ScheduleRow).where(*kept).with_for_update()
     row = session.scalar(held.execution_options(populate_existing=True))
     if row is None:
         raise _unknown(schedule_id)
@@ -61,11 +69,8 @@ def change_schedule(session: Session, schedule_id: int, changes: Mapping[str, ob
     _write(session, schedule_id, **changes, updated_at=now)
 
 
-def delete_schedule_row(session: Session, schedule_id: int) -> None:
-    """Its runs, their outcomes and logs go with it; audits stay, without their run."""
-    session.execute(
-        delete(ScheduleRow).where(ScheduleRow.id == schedule_id).execution_options(synchronize_session=False)
-    )
+def mark_deleted(session: Session, schedule_id: int) -> None:
+    _write(session, schedule_id, deleted_at=database_now(), is_active=False)
 
 
 def unended_runs(session: Session, schedule_id: int) -> list[int]:
@@ -78,7 +83,8 @@ def list_schedules(
     session: Session, *, include_inactive: bool, limit: int | None = None, offset: int = 0
 ) -> list[Schedule]:
     """Newest first."""
-    query = select(ScheduleRow).order_by(ScheduleRow.id.desc()).limit(limit).offset(offset)
+    kept = select(ScheduleRow).where(ScheduleRow.deleted_at.is_(None))
+    query = kept.order_by(ScheduleRow.id.desc()).limit(limit).offset(offset)
     if not include_inactive:
         query = query.where(ScheduleRow.is_active)
     return [as_schedule(row) for row in session.scalars(query)]
@@ -143,6 +149,7 @@ def _columns(schedule: ScheduleInput) -> dict[str, object]:
 
 def as_schedule(row: ScheduleRow) -> Schedule:
     values = {column.key: getattr(row, column.key) for column in ScheduleRow.__table__.columns}
+    del values["deleted_at"]
     selection = {
         name.removeprefix(_SELECTION_PREFIX): values.pop(name)
         for name in list(values)

@@ -110,6 +110,7 @@ def upgrade() -> None:
         sa.Column("failed_runs", sa.Integer(), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("updated_at", UtcDateTime(), nullable=False),
+        sa.Column("deleted_at", UtcDateTime(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_automation_schedules")),
         sqlite_autoincrement=True,
     )

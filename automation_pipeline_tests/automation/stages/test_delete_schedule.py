@@ -1,30 +1,41 @@
-"""Deleting takes the runs along, and waits for none that is at work."""
+"""A deleted schedule keeps its runs, and one with a run at work is not deleted."""
 
 import pytest
-from sqlalchemy import func, select
 
 from automation_pipeline.automation.stages.delete_schedule import delete_schedule
 from automation_pipeline.automation.stages.finalise_run import finalise_run
 from automation_pipeline.automation.stages.open_run import open_run
 from automation_pipeline.automation.stages.request_run import request_run
-from automation_pipeline.automation.store.schedules import get_schedule
-from automation_pipeline.automation.tables import LogRow, RunRow, ScheduleRow
+from automation_pipeline.automation.stages.resume_schedule import resume_schedule
+from automation_pipeline.automation.stages.update_schedule import update_schedule
+from automation_pipeline.automation.store.runs import get_run
+from automation_pipeline.automation.store.schedules import get_schedule, list_schedules
+from automation_pipeline.automation.store.visibility import runs_within
+from automation_pipeline.core.access import EVERYTHING
 from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_opening
 
 
-def test_a_schedule_goes_with_its_runs_and_leaves_those_of_others(database: Database, clock: StandingClock) -> None:
+def test_a_deleted_schedule_is_gone_but_its_runs_stay(database: Database, clock: StandingClock) -> None:
     mine, other = a_schedule(database, clock), a_schedule(database, clock)
-    for number, schedule in enumerate((mine, other)):
-        ticket = open_run(an_opening(schedule.id, f"dagster-{number}"), database=database, clock=clock)
-        finalise_run(ticket.run_id, database=database, clock=clock, breakdown="The worker is gone")
+    ticket = open_run(an_opening(mine.id), database=database, clock=clock)
+    finalise_run(ticket.run_id, database=database, clock=clock, breakdown="The worker is gone")
     delete_schedule(mine.id, database=database)
+    for use in (
+        lambda: open_run(an_opening(mine.id, "dagster-2"), database=database, clock=clock),
+        lambda: request_run(mine.id, database=database, clock=clock),
+        lambda: update_schedule(mine.id, {"name": "other"}, database=database, clock=clock),
+        lambda: resume_schedule(mine.id, database=database, clock=clock),
+        lambda: delete_schedule(mine.id, database=database),
+    ):
+        with pytest.raises(NotFoundError, match=f"Schedule {mine.id} not found"):
+            use()
     with database.reading() as session:
-        assert list(session.scalars(select(ScheduleRow.id))) == [other.id]
-        assert list(session.scalars(select(RunRow.schedule_id))) == [other.id]
-        assert session.scalar(select(func.count(LogRow.run_id.distinct()))) == 1
+        assert [one.id for one in list_schedules(session, include_inactive=True)] == [other.id]
+        assert get_run(session, ticket.run_id).status == "failed"
+        assert runs_within(session, EVERYTHING, limit=9, offset=0) == [get_run(session, ticket.run_id)]
 
 
 def test_a_schedule_with_a_run_at_work_or_waiting_is_not_deleted(database: Database, clock: StandingClock) -> None:
