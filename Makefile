@@ -1,5 +1,5 @@
 # What people do here. Every target makes the virtual environment first, from requirements.lock alone.
-.PHONY: setup demo dev test check bench bench-siblings survive lock initial-migration docs golden clean
+.PHONY: setup demo dev test check bench bench-siblings survive mutate lock initial-migration docs golden clean
 .DEFAULT_GOAL := help
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -16,6 +16,7 @@ help:
 	@echo "make bench   a whole run next to the physical limit and to what people would use instead (FULL=1, MORE=1, ONLY=...)"
 	@echo "make bench-siblings   the API, pricing, organisations' jobs and enrichment, each next to its own limit"
 	@echo "make survive runs under a hundred seeded faults: kills, outages, full disks; SEED=n FAULTS=100 are yours"
+	@echo "make mutate  change one thing at a time and run the tests that reach it; SEED=n, COUNT=n"
 	@echo "make lock    compile requirements.lock anew from pyproject.toml, and what of it the image needs"
 	@echo "make initial-migration   write the initial revision from the tables modules"
 	@echo "make docs    write the generated pages under docs/ anew"
@@ -63,6 +64,9 @@ bench-siblings: setup
 
 survive: setup
 	@python -W ignore -m automation_pipeline_tests.survival $(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(PROFILE),--profile $(PROFILE))
+
+mutate: setup
+	@python benchmarks/mutate.py $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(JOBS),--jobs $(JOBS))
 
 lock: $(READY)
 	@uv pip compile pyproject.toml --group dev --universal --no-strip-extras --python-version 3.11 \

@@ -1,13 +1,12 @@
 """In whose name a caller asks for companies."""
 
-import pytest
-
 from automation_pipeline.api.contract_answers import asking_of
 from automation_pipeline.core.access import Caller
 from automation_pipeline.core.correlation import correlated
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(("org_id", "tenant"), [(None, "main"), ("acme", "acme")])
+@every_case(("org_id", "tenant"), [(None, "main"), ("acme", "acme")])
 def test_who_belongs_to_an_organisation_asks_as_that(org_id: str | None, tenant: str) -> None:
     with correlated("c-1"):
         asking = asking_of(Caller("token:3", {}, org_id=org_id))

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import jsonschema_rs
-import pytest
 from fastapi.testclient import TestClient
 
 from automation_pipeline.api.app import create_app
@@ -14,6 +13,7 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.fiches.domain.day_range import read_day
+from automation_pipeline_tests.tables import every_case
 
 DOCUMENT: dict[str, Any] = create_app(Services(Settings())).openapi()
 PARTS: dict[str, Any] = DOCUMENT["components"]["schemas"]
@@ -65,14 +65,14 @@ def test_a_title_of_a_body_means_one_thing() -> None:
     assert [title for title, different in bodies_of.items() if len(different) > 1 or title in PARTS] == []
 
 
-@pytest.mark.parametrize("operation", BODIES)
+@every_case("operation", BODIES)
 def test_every_example_of_a_body_is_one_that_may_be_sent(operation: str) -> None:
     content = BODIES[operation]
     assert content["examples"]
     assert [name for name, one in content["examples"].items() if not fits(one["value"], content["schema"])] == []
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("operation", "field"),
     [
         ("post /api/automation/trigger", "scheduleId"),
@@ -93,7 +93,7 @@ def test_ids_in_answers_are_texts() -> None:
     assert (shown["id"]["type"], shown["specificAuditConfigs"]["items"]["type"]) == ("string", "string")
 
 
-@pytest.mark.parametrize("day", ["1900-01-01", "2199-12-31", "2026-02-30", ""])
+@every_case("day", ["1900-01-01", "2199-12-31", "2026-02-30", ""])
 def test_days_are_described_as_days(day: str) -> None:
     try:
         is_read = bool(read_day(day, "no day"))
@@ -105,7 +105,7 @@ def test_days_are_described_as_days(day: str) -> None:
         assert "From 1900 to 2199." in described["description"]
 
 
-@pytest.mark.parametrize("path", sorted({path for _, path in RULES if "_id}" in path}))
+@every_case("path", sorted({path for _, path in RULES if "_id}" in path}))
 def test_ids_in_paths_are_described_with_their_limits(path: str) -> None:
     for operation in DOCUMENT["paths"][path].values():
         for one in operation["parameters"]:
@@ -113,7 +113,7 @@ def test_ids_in_paths_are_described_with_their_limits(path: str) -> None:
                 assert (one["schema"]["minimum"], one["schema"]["maximum"]) == (1, 2**63 - 1)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("path", "names"),
     [
         ("/api/audits", ("sales_date_to", "score_min", "status")),

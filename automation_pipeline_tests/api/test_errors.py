@@ -2,11 +2,11 @@
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.api.errors import refusal
+from automation_pipeline_tests.tables import every_case
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
@@ -19,7 +19,7 @@ def test_any_sentence_and_any_field_can_be_answered(sentence: str, field: str, m
     assert set(fault) == {"field", "message"}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "shown"), [("payload.a", "payload.a"), ("été", "été"), ("a\ud800b", "a\\ud800b"), ("\udfff", "\\udfff")]
 )
 def test_half_a_character_is_told_by_its_escape(text: str, shown: str) -> None:

@@ -32,6 +32,7 @@ from automation_pipeline.org_jobs.tables import (
 )
 from automation_pipeline_tests.api.conftest import Member, client_of, services_on, user_token
 from automation_pipeline_tests.org_jobs.bench import Bench
+from automation_pipeline_tests.tables import every_case
 
 AGENTS = "/api/agents/"
 # These show nothing that is anybody's, and take nothing in.
@@ -256,7 +257,7 @@ def caller(*, permission: Permission | None = None, scope: Scope = Scope.ALL) ->
 PERMITTED_TYPES = {name: one.permission for name, one in JOB_TYPES.items() if one.permission is not None}
 
 
-@pytest.mark.parametrize(("name", "permission"), PERMITTED_TYPES.items())
+@every_case(("name", "permission"), PERMITTED_TYPES.items())
 def test_a_type_with_a_permission_asks_for_it_with_the_scope_all(name: str, permission: Permission) -> None:
     check_may_have_done(caller(permission=permission), name)
     check_may_have_done(Caller("machine:1", whole_grants()), name)
@@ -265,14 +266,12 @@ def test_a_type_with_a_permission_asks_for_it_with_the_scope_all(name: str, perm
             check_may_have_done(poor, name)
 
 
-@pytest.mark.parametrize(
-    "named", ["HTTPS_CALL", "SERVER_RESTART", "restart", "NO_SUCH_TYPE", None, 5, ["AUTOMATION_RUN"]]
-)
+@every_case("named", ["HTTPS_CALL", "SERVER_RESTART", "restart", "NO_SUCH_TYPE", None, 5, ["AUTOMATION_RUN"]])
 def test_other_types_ask_for_nothing_more(named: object) -> None:
     check_may_have_done(caller(), named)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("within", "org_id", "reached"),
     [
         (EVERYWHERE, None, EVERYWHERE),

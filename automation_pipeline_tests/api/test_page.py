@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-
 from automation_pipeline.api.page import endpoints_page
 from automation_pipeline.api.rules import RULES
+from automation_pipeline_tests.tables import every_case
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -27,7 +26,7 @@ def test_every_row_says_what_the_endpoint_does() -> None:
     assert all(len(row.split("|")[-2].strip()) > 10 for row in rows(endpoints_page()))
 
 
-@pytest.mark.parametrize(
+@every_case(
     "beginning",
     [
         "| GET | `/health` | none | | | ",

@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import jwt
-import pytest
 
 from automation_pipeline.api.user_tokens import Issuing, caller_of
 from automation_pipeline.core.access import Action, Caller, Grant, Permission, Scope
+from automation_pipeline_tests.tables import every_case
 
 SECRET = "a-secret-that-is-long-enough-for-hs256"
 ISSUING = Issuing(SECRET, issuer="ai-audit", audience="ai-audit")
@@ -55,7 +55,7 @@ def test_the_widest_grant_counts_and_what_is_unclear_reaches_least_far() -> None
     assert set(caller.grants) == {Permission.FICHES, Permission.AUDITS}
 
 
-@pytest.mark.parametrize(
+@every_case(
     "token",
     [
         made(secret="another-secret-that-is-long-enough-too"),

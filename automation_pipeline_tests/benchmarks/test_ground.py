@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
+from automation_pipeline_tests.tables import every_case
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 try:
@@ -13,7 +13,7 @@ finally:
     del sys.path[0]
 
 
-@pytest.mark.parametrize(("seconds", "reached"), [(0.99, True), (1.0, False), (1.3, False)])
+@every_case(("seconds", "reached"), [(0.99, True), (1.0, False), (1.3, False)])
 def test_a_bar_is_reached_below_it(seconds: float, reached: bool) -> None:
     bar = ground.below("due tick", seconds, "s", 1.0)
     assert (bar.wanted, bar.found, bar.is_reached) == ("< 1 s", f"{seconds:.3g} s", reached)
@@ -23,7 +23,7 @@ def test_no_bar_is_made_up() -> None:
     assert ground.below("due tick", 0.1, "s", None) is None
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("by_size", "found", "reached"),
     [
         ({100: [12, 12], 10_000: [12, 12]}, "12", True),

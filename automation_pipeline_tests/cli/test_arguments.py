@@ -7,6 +7,7 @@ import pytest
 from automation_pipeline.cli.arguments import check_fiche_ids
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+from automation_pipeline_tests.tables import every_case
 
 
 @pytest.fixture
@@ -15,14 +16,12 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
         yield terminal
 
 
-@pytest.mark.parametrize("fiche_id", ["1", "1900417", "9" * 18])
+@every_case("fiche_id", ["1", "1900417", "9" * 18])
 def test_a_fiche_id_is_a_number(fiche_id: str) -> None:
     check_fiche_ids([fiche_id])
 
 
-@pytest.mark.parametrize(
-    "fiche_id", ["", "0", "007", "-7", "+7", "7.0", "7 ", "7\n", "1" * 19, "²", "٧", "７", "7\udcff"]
-)
+@every_case("fiche_id", ["", "0", "007", "-7", "+7", "7.0", "7 ", "7\n", "1" * 19, "²", "٧", "７", "7\udcff"])
 def test_what_no_fiche_can_have_is_refused(fiche_id: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         check_fiche_ids(["7", fiche_id])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from automation_pipeline.core.addresses import check_url, is_public, origin_of
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline_tests.tables import every_case
 
 FORMAT = "Invalid webhookUrl format"
 PROTOCOL = "webhookUrl must use http or https protocol"
@@ -25,7 +26,7 @@ def complaint(url: str, *allowed: str) -> str | None:
     return None
 
 
-@pytest.mark.parametrize(
+@every_case(
     "url",
     [
         "https://hooks.example.com/automation?key=1",
@@ -45,7 +46,7 @@ def test_public_addresses_pass(url: str) -> None:
     assert complaint(url) is None
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("url", "says"),
     [
         ("", FORMAT),
@@ -93,7 +94,7 @@ def test_what_is_refused_and_why(url: str, says: str) -> None:
     assert complaint(url) == says
 
 
-@pytest.mark.parametrize(
+@every_case(
     "host",
     [
         "0.0.0.1", "10.0.0.1", "127.0.0.1", "127.255.255.254", "169.254.169.254", "172.16.0.1", "172.31.255.255",
@@ -112,7 +113,7 @@ def test_addresses_that_are_not_public_are_refused_in_any_notation(host: str) ->
     assert complaint(f"https://{host}:8443") == IP
 
 
-@pytest.mark.parametrize("text", ["64:ff9b::8.8.8.8", "2002:808:808::1", "::ffff:1.1.1.1", "2a00:1450::1", "1.1.1.1"])
+@every_case("text", ["64:ff9b::8.8.8.8", "2002:808:808::1", "::ffff:1.1.1.1", "2a00:1450::1", "1.1.1.1"])
 def test_an_address_that_stands_for_a_public_one_is_public(text: str) -> None:
     assert is_public(ip_address(text))
 
@@ -138,7 +139,7 @@ def test_listed_origins_are_allowed_wherever_they_are_and_nothing_else_is() -> N
     assert complaint("https://a:b@hooks.example.com", *listed) == CREDENTIALS
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("url", "origin"),
     [
         ("HTTPS://Example.com:443/a?b#c", "https://example.com"),

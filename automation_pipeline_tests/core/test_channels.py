@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from automation_pipeline.core.channels import (
     channels_of,
     parse_channel,
 )
+from automation_pipeline_tests.tables import every_case
 
 MALFORMED, NOT_ALLOWED = ChannelRefusal.MALFORMED, ChannelRefusal.NOT_ALLOWED
 FIELDS = ("audit_id", "audit_db_id", "fiche_id", "jobId", "job_id", "batch_id", "other")
@@ -24,7 +24,7 @@ def names(name: str, payload: dict[str, Any], *, private: bool = True) -> list[s
     return [channel.name(private=private) for channel in channels_of(name, payload)]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("name", "payload", "shown"),
     [
         (
@@ -67,7 +67,7 @@ def test_a_long_id_is_cut() -> None:
     assert names("x", {"audit_id": "a" * 500}) == ["private-audit-" + "a" * 180]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("name", "meant"),
     [
         ("private-audit-12", Channel(ChannelKind.AUDIT, "12")),

@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import Callable
 
-import pytest
-
 from automation_pipeline.core.coordination import Rate, reserve
 from automation_pipeline.core.counted_limiter import CountedRateLimiter
 from automation_pipeline.core.meter import Meter
+from automation_pipeline_tests.tables import every_case
 
 
 class Limiter:
@@ -26,7 +25,7 @@ def by_a_task(limiter: CountedRateLimiter) -> float | None:
     return asyncio.run(reserve(limiter, "language-model", Rate(60, 60)))
 
 
-@pytest.mark.parametrize("ask", [by_a_thread, by_a_task])
+@every_case("ask", [by_a_thread, by_a_task])
 def test_waits_of_a_limiter_are_counted_by_provider_and_turns_at_once_are_none(
     ask: Callable[[CountedRateLimiter], float | None],
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from automation_pipeline.core.cron import Cron
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline_tests.tables import every_case
 
 
 def first(text: str, n: int, start: str) -> list[str]:
@@ -19,7 +20,7 @@ def days(text: str, n: int, start: str = "2026-04-30T23:59") -> list[str]:
     return [f"{wall:%a %d}" for wall in islice(Cron.parse(text).walls(datetime.fromisoformat(start)), n)]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "expected"),
     [
         ("0 0 * * MON", ["Mon 04", "Mon 11"]),
@@ -43,7 +44,7 @@ def test_days_are_read_as_in_cron(text: str, expected: list[str]) -> None:
     assert days(text, len(expected)) == expected
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "expected"),
     [
         ("0 0 13 * FRI", ["Fri 01", "Fri 08", "Wed 13", "Fri 15"]),
@@ -65,7 +66,7 @@ def test_either_day_suffices_when_both_are_restricted_and_a_complete_field_restr
     assert days(text, len(expected)) == expected
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "expected"),
     [
         ("0,30 9-10 * * *", ["05-04 09:00", "05-04 09:30", "05-04 10:00", "05-04 10:30", "05-05 09:00"]),
@@ -85,7 +86,7 @@ def test_times_are_read_as_in_cron(text: str, expected: list[str]) -> None:
     assert first(text, len(expected), "2026-05-04T00:00") == expected
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "",
@@ -134,13 +135,13 @@ def test_what_cannot_be_honoured_is_refused(text: str) -> None:
         Cron.parse(text)
 
 
-@pytest.mark.parametrize("text", ["0 0 31 2 *", "0 0 30 2 *", "0 0 30-31 FEB *", "0 0 31 4,6,9,11 *", "0 0 31 2 */1"])
+@every_case("text", ["0 0 31 2 *", "0 0 30 2 *", "0 0 30-31 FEB *", "0 0 31 4,6,9,11 *", "0 0 31 2 */1"])
 def test_an_expression_that_never_fires_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="never fires"):
         Cron.parse(text)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("start", "expected"),
     [
         ("2025-03-01T00:00", "2028-02-29"),
@@ -157,7 +158,7 @@ def test_walls_run_backwards_too() -> None:
     assert [wall.day for wall in islice(walls, 2)] == [27, 20]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "wildcard"),
     [("0 * * * *", True), ("0 */4 * * *", True), ("@hourly", True), ("* 2 * * *", False), ("0 0-23 * * *", False)],
 )

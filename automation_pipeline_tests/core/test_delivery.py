@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from automation_pipeline.core.delivery import (
     Answer,
     Delivery,
@@ -14,12 +12,13 @@ from automation_pipeline.core.delivery import (
     attempt,
 )
 from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline_tests.tables import every_case
 
 PATIENCE = Patience(attempts=5)
 PENDING, SENT, FAILED = DeliveryStatus.PENDING, DeliveryStatus.SENT, DeliveryStatus.FAILED
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("status", "becomes"),
     [
         (200, SENT), (201, SENT), (204, SENT), (299, SENT), (301, FAILED), (302, FAILED), (307, FAILED), (400, FAILED),
@@ -40,7 +39,7 @@ def test_the_pauses_double_until_the_last_attempt() -> None:
     assert after_error(TransientError("no"), 5, PATIENCE) == Delivery(FAILED, 5, error="no")
 
 
-@pytest.mark.parametrize(("asked", "pause"), [(None, 10), (3, 10), (120, 120), (1e9, 3600)])
+@every_case(("asked", "pause"), [(None, 10), (3, 10), (120, 120), (1e9, 3600)])
 def test_a_receiver_may_ask_for_a_longer_pause_but_not_for_ever(asked: float | None, pause: float) -> None:
     assert after_answer(Answer(429, "", asked), 1, PATIENCE).pause_seconds == pause
     assert after_error(TransientError("no", retry_after_seconds=asked), 1, PATIENCE).pause_seconds == pause
@@ -58,7 +57,7 @@ def test_who_insists_tries_again_what_was_refused_but_not_for_ever() -> None:
     assert after_error(PermanentError("IP not allowed"), 1, insists).status is FAILED
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("told", "becomes", "error"),
     [
         (None, SENT, None),

@@ -1,11 +1,10 @@
 """An error is told in one line, whatever its words end with."""
 
-import pytest
-
 from automation_pipeline.core.errors import InvalidInputError, PermanentError, sentence_of
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("error", "told"),
     [
         (InvalidInputError("No such check.", (("check", "must be 5m."),)), "No such check: check: must be 5m"),

@@ -13,6 +13,7 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.execution_window import ExecutionWindow, Fire, WindowPolicy, never_fires, next_fire
 from automation_pipeline.core.schedule_times import next_occurrence
 from automation_pipeline.core.wall_clock import zone
+from automation_pipeline_tests.tables import every_case
 
 PARIS = zone("Europe/Paris")
 CLAMP, FILTER = WindowPolicy.CLAMP, WindowPolicy.FILTER
@@ -42,7 +43,7 @@ def shown(found: list[Fire]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("window", "text", "clamp", "filtered"),
     [
         ("22:00-06:00", "0 23 * * *", ["04 23:00", "05 23:00"], ["04 23:00", "05 23:00"]),
@@ -88,7 +89,7 @@ def test_a_clamped_fire_keeps_the_instant_of_the_cron_as_its_nominal_one() -> No
     assert fire == Fire(datetime(2026, 5, 4, 10, tzinfo=UTC), datetime(2026, 5, 4, 20, tzinfo=UTC))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("window", "text", "policy", "after", "expected"),
     [
         ("02:00-02:59", "30 2 * * *", CLAMP, "2026-03-28T12:00", ["29 03:00", "30 02:30"]),
@@ -124,7 +125,7 @@ def test_without_a_window_a_fire_is_effective_when_scheduled() -> None:
     assert next_fire(Cron.parse("0 9 * * *"), PARIS, seven - timedelta(hours=1)) == Fire(seven, seven)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("window", "at", "inside"),
     [
         ("22:00-06:00", "06:00:59", True),
@@ -143,12 +144,12 @@ def test_both_bounds_are_inside_to_the_whole_minute(window: str, at: str, inside
     assert window_of(window).contains(time.fromisoformat(at)) is inside
 
 
-@pytest.mark.parametrize(("start", "end"), [(None, None), ("", ""), (None, "")])
+@every_case(("start", "end"), [(None, None), ("", ""), (None, "")])
 def test_no_bounds_mean_no_window(start: str | None, end: str | None) -> None:
     assert ExecutionWindow.parse(start, end) is None
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("start", "end"),
     [
         ("02:00", None),

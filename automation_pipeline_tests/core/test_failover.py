@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import Callable
 
-import pytest
-
 from automation_pipeline.core.coordination import Rate, reserve
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.failover import FailoverRateLimiter
+from automation_pipeline_tests.tables import every_case
 
 RATE = Rate(60, 60)
 
@@ -31,7 +30,7 @@ def by_a_task(limiter: FailoverRateLimiter) -> float | None:
     return asyncio.run(reserve(limiter, "k", RATE))
 
 
-@pytest.mark.parametrize("ask", [by_a_thread, by_a_task])
+@every_case("ask", [by_a_thread, by_a_task])
 def test_the_second_is_asked_only_while_the_first_is_out(ask: Callable[[FailoverRateLimiter], float | None]) -> None:
     now = [100.0]
     first, second = Limiter(1.0), Limiter(2.0)

@@ -10,6 +10,7 @@ from pydantic import Field, HttpUrl, StrictBool
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import JsonModel, answerable, is_deeper, parse, text_fault
+from automation_pipeline_tests.tables import every_case
 
 NUL, HALF = "must not hold the character NUL", "must not hold half a character"
 
@@ -46,7 +47,7 @@ def faults(**fields: object) -> tuple[tuple[str, str], ...]:
     return refused.value.fields
 
 
-@pytest.mark.parametrize(("text", "fault"), [("a\0b", NUL), ("\ud800", HALF), ("a\udfff", HALF)])
+@every_case(("text", "fault"), [("a\0b", NUL), ("\ud800", HALF), ("a\udfff", HALF)])
 def test_what_no_database_can_keep_is_refused_wherever_it_stands(text: str, fault: str) -> None:
     assert faults(name=text) == (("name", fault),)
     assert faults(names=["a", text]) == (("names", fault),)
@@ -55,7 +56,7 @@ def test_what_no_database_can_keep_is_refused_wherever_it_stands(text: str, faul
     assert faults(inner={"name": text}) == (("inner.name", fault),)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("name", "shown", "fault"), [("a\ud800", "a\\ud800", HALF), ("\udfff", "\\udfff", HALF), ("a\0", "a\0", NUL)]
 )
 def test_a_field_whose_name_cannot_be_kept_is_named_as_it_can_be_told_beside_all_others(
@@ -82,12 +83,12 @@ def test_the_depth_of_a_document_is_that_of_its_deepest_part(document: object) -
         assert is_deeper(document, most) == (depth(document) > most)
 
 
-@pytest.mark.parametrize("text", ["", "é", "\U0001f441", "\ue000", "\ud7ff", "\uffff"])
+@every_case("text", ["", "é", "\U0001f441", "\ue000", "\ud7ff", "\uffff"])
 def test_whole_characters_are_kept(text: str) -> None:
     assert parse(Outer, {"names": [text], "table": [[text]]}, "No value.").table == ((text,),)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("some", "told"),
     [
         ([7], (("some.0", "must be a text"),)),
@@ -115,7 +116,7 @@ def test_a_list_is_looked_through_however_deep_it_is() -> None:
     assert faults(anything=deep) == (("anything", NUL),)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("field", "value", "words"),
     [
         ("name", "", "must have at least 1 character"),

@@ -23,6 +23,7 @@ from automation_pipeline.core.masking import (
     masked_document,
     masked_text,
 )
+from automation_pipeline_tests.tables import every_case
 
 SECRET_KEYS = [
     "authorization", "Proxy-Authorization", "cookie", "Set-Cookie", "token", "access_token", "refreshToken", "api_key",
@@ -45,8 +46,8 @@ PLAIN_KEYS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("key", SECRET_KEYS + PERSONAL_KEYS)
-@pytest.mark.parametrize("value", ["hush", 612345678, ["hush"], {"any": "hush"}, 1.5])
+@every_case("key", SECRET_KEYS + PERSONAL_KEYS)
+@every_case("value", ["hush", 612345678, ["hush"], {"any": "hush"}, 1.5])
 def test_whatever_stands_under_such_a_key_is_masked(key: str, value: object) -> None:
     if key == "API_AUTH_TOKENS" and isinstance(value, int | float):
         assert masked({key: value}) == {key: value}, "how many there are is no secret"
@@ -54,30 +55,30 @@ def test_whatever_stands_under_such_a_key_is_masked(key: str, value: object) -> 
     assert masked([{key: value}]) == [{key: MASK}]
 
 
-@pytest.mark.parametrize("key", SECRET_KEYS + PERSONAL_KEYS)
-@pytest.mark.parametrize("value", [None, True, False, ""])
+@every_case("key", SECRET_KEYS + PERSONAL_KEYS)
+@every_case("value", [None, True, False, ""])
 def test_whether_there_is_one_may_be_known(key: str, value: object) -> None:
     assert masked({key: value}) == {key: value}
 
 
-@pytest.mark.parametrize("key", COUNTERS)
-@pytest.mark.parametrize("value", [0, 1200, 0.5, {"cached": 12, "audio": 0}])
+@every_case("key", COUNTERS)
+@every_case("value", [0, 1200, 0.5, {"cached": 12, "audio": 0}])
 def test_counters_are_left(key: str, value: object) -> None:
     assert masked({key: value}) == {key: value}
 
 
-@pytest.mark.parametrize("key", ["tokens", "auth_tokens", "token_count"])
+@every_case("key", ["tokens", "auth_tokens", "token_count"])
 def test_what_is_no_number_under_the_name_of_a_counter_is_masked(key: str) -> None:
     assert masked({key: "hush"}) == {key: MASK}
     assert masked({key: {"first": "hush"}}) == {key: MASK}
 
 
-@pytest.mark.parametrize("key", PLAIN_KEYS)
+@every_case("key", PLAIN_KEYS)
 def test_other_keys_hide_nothing(key: str) -> None:
     assert masked({key: "seen", "n": 3}) == {key: "seen", "n": 3}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "shown"),
     [
         ("Bearer abc.def-1|2", "Bearer [masked]"),
@@ -118,7 +119,7 @@ def test_secrets_and_personal_data_inside_a_text_are_masked(text: str, shown: st
     assert masked(text) == shown
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "",
@@ -164,7 +165,7 @@ class Mischief(Mapping[str, object]):
         return 1
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("value", "shown"),
     [
         (datetime(2026, 5, 4, 10, tzinfo=UTC), "2026-05-04T10:00:00+00:00"),
@@ -215,7 +216,7 @@ def test_nothing_is_endless() -> None:
     assert (len(many), many[CUT_KEYS]) == (200, 101)
 
 
-@pytest.mark.parametrize("before", range(1975, 2001))
+@every_case("before", range(1975, 2001))
 def test_a_mask_at_the_end_of_what_is_kept_is_whole_or_gone(before: int) -> None:
     text = masked_text("x" * before + " anna@host.test and more")
     assert len(text) <= 2000

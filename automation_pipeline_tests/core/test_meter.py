@@ -2,9 +2,8 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 from automation_pipeline.core.meter import Meter
+from automation_pipeline_tests.tables import every_case
 
 
 def test_amounts_add_up_by_name_and_labels_and_begin_again_once_they_are_drained() -> None:
@@ -30,7 +29,7 @@ def test_what_is_put_back_is_added_to_what_came_meanwhile() -> None:
     assert meter.drain() == {("a", ""): 5}
 
 
-@pytest.mark.parametrize(("value", "written"), [('a"b', 'a\\"b'), ("a\\b", "a\\\\b"), ("a\nb", "a\\nb"), ("é", "é")])
+@every_case(("value", "written"), [('a"b', 'a\\"b'), ("a\\b", "a\\\\b"), ("a\nb", "a\\nb"), ("é", "é")])
 def test_labels_are_written_as_prometheus_reads_them(value: str, written: str) -> None:
     meter = Meter()
     meter.count("a", label=value)

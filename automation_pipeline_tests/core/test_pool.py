@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from automation_pipeline.core.pool import work_through
+from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import wait_until
 
 OFTEN = 0.01
@@ -61,14 +62,14 @@ def run(shop: Shop, count: int, width: int, flush_every_seconds: float = OFTEN) 
     asyncio.run(all_of_it())
 
 
-@pytest.mark.parametrize("width", [1, 2, 7])
+@every_case("width", [1, 2, 7])
 def test_it_is_as_wide_as_asked_for_and_never_wider(width: int) -> None:
     shop = Shop()
     run(shop, 50, width)
     assert shop.widest == width
 
 
-@pytest.mark.parametrize(("count", "width"), [(0, 3), (1, 5), (3, 5), (100, 7)])
+@every_case(("count", "width"), [(0, 3), (1, 5), (3, 5), (100, 7)])
 def test_every_item_is_done_and_written_exactly_once(count: int, width: int) -> None:
     shop = Shop()
     run(shop, count, width)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from automation_pipeline.core.query_values import LARGEST_COUNT, Count, begin_of, end_of, read_day, read_moment, split
+from automation_pipeline_tests.tables import every_case
 
 COUNT = TypeAdapter(Count)
 PARIS = ZoneInfo("Europe/Paris")
@@ -47,7 +48,7 @@ def test_what_begins_ends_later(moment: date, zone: ZoneInfo) -> None:
     assert first.tzinfo is UTC
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "first", "hours"),
     [
         ("2026-02-03", datetime(2026, 2, 2, 23, tzinfo=UTC), 24),
@@ -60,7 +61,7 @@ def test_a_day_is_as_long_as_the_zone_makes_it(text: str, first: datetime, hours
     assert (begin_of(day, PARIS), end_of(day, PARIS)) == (first, first + timedelta(hours=hours))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "instant"),
     [
         ("2026-02-03T10:00:00Z", datetime(2026, 2, 3, 10, tzinfo=UTC)),
@@ -73,13 +74,13 @@ def test_an_instant_without_a_zone_is_read_in_ours(text: str, instant: datetime)
     assert (begin_of(moment, PARIS), end_of(moment, PARIS)) == (instant, instant + timedelta(milliseconds=1))
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "2026-02-30", "2026-13-01", "03/02/2026", "2026-02-03T25:00:00"])
+@every_case("text", ["", "yesterday", "2026-02-30", "2026-13-01", "03/02/2026", "2026-02-03T25:00:00"])
 def test_what_is_no_moment_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be a day"):
         read_moment(text)
 
 
-@pytest.mark.parametrize("text", ["2026-02-03T10:00:00Z", "2026-02-31", "20260203"])
+@every_case("text", ["2026-02-03T10:00:00Z", "2026-02-31", "20260203"])
 def test_what_is_no_day_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"must be a day \(YYYY-MM-DD\)"):
         read_day(text)

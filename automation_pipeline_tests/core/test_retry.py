@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.core.retry import Backoff, retry_after_seconds
+from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
@@ -21,7 +22,7 @@ JOB_AT_ONCE = Backoff(base_seconds=0, cap_seconds=3600)
 ENRICHMENT = Backoff(base_seconds=0.25, cap_seconds=1)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("backoff", "waits"),
     [
         (RUNNER, [2, 4, 8, 16, 32, 64, 64]),
@@ -38,7 +39,7 @@ def test_the_waits_are_those_of_the_contract(backoff: Backoff, waits: list[float
     assert [backoff.delay(n, Random(1)) for n in range(1, len(waits) + 1)] == waits
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("base", "n", "low", "high"),
     [
         (2, 1, 1.6, 2.4),
@@ -77,7 +78,7 @@ def test_the_same_seed_gives_the_same_wait() -> None:
     assert backoff.delay(3, Random(42)) == backoff.delay(3, Random(42))
 
 
-@pytest.mark.parametrize(
+@every_case(
     "numbers",
     [
         {"base_seconds": -1},
@@ -98,7 +99,7 @@ def test_retries_are_counted_from_one() -> None:
         RUNNER.delay(0, Random(1))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("header", "seconds"),
     [
         ("120", 120.0),
@@ -118,7 +119,7 @@ def test_a_readable_retry_after_gives_at_least_one_second(header: str, seconds: 
     assert retry_after_seconds(header, NOW) == seconds
 
 
-@pytest.mark.parametrize(
+@every_case(
     "header",
     [
         None,

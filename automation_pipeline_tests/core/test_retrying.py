@@ -8,6 +8,7 @@ import pytest
 from automation_pipeline.core.errors import AutomationError, NotFoundError, PermanentError, TransientError
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.core.retrying import Retrying
+from automation_pipeline_tests.tables import every_case
 
 BACKOFF = Backoff(base_seconds=1, multiplier=2, cap_seconds=15)
 
@@ -37,7 +38,7 @@ def busy(retry_after: float | None = None) -> TransientError:
     return TransientError("busy", retry_after_seconds=retry_after)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("answers", "waits"),
     [
         (["good"], []),
@@ -70,7 +71,7 @@ def test_one_attempt_is_one_call() -> None:
     assert (script.left, script.waits) == (["never asked"], [])
 
 
-@pytest.mark.parametrize("error", [PermanentError("no"), NotFoundError("no"), AutomationError("no"), ValueError("bug")])
+@every_case("error", [PermanentError("no"), NotFoundError("no"), AutomationError("no"), ValueError("bug")])
 def test_whatever_is_not_transient_is_not_attempted_again(error: Exception) -> None:
     script = Script(error, "never asked")
     with pytest.raises(type(error)):

@@ -14,6 +14,7 @@ from automation_pipeline.core.cron import Cron
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.schedule_times import most_recent_due, next_occurrence, occurrences, occurrences_of
 from automation_pipeline.core.wall_clock import zone
+from automation_pipeline_tests.tables import every_case
 
 MINUTE = timedelta(minutes=1)
 
@@ -26,7 +27,7 @@ def local(name: str, text: str, after: str, n: int) -> list[str]:
     return [f"{at.astimezone(place):%d %H:%M%z}" for at in found]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "after", "expected"),
     [
         ("30 2 * * *", "2026-03-28T12:00", ["29 03:00+0200", "30 02:30+0200"]),
@@ -51,7 +52,7 @@ def test_paris_in_2026(text: str, after: str, expected: list[str]) -> None:
     assert local("Europe/Paris", text, after, len(expected)) == expected
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("name", "text", "after", "expected"),
     [
         ("America/Santiago", "30 0 * * *", "2026-09-05T12:00", ["06 01:00-0300", "07 00:30-0300"]),
@@ -79,7 +80,7 @@ def test_the_next_occurrence_is_strictly_after_and_in_utc() -> None:
     assert next_occurrence(cron, paris, nine).tzinfo is UTC
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("now", "window", "expected"),
     [
         ("2026-05-04T07:00:00", 20, "2026-05-04T07:00"),
@@ -97,7 +98,7 @@ def test_the_due_window_includes_both_of_its_minutes(now: str, window: int, expe
     assert due == (datetime.fromisoformat(expected).replace(tzinfo=UTC) if expected else None)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "now", "expected"),
     [
         ("30 * * * *", "2026-10-25T01:10", "2026-10-25T00:30"),  # in the second pass, the last one was in the first
@@ -117,9 +118,7 @@ def test_a_window_of_years_reaches_the_last_leap_day() -> None:
     assert due == datetime(2024, 2, 29, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    "name", ["", "../etc", "/etc/passwd", "Europe/paris ", "Europe", "Mars/Base", "é", "\0", "x" * 5000]
-)
+@every_case("name", ["", "../etc", "/etc/passwd", "Europe/paris ", "Europe", "Mars/Base", "é", "\0", "x" * 5000])
 def test_an_unknown_zone_is_refused(name: str) -> None:
     with pytest.raises(InvalidInputError, match="is not a known time zone"):
         zone(name)
@@ -190,7 +189,7 @@ CLOCK_CHANGES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "change"), CLOCK_CHANGES)
+@every_case(("name", "change"), CLOCK_CHANGES)
 def test_the_table_of_clock_changes_is_right(name: str, change: datetime) -> None:
     place = zone(name)
     assert change.astimezone(place).utcoffset() != (change - MINUTE).astimezone(place).utcoffset()
@@ -243,7 +242,7 @@ def test_the_most_recent_due_is_the_one_a_minute_scan_finds(
     assert most_recent_due(Cron.parse(drawn.text), place, now, MINUTE * window) == expected
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("texts", "coming"),
     [
         ([], []),
@@ -259,8 +258,8 @@ def test_several_crons_fire_in_one_order_and_never_twice_at_once(texts: list[str
     assert [f"{at:%m-%d %H:%M}" for at in islice(merged, 4)] == coming
 
 
-@pytest.mark.parametrize("name", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"])
-@pytest.mark.parametrize("text", ["@yearly", "0 * * * *", "59 23 31 12 *", "0 0 29 2 1"])
+@every_case("name", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"])
+@every_case("text", ["@yearly", "0 * * * *", "59 23 31 12 *", "0 0 29 2 1"])
 def test_occurrences_end_with_the_calendar(name: str, text: str) -> None:
     late = datetime(9990, 1, 1, tzinfo=UTC) if text != "0 * * * *" else datetime(9999, 12, 30, tzinfo=UTC)
     found = list(occurrences(Cron.parse(text), zone(name), late))
@@ -269,8 +268,8 @@ def test_occurrences_end_with_the_calendar(name: str, text: str) -> None:
     assert found or text == "0 0 29 2 1"
 
 
-@pytest.mark.parametrize("after", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
-@pytest.mark.parametrize("name", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago", "Europe/Paris"])
+@every_case("after", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
+@every_case("name", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago", "Europe/Paris"])
 def test_the_first_and_the_last_instant_are_no_error(name: str, after: datetime) -> None:
     cron = Cron.parse("@daily")
     assert len(list(islice(occurrences_of([cron], zone(name), after), 3))) in {0, 3}

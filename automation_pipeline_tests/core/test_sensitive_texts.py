@@ -2,12 +2,11 @@
 
 import time
 
-import pytest
-
 from automation_pipeline.core.sensitive_texts import hide
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "shown"),
     [
         ("mdp=hunter2", "mdp=[masked]"),
@@ -38,7 +37,7 @@ def test_secrets_after_their_names_and_by_their_shapes_are_hidden(text: str, sho
     assert hide(shown) == shown
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "fiches 4900417 4900418 4900419",
@@ -55,7 +54,7 @@ def test_counts_times_and_ids_are_left(text: str) -> None:
     assert hide(text) == text
 
 
-@pytest.mark.parametrize(
+@every_case(
     "unit",
     ["a:", "http://", "http://a?", "token=", "token=1 ", "a@", "a@a.", "0", "06 ", "bearer ", "cookie", "cookie:",
      "sk-", "eyJ.", "FR76 ", "4111 ", "a.", "mot de passe", 'password:"', '\\"', "a='", "://", "api key "],

@@ -1,13 +1,13 @@
 """Which bucket a time falls into."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.core.spread import BOUNDS_MS, BUCKETS, bucket_of
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("milliseconds", "bucket"),
     [
         (0, "1000.0"),

@@ -7,14 +7,15 @@ import pytest
 from automation_pipeline.core import wall_clock
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.wall_clock import zone
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize("name", ["Europe/Paris", "America/Argentina/Ushuaia", "Asia/Kathmandu", "UTC", "Etc/GMT-3"])
+@every_case("name", ["Europe/Paris", "America/Argentina/Ushuaia", "Asia/Kathmandu", "UTC", "Etc/GMT-3"])
 def test_a_zone_of_the_database_is_known(name: str) -> None:
     assert zone(name).key == name
 
 
-@pytest.mark.parametrize(
+@every_case(
     "name",
     [
         "localtime", "posixrules", "Factory", "posix/UTC", "right/UTC", "Europe", "Mars/Olympus", "", " ", "\0",

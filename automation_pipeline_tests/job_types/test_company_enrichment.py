@@ -14,6 +14,7 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import NOBODY, SEARCH, SIREN
 from automation_pipeline_tests.job_types.asked import Killed, asked, killed_after
+from automation_pipeline_tests.tables import every_case
 
 TYPE = "COMPANY_ENRICHMENT"
 
@@ -78,9 +79,7 @@ def test_without_the_register_it_is_said(database: Database, clock: StandingCloc
         doer.start(asked(TYPE, company=SIREN))
 
 
-@pytest.mark.parametrize(
-    "payload", [{}, {"company": "12"}, {"company": 1}, {"company": SIREN, "force": "yes"}, {"siren": SIREN}]
-)
+@every_case("payload", [{}, {"company": "12"}, {"company": 1}, {"company": SIREN, "force": "yes"}, {"siren": SIREN}])
 def test_what_names_no_company_is_refused_when_it_is_stored(payload: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
         checked_payload(job_type(TYPE), payload)

@@ -15,6 +15,7 @@ from automation_pipeline.locks.redis_connection import connect
 from automation_pipeline.locks.redis_leases import REMEMBER_SECONDS, RedisLeases
 from automation_pipeline.locks.redis_rate_limits import RedisRateLimiter
 from automation_pipeline_tests.services import free_port, redis_server
+from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import wait_until
 
 RATE = Rate(1, 0.1)
@@ -147,7 +148,7 @@ def test_a_database_that_redis_does_not_have_is_one_permanent_sentence(redis_url
         leases.acquire(key, "anna", 1.0)
 
 
-@pytest.mark.parametrize("url", ["nonsense", "http://127.0.0.1", "redis://127.0.0.1:port/0"])
+@every_case("url", ["nonsense", "http://127.0.0.1", "redis://127.0.0.1:port/0"])
 def test_an_address_that_is_none_is_one_permanent_sentence(url: str) -> None:
     with pytest.raises(PermanentError, match=r"^REDIS_URL "):
         connect(url)

@@ -1,13 +1,12 @@
 """Whether there is mail at all is a matter of two settings."""
 
-import pytest
-
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.mail.opening import open_mail
 from automation_pipeline.mail.smtp import SmtpMail
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("settings", "is_there"),
     [
         ({}, False),

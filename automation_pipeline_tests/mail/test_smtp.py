@@ -10,6 +10,7 @@ from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.mail.smtp import MailNotTakenError, MailRefusedError, MailServer, SmtpMail
 from automation_pipeline_tests.certificates import Certificate, certificate_for
 from automation_pipeline_tests.mail.letter_box import LetterBox, letter_box
+from automation_pipeline_tests.tables import every_case
 
 PASSWORD = "s3cret-pass"
 TEXT = "Automation run 17 ended.\n\n- Élodie: 2 €\n.\n"
@@ -183,6 +184,6 @@ def test_the_check_logs_in_and_sends_nothing() -> None:
     assert box.letters == []
 
 
-@pytest.mark.parametrize(("host", "here"), [("localhost", True), ("127.0.0.1", True), ("::1", True), ("mx.a.b", False)])
+@every_case(("host", "here"), [("localhost", True), ("127.0.0.1", True), ("::1", True), ("mx.a.b", False)])
 def test_only_loopback_is_here(host: str, here: bool) -> None:
     assert MailServer(host=host, port=25, sender="s").is_here is here

@@ -1,11 +1,10 @@
 """How far a database may be from this version, and what is said of it."""
 
-import pytest
-
 from automation_pipeline.migrations.standing import Standing
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("revision", "steps", "words"),
     [
         ("0011_here", 0, "at 0011_here"),

@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-import pytest
-
 from automation_pipeline.clients.shop import COSTS, PAGE_SIZE
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.pricing.domain.evaluation import price
@@ -22,6 +20,7 @@ from automation_pipeline.pricing.domain.states import RULE_RUN, RULE_TARGET, Tar
 from automation_pipeline.pricing.domain.transform import Operation, Transform, names_amounts
 from automation_pipeline.pricing.domain.variant import VariantField
 from automation_pipeline_tests.pricing.domain.rules import rule, selector, variant
+from automation_pipeline_tests.tables import every_case
 
 PAGE = (Path(__file__).parents[2] / "docs" / "pricing.md").read_text(encoding="utf-8")
 FACTS = {"cost": "cost", "compareAt": "compare_at"}
@@ -64,7 +63,7 @@ def read(text: str) -> Price:
     return Price(parse_amount(amount, currency), currency)
 
 
-@pytest.mark.parametrize("row", rows_under("Worked examples"), ids=lambda row: f"{row[0]} {row[2]}"[:60])
+@every_case("row", rows_under("Worked examples"), ids=lambda row: f"{row[0]} {row[2]}"[:60])
 def test_every_worked_example_comes_out_as_it_says(row: list[str]) -> None:
     start, known, transform, *promised = row
     before = read(start)
@@ -83,7 +82,7 @@ def test_there_are_examples_of_every_operation_and_option() -> None:
     }
 
 
-@pytest.mark.parametrize("document", [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)])
+@every_case("document", [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)])
 def test_every_document_of_the_page_is_accepted(document: dict[str, object]) -> None:
     kept = parse_rule(document) if "selector" in document else parse_policy(document)
     assert isinstance(kept, RuleInput | Policy)
@@ -119,7 +118,7 @@ def _accepts(field: str, op: Comparison) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
+@every_case(
     "words",
     [Skip, Warn, FailureKind, MismatchSeverity, Round, OnDrift],
     ids=lambda words: words.__name__,

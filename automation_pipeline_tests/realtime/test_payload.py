@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.realtime.payload import KEPT, message_of
+from automation_pipeline_tests.tables import every_case
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -46,7 +47,7 @@ def test_what_is_still_too_big_says_only_that() -> None:
     assert read({"status": "x" * 2000}) == {"truncated": True}
 
 
-@pytest.mark.parametrize("payload", ["text", 5, None, [1, 2], True])
+@every_case("payload", ["text", 5, None, [1, 2], True])
 def test_what_is_no_object_is_wrapped(payload: object) -> None:
     assert read(payload) == {"value": payload}
 
@@ -57,7 +58,7 @@ def test_sizes_are_counted_in_bytes_as_they_are_sent() -> None:
     assert read("é" * ((1000 - around) // 2 + 1)) == {"truncated": True}
 
 
-@pytest.mark.parametrize("payload", [{"a": float("nan")}, {"a": float("inf")}, {"a": object()}])
+@every_case("payload", [{"a": float("nan")}, {"a": float("inf")}, {"a": object()}])
 def test_what_json_cannot_say_is_an_error(payload: object) -> None:
     with pytest.raises((ValueError, TypeError)):
         message_of(payload, 1000)

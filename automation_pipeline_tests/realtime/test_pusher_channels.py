@@ -17,6 +17,7 @@ from automation_pipeline_tests.outside import PUSHER_KEY, PUSHER_SECRET, fault, 
 from automation_pipeline_tests.realtime.studio import channels
 from automation_pipeline_tests.services import free_port
 from automation_pipeline_tests.storage.processes import event
+from automation_pipeline_tests.tables import every_case
 
 ANNA = Member("user:7", {"name": "Anna"})
 
@@ -190,7 +191,7 @@ def test_a_presence_channel_is_told_who_joins() -> None:
     assert opened["auth"] == signature(f"12.34:presence-global:{opened['channel_data']}")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("channel", "socket_id"),
     [
         ("private-fiche-7", ""),

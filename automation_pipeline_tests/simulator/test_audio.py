@@ -3,6 +3,7 @@
 import pytest
 
 from automation_pipeline.simulator.audio import MAX_SECONDS, mp3, title_of
+from automation_pipeline_tests.tables import every_case
 
 BIT_RATES = {1: 32_000}  # MPEG-1 Layer III, by index; what the simulator uses
 SAMPLE_RATES = {0: 44_100, 1: 48_000, 2: 32_000}
@@ -26,7 +27,7 @@ def frame_seconds(sound: bytes) -> list[float]:
     return lengths
 
 
-@pytest.mark.parametrize(("asked", "given"), [(0, 0.036), (1, 1), (2.5, 2.5), (3, MAX_SECONDS), (1500, MAX_SECONDS)])
+@every_case(("asked", "given"), [(0, 0.036), (1, 1), (2.5, 2.5), (3, MAX_SECONDS), (1500, MAX_SECONDS)])
 def test_a_recording_is_whole_frames_of_about_the_length_asked_for_up_to_the_cap(asked: float, given: float) -> None:
     assert sum(frame_seconds(mp3("880001", asked))) == pytest.approx(given, abs=0.036)
 
@@ -37,7 +38,7 @@ def test_a_recording_carries_its_call_id_as_title() -> None:
     assert sound[20 : 21 + int.from_bytes(sound[14:18], "big") - 1] == b"\x0095300000301"
 
 
-@pytest.mark.parametrize("head", [b"", b"ID3", b"ID3\x03\0\0", bytes(64), mp3("x", 1).replace(b"TIT2", b"TPE1")])
+@every_case("head", [b"", b"ID3", b"ID3\x03\0\0", bytes(64), mp3("x", 1).replace(b"TIT2", b"TPE1")])
 def test_the_title_is_read_back_and_other_bytes_have_none(head: bytes) -> None:
     assert title_of(mp3("95300000301", 1)) == "95300000301"
     assert title_of(head) is None

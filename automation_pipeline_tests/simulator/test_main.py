@@ -6,12 +6,13 @@ import subprocess
 import sys
 
 import httpx
-import pytest
+
+from automation_pipeline_tests.tables import every_case
 
 COMMAND = [sys.executable, "-m", "automation_pipeline.simulator"]
 
 
-@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+@every_case("stop", [signal.SIGTERM, signal.SIGINT])
 def test_it_says_where_it_listens_and_stops_cleanly_even_with_a_call_hanging(stop: signal.Signals) -> None:
     with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -29,7 +30,7 @@ def test_it_says_where_it_listens_and_stops_cleanly_even_with_a_call_hanging(sto
     assert (process.returncode, rest, complaints) == (0, "", "")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("flags", "complaint"),
     [
         (["--porte", "1"], "unrecognized arguments: --porte 1"),

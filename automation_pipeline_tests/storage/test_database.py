@@ -14,6 +14,7 @@ from automation_pipeline.storage.database import (
     DatabaseUnreachableError,
     parse_url,
 )
+from automation_pipeline_tests.tables import every_case
 
 
 def test_a_transaction_that_fails_leaves_nothing(database: Database) -> None:
@@ -133,7 +134,7 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
         Database(f"sqlite:///{tmp_path}/file/folder/x.db")
 
 
-@pytest.mark.parametrize("url", ["mysql://x", "nonsense", ""])
+@every_case("url", ["mysql://x", "nonsense", ""])
 def test_other_databases_are_refused(url: str) -> None:
     with pytest.raises(PermanentError, match="DATABASE_URL"):
         parse_url(url)

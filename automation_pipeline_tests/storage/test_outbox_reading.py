@@ -11,6 +11,7 @@ from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.outbox import OutboxRow, enqueue
 from automation_pipeline.storage.outbox_reading import BEGINNING, Bookmark, events_after, is_withheld, newest_bookmark
 from automation_pipeline_tests.storage.processes import event
+from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import wait_until
 
 
@@ -157,9 +158,7 @@ def test_a_bookmark_is_read_as_it_was_written(since: int, until: int, id_: int) 
     assert Bookmark.read(str(Bookmark(since, until, id_))) == Bookmark(since, until, id_)
 
 
-@pytest.mark.parametrize(
-    "written", ["", "5", "1-2", "1-2-x", "1-2--3", "1-2-3-4", "1-2-3\n", "١-٢-٣", "1-2-" + "9" * 19]
-)
+@every_case("written", ["", "5", "1-2", "1-2-x", "1-2--3", "1-2-3-4", "1-2-3\n", "١-٢-٣", "1-2-" + "9" * 19])
 def test_what_is_no_bookmark_is_refused(written: str) -> None:
     with pytest.raises(InvalidInputError):
         Bookmark.read(written)

@@ -2,8 +2,6 @@
 
 from collections import Counter
 
-import pytest
-
 from automation_pipeline_tests.survival.plan import (
     DEADLY,
     FAULTS_A_RUN,
@@ -16,6 +14,7 @@ from automation_pipeline_tests.survival.plan import (
     plan,
 )
 from automation_pipeline_tests.survival.strikes import STRIKES
+from automation_pipeline_tests.tables import every_case
 
 KINDS = kinds_of(Profile.EMBEDDED)
 
@@ -24,7 +23,7 @@ def test_a_seed_says_the_same_each_time_and_another_seed_something_else() -> Non
     assert plan(11, 40, KINDS) == plan(11, 40, KINDS) != plan(12, 40, KINDS)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@every_case("seed", range(20))
 def test_there_are_as_many_faults_as_wanted_and_of_every_kind_about_as_many(seed: int) -> None:
     counted = Counter(fault.kind for round_ in plan(seed, 100, KINDS) for fault in round_.faults)
     assert counted.total() == 100
@@ -32,7 +31,7 @@ def test_there_are_as_many_faults_as_wanted_and_of_every_kind_about_as_many(seed
     assert max(counted.values()) - min(counted.values()) <= 1
 
 
-@pytest.mark.parametrize("seed", range(20))
+@every_case("seed", range(20))
 def test_no_run_gets_more_than_it_can_bear_and_its_faults_come_in_order(seed: int) -> None:
     for round_ in plan(seed, 100, KINDS):
         moments = [fault.at for fault in round_.faults]

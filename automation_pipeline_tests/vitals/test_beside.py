@@ -3,11 +3,10 @@
 import threading
 import time
 
-import pytest
-
 from automation_pipeline.core.errors import InvalidInputError, PermanentError, TransientError
 from automation_pipeline.vitals.beside import NOT_CONFIGURED, Check, findings_of
 from automation_pipeline.vitals.finding import Finding, State
+from automation_pipeline_tests.tables import every_case
 
 
 def answering(outcome: str | Exception | None) -> Check:
@@ -19,7 +18,7 @@ def answering(outcome: str | Exception | None) -> Check:
     return Check(look)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("outcome", "finding"),
     [
         ("it answers", Finding("it", State.OK, "it answers", required=True)),
@@ -34,7 +33,7 @@ def test_each_outcome_is_a_finding(outcome: str | Exception | None, finding: Fin
     assert findings_of({"it": answering(outcome)}) == (finding,)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("state", "required", "is_trouble"),
     [(State.FAILED, True, True), (State.FAILED, False, False), (State.OK, True, False), (State.NOT_SET, False, False)],
 )

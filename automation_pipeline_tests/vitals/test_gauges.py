@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-import pytest
 from sqlalchemy import event, update
 
 from automation_pipeline.audits.domain.audit import AuditStatus
@@ -20,6 +19,7 @@ from automation_pipeline_tests.automation.stages.post import an_ended_run
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule
 from automation_pipeline_tests.storage.processes import event as an_event
+from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.vitals.conftest import MakeServices
 
 
@@ -117,7 +117,7 @@ def test_what_all_processes_count_is_told_as_counters(serving: MakeServices, dat
     ]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("written", "labels"),
     [
         ("", {}),

@@ -3,11 +3,10 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from automation_pipeline.access.domain.api_token import ApiToken, token_document
 from automation_pipeline.access.domain.permissions import OF_ORGANISATIONS
 from automation_pipeline.core.access import Action, Permission, Reach, Scope
+from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 MOMENT = timedelta(microseconds=1)
@@ -27,7 +26,7 @@ TOKEN = ApiToken(
 )
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("expires", "revoked", "state"),
     [
         (None, None, "active"),
@@ -45,9 +44,7 @@ def test_a_token_is_good_until_it_expires_or_is_revoked(
     assert replace(TOKEN, expires_at=expires, revoked_at=revoked).state(NOW) == state
 
 
-@pytest.mark.parametrize(
-    ("seconds_ago", "worth"), [(None, True), (60, True), (3600, True), (59.9, False), (0, False), (-90, False)]
-)
+@every_case(("seconds_ago", "worth"), [(None, True), (60, True), (3600, True), (59.9, False), (0, False), (-90, False)])
 def test_a_use_is_noted_once_a_minute(seconds_ago: float | None, worth: bool) -> None:
     last = None if seconds_ago is None else NOW - timedelta(seconds=seconds_ago)
     assert replace(TOKEN, last_used_at=last).is_use_worth_noting(NOW) is worth

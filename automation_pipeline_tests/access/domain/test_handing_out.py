@@ -1,11 +1,10 @@
 """Whoever makes a token hands out no more than they have."""
 
-import pytest
-
 from automation_pipeline.access.domain.handing_out import excess
 from automation_pipeline.access.domain.permissions import grants_of
 from automation_pipeline.access.domain.token_wish import parse_wish
 from automation_pipeline.core.access import Caller, Scope, whole_grants
+from automation_pipeline_tests.tables import every_case
 
 
 def giver(words: str, scope: Scope, *groupes: str, crm_user: str | None = None) -> Caller:
@@ -19,7 +18,7 @@ IN_NORTH = {"groupes": ["NORD"]}
 OF_77 = {"crmUserId": "77"}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("who", "words", "scope", "about", "at_fault"),
     [
         (ALL, "fiches.write audits", "ALL", {}, []),
@@ -49,7 +48,7 @@ def test_what_is_beyond_the_giver_is_named(
 JOBS = {"name": "x", "permissions": ["org-jobs.write"], "scope": "ALL"}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("own", "org_id", "wanted", "at_fault"),
     [
         ("org-jobs.write", "acme", "acme", []),
@@ -68,7 +67,7 @@ def test_nobody_of_an_organisation_hands_out_what_is_beyond_it(
     assert [field for field, _ in excess(parse_wish(JOBS | {"orgId": wanted}), who)] == at_fault
 
 
-@pytest.mark.parametrize("who", [giver("org-jobs.write", Scope.GROUP, "N"), giver("org-jobs.write", Scope.SELF)])
+@every_case("who", [giver("org-jobs.write", Scope.GROUP, "N"), giver("org-jobs.write", Scope.SELF)])
 def test_who_reaches_no_organisation_hands_none_out(who: Caller) -> None:
     assert [field for field, _ in excess(parse_wish(JOBS | {"orgId": "acme"}), who)] == ["scope"]
 

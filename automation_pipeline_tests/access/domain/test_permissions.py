@@ -1,18 +1,18 @@
 """Words for permissions: what they mean, what they come to together, what is no such word."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.access.domain.permissions import grants_of, plain_words, word_fault
 from automation_pipeline.core.access import Action, Grant, Permission, Scope
+from automation_pipeline_tests.tables import every_case
 
 BASES = [*Permission, "*", "all"]
 SUFFIXES = ["", ".read", ".auth", ".write", ".run", ".rerun", ".fetch", ".use", ".test"]
 words = st.builds(str.__add__, st.sampled_from(BASES), st.sampled_from(SUFFIXES))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given_words", "plain"),
     [
         (["automation.write"], ("automation.write",)),
@@ -45,7 +45,7 @@ def test_words_come_to_these(given_words: list[str], plain: tuple[str, ...]) -> 
     assert plain_words(given_words) == plain
 
 
-@pytest.mark.parametrize(
+@every_case(
     "word",
     [
         "",

@@ -2,7 +2,6 @@
 
 import hashlib
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from automation_pipeline.access.domain.token import (
     token_hash,
     token_of,
 )
+from automation_pipeline_tests.tables import every_case
 
 secrets = st.binary(min_size=SECRET_BYTES, max_size=SECRET_BYTES)
 
@@ -40,7 +40,7 @@ def test_what_people_see_leaves_more_than_200_bits_to_guess() -> None:
     assert (len(token) - len(shown_part(token))) * 6 > 200
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "", "apt_", "apt_short", "x" * 47, "APT_" + "a" * 43, "apt_" + "a" * 42, "apt_" + "a" * 44,

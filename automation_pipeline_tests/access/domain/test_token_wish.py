@@ -5,6 +5,7 @@ import pytest
 from automation_pipeline.access.domain.token_wish import parse_wish
 from automation_pipeline.core.access import Scope
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline_tests.tables import every_case
 
 LEAST = {"name": "nightly", "permissions": ["fiches"], "scope": "ALL"}
 
@@ -15,7 +16,7 @@ def test_a_wish_needs_little() -> None:
     assert (wish.groupes, wish.crm_user_id, wish.expires_in_days) == ((), None, None)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "scope", "groupes", "crm_user"),
     [
         ({"scope": "group", "groupes": [" NORD ", "SUD", "NORD"]}, Scope.GROUP, ("NORD", "SUD"), None),
@@ -30,13 +31,13 @@ def test_each_scope_says_whose_fiches(
     assert (wish.scope, wish.groupes, wish.crm_user_id) == (scope, groupes, crm_user)
 
 
-@pytest.mark.parametrize("words", [["org-jobs"], ["org-jobs.write", "org-jobs.agents.write"], ["org-jobs.agents"]])
+@every_case("words", [["org-jobs"], ["org-jobs.write", "org-jobs.agents.write"], ["org-jobs.agents"]])
 def test_a_token_may_belong_to_an_organisation(words: list[str]) -> None:
     wish = parse_wish(LEAST | {"orgId": " acme ", "permissions": words})
     assert (wish.org_id, wish.scope, len(wish.permissions)) == ("acme", Scope.ALL, len(words))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "field", "why"),
     [
         ({"name": " "}, "name", "must not be empty"),

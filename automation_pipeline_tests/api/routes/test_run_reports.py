@@ -14,6 +14,7 @@ from automation_pipeline_tests.audits.days import by_what_is_said
 from automation_pipeline_tests.automation.reports import a_reported_run
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
+from automation_pipeline_tests.tables import every_case
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def test_of_a_limited_reach_it_is_not_told(login: Login, run_id: int) -> None:
     assert (own.status_code, whole.status_code) == (404, 200)
 
 
-@pytest.mark.parametrize("document", [{}, {"causes": [{}]}, {"causes": [], "run": 1}, {"causes": None}])
+@every_case("document", [{}, {"causes": [{}]}, {"causes": [], "run": 1}, {"causes": None}])
 def test_what_is_no_report_is_one_sentence(document: dict[str, object]) -> None:
     with pytest.raises(OutsideError, match="the API is of another version"):
         parse_report(document)

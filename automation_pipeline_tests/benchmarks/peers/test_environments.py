@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from automation_pipeline_tests.tables import every_case
+
 ROOT = Path(__file__).parents[3]
 PEERS = ROOT / "benchmarks" / "peers"
 subject = runpy.run_path(str(PEERS / "environments.py"))
@@ -19,7 +21,7 @@ GONE = "ERROR: No matching distribution found for celery==99.0\n"
 BROKEN = "Collecting celery\nERROR: Failed building wheel for gevent\n"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("environment", "home"),
     [
         ({"BENCH_PEERS_HOME": "/scratch/peers", "HOME": "/home/a"}, "/scratch/peers"),
@@ -38,7 +40,7 @@ def test_another_pin_is_another_environment_and_the_same_pins_are_the_same() -> 
     assert first.startswith("celery-")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("said", "sentence"),
     [
         (AWAY, "celery cannot be installed: the package index does not answer. Its benchmark needs the network once."),
@@ -62,7 +64,7 @@ def test_an_unknown_peer_is_refused_with_the_names_of_the_known() -> None:
         subject["python_of"]("cron")
 
 
-@pytest.mark.parametrize("name", subject["peers"]())
+@every_case("name", subject["peers"]())
 def test_a_peer_pins_all_it_needs_and_has_a_contestant(name: str) -> None:
     lines = (PEERS / name / "requirements.txt").read_text().splitlines()
     wanted = [line for line in lines if line and not line.startswith("#")]

@@ -1,11 +1,10 @@
 """Checks that have blocked a price, in words; one that nobody knows is told by its name."""
 
-import pytest
-
 from automation_pipeline.cli.pricing.guardrails import check_words
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("check", "words"),
     [
         ({"name": "maxPctDelta", "deltaPct": 0.1, "limit": 0.08}, "changes by 10 %, more than 8 %"),

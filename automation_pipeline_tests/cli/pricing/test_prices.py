@@ -1,16 +1,16 @@
 """Prices in words: money of every currency, shares that never read as nothing."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.cli.pricing.prices import amount, change, compare_at_change, percent
 from automation_pipeline.pricing.domain.money import PriceDocument
+from automation_pipeline_tests.tables import every_case
 
 AMOUNTS = st.integers(min_value=0, max_value=10**12)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("before", "after", "currency", "words", "colour"),
     [
         (1999, 1799, "EUR", "-10.0 %  -2.00 EUR", "red"),
@@ -37,7 +37,7 @@ def test_the_sign_of_a_share_is_that_of_the_change(before: int, after: int) -> N
         assert (told == "+0.0 %") == (before == after)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("was", "becomes", "is_written", "words"),
     [
         (None, 1999, True, "- -> 19.99 EUR"),

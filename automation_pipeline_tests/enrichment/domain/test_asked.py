@@ -5,11 +5,12 @@ import pytest
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.enrichment.domain.asked import parse_request
 from automation_pipeline.enrichment.domain.identifiers import IdentifierError
+from automation_pipeline_tests.tables import every_case
 
 SIREN, SIRET = "552032534", "55203253400646"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "siren", "siret"),
     [
         ({"siren": "552 032 534"}, SIREN, None),
@@ -26,7 +27,7 @@ def test_one_of_the_two_is_enough_and_is_kept_as_it_was_written(
     assert wanted.raw == {"siren": given.get("siren"), "siret": given.get("siret")}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "code"),
     [
         ({}, "MISSING_COMPANY_IDENTIFIER"),
@@ -43,7 +44,7 @@ def test_what_is_wrong_has_a_code_of_the_contract(given: dict[str, object], code
     assert refused.value.code == code
 
 
-@pytest.mark.parametrize("given", [{"siren": 552032534}, {"siren": "5" * 65}, {"siren": SIREN, "name": "DANONE"}])
+@every_case("given", [{"siren": 552032534}, {"siren": "5" * 65}, {"siren": SIREN, "name": "DANONE"}])
 def test_what_is_not_of_the_form_is_refused_by_its_field(given: dict[str, object]) -> None:
     with pytest.raises(InvalidInputError) as refused:
         parse_request(given)

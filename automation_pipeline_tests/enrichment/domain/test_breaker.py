@@ -3,8 +3,6 @@
 from dataclasses import replace
 from datetime import timedelta
 
-import pytest
-
 from automation_pipeline.enrichment.domain.breaker import (
     SILENT_AFTER,
     is_down,
@@ -14,6 +12,7 @@ from automation_pipeline.enrichment.domain.breaker import (
 )
 from automation_pipeline.enrichment.domain.record import SourceError
 from automation_pipeline.enrichment.domain.vocabulary import ErrorCode, SourceApi
+from automation_pipeline_tests.tables import every_case
 
 SEARCH, INPI, RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
 PASSING = {ErrorCode.TIMEOUT, ErrorCode.UPSTREAM_5XX, ErrorCode.SOURCE_UNAVAILABLE}
@@ -26,7 +25,7 @@ def error(code: str, after: float | None = None) -> SourceError:
     return SourceError(error_code=known, message="No.", retryable=passes, retry_after_seconds=after)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("source", "after", "goes_on", "length"),
     [
         (SEARCH, None, False, MINUTE),
@@ -48,7 +47,7 @@ def test_a_source_that_is_too_busy_rests_as_long_as_it_says_and_not_too_short(
     assert rest_after(source, error("RATE_LIMIT", after), 0, goes_on=goes_on) == length
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("source", "code", "length"),
     [
         (SEARCH, "TIMEOUT", MINUTE),
@@ -63,24 +62,24 @@ def test_a_source_that_is_down_rests_after_ten_in_a_row(source: SourceApi, code:
     assert rest_after(source, error(code), SILENT_AFTER) == length
 
 
-@pytest.mark.parametrize(("code", "length"), [("AUTH_ERROR", HOUR), ("FORBIDDEN", None), ("NOT_FOUND", None)])
+@every_case(("code", "length"), [("AUTH_ERROR", HOUR), ("FORBIDDEN", None), ("NOT_FOUND", None)])
 def test_a_source_that_refuses_us_is_not_asked_until_somebody_has_looked(code: str, length: timedelta | None) -> None:
     assert rest_after(INPI, error(code), 0) == length
 
 
-@pytest.mark.parametrize("code", list(ErrorCode))
+@every_case("code", list(ErrorCode))
 def test_what_is_down_is_what_may_be_up_again(code: ErrorCode) -> None:
     assert is_down(error(code)) is (code in PASSING)
 
 
-@pytest.mark.parametrize("code", list(ErrorCode))
+@every_case("code", list(ErrorCode))
 def test_a_call_that_we_did_not_make_says_nothing_of_the_source(code: ErrorCode) -> None:
     ours = replace(error(code, 90.0), is_ours=True)
     assert not is_down(ours)
     assert rest_after(INPI, ours, SILENT_AFTER) is None
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("source", "code", "after", "again"),
     [
         (INPI, "TIMEOUT", None, True),
@@ -100,7 +99,7 @@ def test_only_what_may_pass_soon_is_sent_again_and_never_to_inpi_when_it_is_busy
     assert may_be_sent_again(source, error(code, after), 5.0) is again
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("code", "status", "silent", "down"),
     [
         ("TIMEOUT", None, True, True),

@@ -5,9 +5,10 @@ import pytest
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.enrichment.domain.configured import check_configured, is_configured
 from automation_pipeline.enrichment.domain.vocabulary import SourceApi
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(("sources", "expected"), [((), False), (tuple(SourceApi), True), ((SourceApi.INPI,), False)])
+@every_case(("sources", "expected"), [((), False), (tuple(SourceApi), True), ((SourceApi.INPI,), False)])
 def test_the_required_register_must_be_among_them(sources: tuple[SourceApi, ...], expected: bool) -> None:
     assert is_configured(sources) is expected
     if not expected:

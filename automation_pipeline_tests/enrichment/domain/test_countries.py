@@ -1,8 +1,7 @@
 """The table of the countries is whole, and says of each country one thing."""
 
-import pytest
-
 from automation_pipeline.enrichment.domain.countries import BY_NAME, BY_THREE_LETTERS, OVERSEAS, TWO_LETTERS
+from automation_pipeline_tests.tables import every_case
 
 UNION = "AT BE BG CY CZ DE DK EE ES FI FR GR HR HU IE IT LT LU LV MT NL PL PT RO SE SI SK"
 NEIGHBOURS = "GB CH US CA MC AD DZ MA TN NO LI"
@@ -18,7 +17,7 @@ def test_names_and_overseas_territories_are_of_countries_that_there_are() -> Non
     assert OVERSEAS < TWO_LETTERS
 
 
-@pytest.mark.parametrize("code", [*UNION.split(), *NEIGHBOURS.split()])
+@every_case("code", [*UNION.split(), *NEIGHBOURS.split()])
 def test_the_usual_countries_are_known_by_their_french_name(code: str) -> None:
     assert code in BY_NAME.values()
 

@@ -1,16 +1,15 @@
 """Whether the companies stand well enough as a whole."""
 
-import pytest
-
 from automation_pipeline.enrichment.domain.coverage import CompanyCoverage, Judgement, judge_companies
 from automation_pipeline.enrichment.domain.states import EnrichmentStatus as S
+from automation_pipeline_tests.tables import every_case
 
 
 def judged(**about: object) -> dict[str, Judgement]:
     return {one.check: one for one in judge_companies(CompanyCoverage(**about))}  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("success", "failed", "passes"), [(0, 0, True), (90, 10, True), (89, 11, False), (0, 19, True), (0, 20, False)]
 )
 def test_more_than_a_tenth_of_many_may_not_fail(success: int, failed: int, passes: bool) -> None:
@@ -24,6 +23,6 @@ def test_a_failure_without_an_error_is_grave() -> None:
     assert coverage.says.startswith("1 have failed without an error")
 
 
-@pytest.mark.parametrize("overdue", [0, 1])
+@every_case("overdue", [0, 1])
 def test_nothing_may_be_a_success_for_too_long(overdue: int) -> None:
     assert judged(overdue=overdue)["freshness"].passed is not bool(overdue)

@@ -2,13 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.enrichment.domain.due import cooldown_until, due_at, is_fresh, spread_freshness
 from automation_pipeline.enrichment.domain.evaluation import Evaluation
 from automation_pipeline.enrichment.domain.states import EnrichmentStatus
+from automation_pipeline_tests.tables import every_case
 
 NOW, DAYS = datetime(2026, 5, 4, tzinfo=UTC), timedelta(days=30)
 MINUTES = timedelta(minutes=15)
@@ -26,7 +26,7 @@ def evaluation(status: str, *, again: bool) -> Evaluation:
     )
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("age", "fresh"), [(timedelta(0), True), (DAYS - timedelta(seconds=1), True), (DAYS, False), (2 * DAYS, False)]
 )
 def test_exactly_as_old_as_that_is_stale(age: timedelta, fresh: bool) -> None:
@@ -37,7 +37,7 @@ def test_what_is_not_there_is_not_fresh() -> None:
     assert not is_fresh(None, NOW, DAYS)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("status", "again", "retries", "hours"),
     [("PARTIAL", True, 0, 6), ("PARTIAL", True, 1, 24), ("FAILED", True, 2, 72)],
 )
@@ -45,9 +45,7 @@ def test_what_may_pass_by_itself_is_tried_again_soon(status: str, again: bool, r
     assert due_at("552032534", evaluation(status, again=again), retries, NOW, DAYS) == NOW + timedelta(hours=hours)
 
 
-@pytest.mark.parametrize(
-    ("status", "again", "retries"), [("SUCCESS", True, 0), ("PARTIAL", False, 0), ("FAILED", True, 3)]
-)
+@every_case(("status", "again", "retries"), [("SUCCESS", True, 0), ("PARTIAL", False, 0), ("FAILED", True, 3)])
 def test_all_else_waits_until_it_is_stale(status: str, again: bool, retries: int) -> None:
     due = due_at("552032534", evaluation(status, again=again), retries, NOW, DAYS)
     assert timedelta(days=27) <= due - NOW <= timedelta(days=33)
@@ -59,7 +57,7 @@ def test_the_spread_is_a_tenth_and_steady(siren: str) -> None:
     assert spread_freshness(siren, DAYS) == spread_freshness(siren, DAYS)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("status", "ago", "rests"),
     [
         ("SUCCESS", timedelta(minutes=14), True),

@@ -3,7 +3,6 @@
 import re
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from automation_pipeline.enrichment.domain.evaluation import Evaluation, evaluat
 from automation_pipeline.enrichment.domain.record import CompanyFields, SourceError, SourceOutcome, SourceRecord
 from automation_pipeline.enrichment.domain.states import ENRICHMENT, EnrichmentStatus
 from automation_pipeline.enrichment.domain.vocabulary import OPTIONAL_SOURCES, ErrorCode, SourceApi
+from automation_pipeline_tests.tables import every_case
 
 SEARCH, INPI, RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
 RECORD = SourceRecord(siren="552032534", said=CompanyFields(legal_name="DANONE", city="PARIS"), document={})
@@ -68,7 +68,7 @@ def test_without_the_required_source_nothing_succeeds() -> None:
     assert (one.status, one.error) == (FAILED, "API_RECHERCHE_ENTREPRISES:-:SOURCE_UNAVAILABLE")
 
 
-@pytest.mark.parametrize(("counted", "status"), [(True, PARTIAL), (False, SUCCESS)])
+@every_case(("counted", "status"), [(True, PARTIAL), (False, SUCCESS)])
 def test_an_association_need_not_be_in_the_trade_register(counted: bool, status: EnrichmentStatus) -> None:
     outcomes = [ok(SEARCH), bad(RCS, ErrorCode.NOT_FOUND, 404)]
     assert evaluate(outcomes, core_identity_present=True, optional_not_found_counts=counted).status is status
@@ -102,7 +102,7 @@ def test_the_invariants_hold_whatever_the_sources_do(outcomes: list[SourceOutcom
         assert not item or re.fullmatch(r"[A-Z_]+:(-|\d{3}):[A-Z0-9_]+", item)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("outcomes", "error", "counted"),
     [
         ([], "-:-:INTERNAL_ERROR", (0, 1, 1, 0)),

@@ -2,14 +2,13 @@
 
 from datetime import UTC, datetime
 
-import pytest
-
 from automation_pipeline.core.events import Event
 from automation_pipeline.enrichment.domain.evaluation import Evaluation
 from automation_pipeline.enrichment.domain.events import JobFacts, completed, requested, source_fetched, started
 from automation_pipeline.enrichment.domain.record import CompanyFields, SourceError, SourceOutcome, SourceRecord
 from automation_pipeline.enrichment.domain.states import EnrichmentStatus
 from automation_pipeline.enrichment.domain.vocabulary import ErrorCode, SourceApi, Trigger
+from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, tzinfo=UTC)
 JOB = JobFacts(job_id=7, siren="552032534", attempt=2, tenant_id="t1", correlation_id="c1")
@@ -36,7 +35,7 @@ def wish(request_id: int = 3, trigger: Trigger = Trigger.REQUEST_CREATED, now: d
 TOLD = [wish(), started(JOB, NOW), source_fetched(JOB, FOUND, NOW), completed(JOB, 3, PARTIAL, NOW)]
 
 
-@pytest.mark.parametrize("event", TOLD, ids=lambda event: event.name)
+@every_case("event", TOLD, ids=lambda event: event.name)
 def test_the_envelope_is_whole(event: Event) -> None:
     said = (event.tenant_id, event.correlation_id, event.occurred_at, event.producer)
     assert said == ("t1", "c1", NOW, "M3")
@@ -56,7 +55,7 @@ def test_a_beginning_tells_which_one_it_is() -> None:
     assert event.payload == {"job_id": "7", "company_siren": "552032534", "attempt": 2}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("outcome", "told"),
     [
         (FOUND, ("API_RECHERCHE_ENTREPRISES", "SUCCESS", 200, None, 12, 1)),

@@ -12,21 +12,20 @@ from automation_pipeline.enrichment.domain.identifiers import (
     parse_identifiers,
     vat_number,
 )
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize("siren", ["552032534", "732829320", "418166096", "130025265", "356000000"])
+@every_case("siren", ["552032534", "732829320", "418166096", "130025265", "356000000"])
 def test_a_sound_siren(siren: str) -> None:
     assert parse_identifiers(siren, None) == Identifiers(siren)
 
 
-@pytest.mark.parametrize(
-    "siret", ["73282932000074", "13002526500013", "35600000000048", "88087814500015", "35600000049837"]
-)
+@every_case("siret", ["73282932000074", "13002526500013", "35600000000048", "88087814500015", "35600000049837"])
 def test_a_sound_siret_says_its_siren(siret: str) -> None:
     assert parse_identifiers(None, siret) == Identifiers(siret[:9], siret)
 
 
-@pytest.mark.parametrize("siren", ["123456789", "889742876"])
+@every_case("siren", ["123456789", "889742876"])
 def test_a_wrong_check_digit_of_a_siren_is_warned_of_and_refused_where_somebody_is_strict(siren: str) -> None:
     assert parse_identifiers(siren, None).warnings == (f"the check digit of the SIREN {siren} is wrong",)
     with pytest.raises(IdentifierError) as refused:
@@ -34,12 +33,12 @@ def test_a_wrong_check_digit_of_a_siren_is_warned_of_and_refused_where_somebody_
     assert refused.value.code == "INVALID_SIREN_FORMAT"
 
 
-@pytest.mark.parametrize("siret", ["12345678900012", "98765432100012"])
+@every_case("siret", ["12345678900012", "98765432100012"])
 def test_a_wrong_check_digit_of_a_siret_is_warned_of(siret: str) -> None:
     assert parse_identifiers(None, siret).warnings[-1] == f"the check digit of the SIRET {siret} is wrong"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("siren", "siret", "code", "field"),
     [
         (None, None, "MISSING_COMPANY_IDENTIFIER", "siren"),
@@ -59,7 +58,7 @@ def test_what_is_refused(siren: str | None, siret: str | None, code: str, field:
     assert (refused.value.code, refused.value.fields[0][0]) == (code, field)
 
 
-@pytest.mark.parametrize("written", ["552 032 534", "552.032.534", "552\u00a0032\u202f534", " 552-032-534 "])
+@every_case("written", ["552 032 534", "552.032.534", "552\u00a0032\u202f534", " 552-032-534 "])
 def test_people_write_it_with_spaces_and_dots(written: str) -> None:
     assert parse_identifiers(written, None) == Identifiers("552032534")
 
@@ -75,7 +74,7 @@ def test_of_la_poste_a_sum_that_five_divides_will_do(siret: str) -> None:
         assert is_siret_sound(siret)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("siren", "number"),
     [("552032534", "FR27552032534"), ("356000000", "FR39356000000"), ("732829320", "FR44732829320")],
 )

@@ -1,11 +1,10 @@
 """Every line has the thirteen fields of the contract, and nothing of what a source answered."""
 
-import pytest
-
 from automation_pipeline.enrichment.domain.events import JobFacts
 from automation_pipeline.enrichment.domain.log_fields import log_fields, of_job
 from automation_pipeline.enrichment.domain.record import CompanyFields, SourceError, SourceOutcome, SourceRecord
 from automation_pipeline.enrichment.domain.vocabulary import ErrorCode, SourceApi
+from automation_pipeline_tests.tables import every_case
 
 THIRTEEN = {
     "timestamp", "level", "correlation_id", "tenant_id", "request_id", "job_id", "company_siren", "source_api",
@@ -26,7 +25,7 @@ OUTCOMES = [
 ]
 
 
-@pytest.mark.parametrize("outcome", OUTCOMES)
+@every_case("outcome", OUTCOMES)
 def test_a_line_has_all_of_them_and_no_other(outcome: SourceOutcome | None) -> None:
     fields = of_job(JOB, "CompanyEnrichmentSourceFetched", outcome)
     assert fields.keys() | OF_THE_LOG == THIRTEEN

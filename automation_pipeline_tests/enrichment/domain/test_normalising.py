@@ -2,12 +2,11 @@
 
 from datetime import date
 
-import pytest
-
 from automation_pipeline.enrichment.domain.normalising import country, day, is_masked, line, naf, postal_code, text
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "said"),
     [("70.10Z", "70.10Z"), ("6201Z", "62.01Z"), ("6201z", "62.01Z"), ("x", None), (None, None), ("", None)],
 )
@@ -15,7 +14,7 @@ def test_a_naf_code_has_its_dot(given: object, said: str | None) -> None:
     assert naf(given) == said
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "said"),
     [
         ("FRA", "FR"),
@@ -44,19 +43,17 @@ def test_a_country_has_two_letters(given: object, said: str | None) -> None:
     assert country(given) == said
 
 
-@pytest.mark.parametrize(
-    "given", ["2020-10-13", "13/10/2020", "13-10-2020", 20201013, "20201013", "2020-10-13T00:00:00+02:00"]
-)
+@every_case("given", ["2020-10-13", "13/10/2020", "13-10-2020", 20201013, "20201013", "2020-10-13T00:00:00+02:00"])
 def test_a_day_is_read_in_every_spelling(given: object) -> None:
     assert day(given) == date(2020, 10, 13)
 
 
-@pytest.mark.parametrize("given", ["2020-02-30", "yesterday", "", None, True, "00/00/0000"])
+@every_case("given", ["2020-02-30", "yesterday", "", None, True, "00/00/0000"])
 def test_what_is_no_day_is_not_said(given: object) -> None:
     assert day(given) is None
 
 
-@pytest.mark.parametrize("given", ["", "  ", None, "[NON-DIFFUSIBLE]", "[non-diffusible] rue", True, [], {}])
+@every_case("given", ["", "  ", None, "[NON-DIFFUSIBLE]", "[non-diffusible] rue", True, [], {}])
 def test_what_says_nothing_is_not_said(given: object) -> None:
     assert text(given) is None
 
@@ -71,7 +68,7 @@ def test_a_line_is_made_of_what_is_said() -> None:
     assert line(None, "") is None
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "country_said", "said"),
     [
         ("75009", None, "75009"),

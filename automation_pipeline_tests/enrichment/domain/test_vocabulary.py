@@ -4,8 +4,6 @@ from dataclasses import fields
 from datetime import timedelta
 from enum import StrEnum
 
-import pytest
-
 from automation_pipeline.enrichment import tables
 from automation_pipeline.enrichment.domain import events
 from automation_pipeline.enrichment.domain.evaluation import Evaluation
@@ -23,6 +21,7 @@ from automation_pipeline.enrichment.domain.vocabulary import (
     SourceApi,
     Trigger,
 )
+from automation_pipeline_tests.tables import every_case
 
 CONTRACT: dict[type[StrEnum], str] = {
     EnrichmentStatus: "PENDING RUNNING SUCCESS PARTIAL FAILED STALE",
@@ -36,7 +35,7 @@ CONTRACT: dict[type[StrEnum], str] = {
 }
 
 
-@pytest.mark.parametrize(("words", "named"), CONTRACT.items(), ids=lambda one: getattr(one, "__name__", ""))
+@every_case(("words", "named"), CONTRACT.items(), ids=lambda one: getattr(one, "__name__", ""))
 def test_the_words_are_those_of_the_contract_in_its_order(words: type[StrEnum], named: str) -> None:
     assert [word.value for word in words] == named.split()
 
@@ -54,7 +53,7 @@ def test_every_source_is_required_or_optional() -> None:
     assert (*REQUIRED_SOURCES, *OPTIONAL_SOURCES) == tuple(SourceApi)
 
 
-@pytest.mark.parametrize("table", [tables.EnrichmentRow, tables.CompanyRequestRow])
+@every_case("table", [tables.EnrichmentRow, tables.CompanyRequestRow])
 def test_the_tables_allow_the_states_and_no_other(table: type[tables.Table]) -> None:
     rules = [str(getattr(rule, "sqltext", "")) for rule in table.__table__.constraints]
     [allowed] = [rule for rule in rules if " IN (" in rule]

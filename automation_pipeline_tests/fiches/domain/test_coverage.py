@@ -1,11 +1,10 @@
 """Coverage of a day: shares over what the CRM knows, and when they are good enough."""
 
-import pytest
-
 from automation_pipeline.fiches.domain.coverage import COVERAGE_CHECKS, Coverage, judge_coverage
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("coverage", "share", "not_found_share", "verdicts"),
     [
         (Coverage(0, 0, 0), 1.0, 0.0, (True, True)),
@@ -27,7 +26,7 @@ def test_the_shares_and_their_verdicts(
     assert tuple(finding.passed for finding in findings) == verdicts
 
 
-@pytest.mark.parametrize("coverage", [Coverage(0, 0, 0), Coverage(3, 3, 0)])
+@every_case("coverage", [Coverage(0, 0, 0), Coverage(3, 3, 0)])
 def test_a_day_that_was_never_asked_for_passes_nothing(coverage: Coverage) -> None:
     findings = judge_coverage(coverage, asked=False)
     assert tuple(finding.check for finding in findings) == COVERAGE_CHECKS

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.fiches.domain.day_range import MOST_DAYS, days_asked, read_day
+from automation_pipeline_tests.tables import every_case
 
 TODAY = date(2026, 5, 4)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("start", "end", "days"),
     [
         (date(2026, 5, 1), date(2026, 5, 3), 3),
@@ -30,7 +31,7 @@ def test_no_day_is_after_today(start: date, end: date, days: int) -> None:
     assert asked == tuple(start + timedelta(days=n) for n in range(days))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("start", "end", "complaint"),
     [
         (date(2026, 5, 3), date(2026, 5, 2), "startDate must be before or equal to endDate"),
@@ -59,7 +60,7 @@ def test_a_day_is_read_as_it_is_written() -> None:
     assert read_day("2026-02-28", "no") == date(2026, 2, 28)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [None, "", "2026-02-29", "28/02/2026", "20260228", "2026-2-8", "2026-02-28T00:00:00", " 2026-02-28", "1899-12-31",
      "2200-01-01", "２０２６-02-28", "2026-W05-1", "x"],

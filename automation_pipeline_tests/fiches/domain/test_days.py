@@ -2,8 +2,6 @@
 
 from datetime import UTC, date, datetime, timedelta
 
-import pytest
-
 from automation_pipeline.fiches.domain.days import (
     DAY_CHECKS,
     SalesDay,
@@ -13,6 +11,7 @@ from automation_pipeline.fiches.domain.days import (
     same_weekdays_before,
     stale_days,
 )
+from automation_pipeline_tests.tables import every_case
 
 TUESDAY, SUNDAY = date(2026, 2, 3), date(2026, 2, 8)
 # Midnight in Paris at the end of that Tuesday.
@@ -37,7 +36,7 @@ def test_a_day_that_was_never_asked_for_passes_nothing() -> None:
     assert not any(finding.passed for finding in judge_day(None, (20, 20)))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("taken", "now", "fresh"),
     [
         (TUESDAY_ENDS, TUESDAY_ENDS + timedelta(days=400), True),
@@ -52,7 +51,7 @@ def test_a_list_is_final_once_its_day_is_over_and_fresh_for_a_day_before(
     assert stale_days([TUESDAY], {TUESDAY: taken}, now) == (() if fresh else (TUESDAY,))
 
 
-@pytest.mark.parametrize(("early", "final"), [(timedelta(), True), (timedelta(microseconds=1), False)])
+@every_case(("early", "final"), [(timedelta(), True), (timedelta(microseconds=1), False)])
 def test_a_list_is_final_from_midnight_in_paris_on(early: timedelta, final: bool) -> None:
     assert is_final(TUESDAY, TUESDAY_ENDS - early) is final
 
@@ -65,12 +64,12 @@ def test_a_day_that_was_never_asked_for_is_stale_and_named() -> None:
     assert judge_staleness((), days).passed
 
 
-@pytest.mark.parametrize(("day", "listed", "fine"), [(TUESDAY, 0, False), (TUESDAY, 1, True), (SUNDAY, 0, True)])
+@every_case(("day", "listed", "fine"), [(TUESDAY, 0, False), (TUESDAY, 1, True), (SUNDAY, 0, True)])
 def test_a_weekday_has_sales(day: date, listed: int, fine: bool) -> None:
     assert passed("not_empty_on_a_weekday", a_day(day, listed=listed)) is fine
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("listed", "earlier", "fine"),
     [
         (20, (), True),

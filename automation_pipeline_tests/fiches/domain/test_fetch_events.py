@@ -5,8 +5,6 @@ import hmac
 from dataclasses import replace
 from datetime import UTC, date, datetime
 
-import pytest
-
 from automation_pipeline.fiches.domain.fetch_events import (
     CREATED,
     DueDelivery,
@@ -17,6 +15,7 @@ from automation_pipeline.fiches.domain.fetch_events import (
     word_of,
 )
 from automation_pipeline.fiches.domain.fetch_job import FetchJob, JobStatus, Webhook
+from automation_pipeline_tests.tables import every_case
 
 AT = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 ONE, TWO, THREE = date(2026, 2, 1), date(2026, 2, 2), date(2026, 2, 3)
@@ -61,7 +60,7 @@ def test_of_a_job_that_is_not_counted_no_total_is_told() -> None:
     assert "totalFiches" not in event_of(job, CREATED, AT).payload
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("status", "processed", "every", "told"),
     [
         (JobStatus.PROCESSING, 4, 5, False),

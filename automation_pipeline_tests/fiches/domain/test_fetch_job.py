@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from automation_pipeline.core.state_machine import IllegalMoveError
 from automation_pipeline.fiches.domain.days import DayFailed, SalesDay
 from automation_pipeline.fiches.domain.fetch_job import FETCH_JOB, FetchJob, JobStatus, after_day, begun, broken_off
+from automation_pipeline_tests.tables import every_case
 
 FIRST = date(2026, 2, 1)
 DAYS = tuple(FIRST + timedelta(days=n) for n in range(6))
@@ -61,7 +62,7 @@ def test_a_day_is_counted_once() -> None:
     assert after_day(replace(job, total_fiches=None), had(DAYS[0])).total_fiches is None
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("known", "good", "status", "error"),
     [
         (0, [True] * 6, C, None),
@@ -95,12 +96,12 @@ def test_a_job_that_is_begun_again_goes_on() -> None:
 LEGAL = {(P, W), (P, F), (W, C), (W, F)}
 
 
-@pytest.mark.parametrize(("frm", "to"), [(frm, to) for frm in JobStatus for to in JobStatus])
+@every_case(("frm", "to"), [(frm, to) for frm in JobStatus for to in JobStatus])
 def test_the_moves_are_those_and_no_others(frm: JobStatus, to: JobStatus) -> None:
     assert FETCH_JOB.can_move(frm, to) == ((frm, to) in LEGAL)
 
 
-@pytest.mark.parametrize("status", [C, F])
+@every_case("status", [C, F])
 def test_what_is_over_is_neither_begun_nor_broken_off(status: JobStatus) -> None:
     over = replace(a_job(), status=status)
     with pytest.raises(IllegalMoveError):

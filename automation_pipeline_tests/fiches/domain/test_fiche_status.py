@@ -1,11 +1,10 @@
 """How far a fiche's calls are."""
 
-import pytest
-
 from automation_pipeline.fiches.domain.fiche_status import Transcribed, transcription_part, unknown_transcription
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("total", "done", "pending", "percentage", "complete"),
     [(3, 2, 1, 67, False), (3, 3, 0, 100, True), (3, 0, 3, 0, False), (0, 0, 0, 100, True), (200, 199, 1, 100, False)],
 )

@@ -2,19 +2,19 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.fiches.domain.recording_name import RecordingName, recording_name
 from automation_pipeline_tests.fakes.crm import recording
+from automation_pipeline_tests.tables import every_case
 
 UUID = "0a1b2c3d-1111-4222-8333-444455556666"
 NAME = f"{UUID}-03-02-26-10h14-33100000001-33600000001.mp3"
 READ = RecordingName(UUID, "33100000001", "33600000001")
 
 
-@pytest.mark.parametrize(
+@every_case(
     "url",
     [
         NAME,
@@ -29,7 +29,7 @@ def test_the_last_segment_of_the_path_is_read(url: str) -> None:
     assert recording_name(url) == READ
 
 
-@pytest.mark.parametrize(
+@every_case(
     "url",
     [
         "",

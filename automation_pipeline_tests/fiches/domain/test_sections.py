@@ -13,6 +13,7 @@ from automation_pipeline.fiches.domain import sections
 from automation_pipeline.fiches.domain.sections import Information, Section
 from automation_pipeline.fiches.domain.sections.base import LARGEST, LONGEST_KEY
 from automation_pipeline_tests.fakes.crm import INFORMATION
+from automation_pipeline_tests.tables import every_case
 
 TABLE = {
     "Information": """fiche_id s, cle s?, date_insertion s, createur s?, fiches_associees s?, nombre_acces n,
@@ -97,12 +98,12 @@ def test_the_models_are_those_of_the_table() -> None:
     assert {name: list(getattr(sections, name).model_fields) for name in models} == {n: list(kinds(n)) for n in TABLE}
 
 
-@pytest.mark.parametrize("name", TABLE)
+@every_case("name", TABLE)
 def test_what_is_as_agreed_is_read_as_it_is(name: str) -> None:
     assert read(name, good(name)).model_dump(mode="json") == good(name)
 
 
-@pytest.mark.parametrize(("name", "field", "kind"), fields())
+@every_case(("name", "field", "kind"), fields())
 def test_a_field_is_of_its_type_and_must_be_there(name: str, field: str, kind: str) -> None:
     lacking = {key: value for key, value in good(name).items() if key != field}
     wrong = [good(name) | {field: value} for value in BAD[kind[0]]]
@@ -112,18 +113,18 @@ def test_a_field_is_of_its_type_and_must_be_there(name: str, field: str, kind: s
         assert {error["loc"][0] for error in caught.value.errors()} == {field}
 
 
-@pytest.mark.parametrize(("name", "field"), [(name, field) for name, field, kind in fields() if kind.endswith("?")])
+@every_case(("name", "field"), [(name, field) for name, field, kind in fields() if kind.endswith("?")])
 def test_a_field_that_may_be_null_may_be_null(name: str, field: str) -> None:
     assert getattr(read(name, good(name) | {field: None}), field) is None
 
 
-@pytest.mark.parametrize(("told", "kept"), [(3.0, 3), (2.6, 3), (-1.4, -1), (LARGEST, LARGEST), (0, 0)])
+@every_case(("told", "kept"), [(3.0, 3), (2.6, 3), (-1.4, -1), (LARGEST, LARGEST), (0, 0)])
 def test_a_number_is_kept_whole(told: float, kept: int) -> None:
     section = read("Prospect", good("Prospect") | {"csp": told})
     assert section.model_dump()["csp"] == kept
 
 
-@pytest.mark.parametrize("field", ["groupe", "attribution_user_id"])
+@every_case("field", ["groupe", "attribution_user_id"])
 def test_what_is_looked_up_by_index_fits_into_it(field: str) -> None:
     longest = "é" * LONGEST_KEY
     assert getattr(read("Information", good("Information") | {field: longest}), field) == longest
@@ -131,7 +132,7 @@ def test_what_is_looked_up_by_index_fits_into_it(field: str) -> None:
         read("Information", good("Information") | {field: longest + "é"})
 
 
-@pytest.mark.parametrize("name", TABLE)
+@every_case("name", TABLE)
 def test_a_field_that_nobody_knows_yet_is_kept_in_its_place(name: str) -> None:
     section = read(name, good(name) | {"nouveau": {"a": [1, float("nan")]}})
     assert section.rest() == {"nouveau": {"a": [1, None]}}

@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.fiches.domain.times import crm_day, crm_instant, paris_day, paris_minute
+from automation_pipeline_tests.tables import every_case
 
 
 def utc(*parts: int) -> datetime:
     return datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type]  year to microsecond
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "instant"),
     [
         ("2026-02-03T09:14:05.120000+00:00", utc(2026, 2, 3, 9, 14, 5, 120_000)),
@@ -38,7 +39,7 @@ def test_an_instant_is_read_in_utc(text: str, instant: datetime) -> None:
     assert crm_instant(text).tzinfo is UTC
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "instant"),
     [
         ("29/03/2026 01:59", utc(2026, 3, 29, 0, 59)),
@@ -56,7 +57,7 @@ def test_the_days_when_the_clock_changes(text: str, instant: datetime) -> None:
     assert crm_instant(text) == instant
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "why"),
     [
         ("", "not written like"),
@@ -85,7 +86,7 @@ def test_what_is_no_instant_says_why(text: str, why: str) -> None:
         crm_instant(text)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "day"),
     [
         ("03/02/2026", date(2026, 2, 3)),
@@ -100,13 +101,13 @@ def test_a_day_is_that_of_paris(text: str, day: date) -> None:
     assert crm_day(text) == day
 
 
-@pytest.mark.parametrize("text", ["", "31/02/2026", "2026", "03/2026", "02/13/2026", "01/01/0001"])
+@every_case("text", ["", "31/02/2026", "2026", "03/2026", "02/13/2026", "01/01/0001"])
 def test_what_is_no_day_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"is|lies"):
         crm_day(text)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("instant", "day", "minute"),
     [
         (utc(2026, 2, 3, 9, 14, 5), "03/02/2026", "10:14"),

@@ -18,6 +18,7 @@ from automation_pipeline.org_jobs.domain.agent_job import (
     read_result,
 )
 from automation_pipeline.org_jobs.domain.payload_faults import DEEPEST
+from automation_pipeline_tests.tables import every_case
 
 OF = {"attemptNo": 1, "leaseToken": 7}
 
@@ -33,7 +34,7 @@ def sized(size: int) -> dict[str, str]:
     return {"a": "x" * (size - len('{"a": ""}'))}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "field"),
     [
         ({"attemptNo": 0}, "attemptNo"),
@@ -70,7 +71,7 @@ def test_a_result_that_says_something_else_is_refused_by_the_field(given: dict[s
     assert [name for name, _ in refused.value.fields] == [field]
 
 
-@pytest.mark.parametrize(
+@every_case(
     "given",
     [
         {"status": "success"},
@@ -85,7 +86,7 @@ def test_a_result_may_say_this(given: dict[str, Any]) -> None:
     assert read_result({**OF, **given}).status == given["status"]
 
 
-@pytest.mark.parametrize("missing", ["attemptNo", "leaseToken", "status"])
+@every_case("missing", ["attemptNo", "leaseToken", "status"])
 def test_what_a_result_needs_is_asked_for(missing: str) -> None:
     whole = {**OF, "status": "success"}
     with pytest.raises(InvalidInputError) as refused:
@@ -93,7 +94,7 @@ def test_what_a_result_needs_is_asked_for(missing: str) -> None:
     assert refused.value.fields == ((missing, "is required"),)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("model", "given", "field"),
     [
         (ProgressReport, {**OF, "percent": -1}, "percent"),
@@ -119,7 +120,7 @@ def test_whatever_else_they_send_is_refused_by_the_field(
     assert [name for name, _ in refused.value.fields] == [field]
 
 
-@pytest.mark.parametrize("percent", [0, 0.5, 50, 100])
+@every_case("percent", [0, 0.5, 50, 100])
 def test_whole_and_broken_percents_are_taken(percent: float) -> None:
     assert parse(ProgressReport, {**OF, "percent": percent}, "").percent == percent
 

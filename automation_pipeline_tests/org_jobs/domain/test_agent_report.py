@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from automation_pipeline.org_jobs.domain.agent_report import (
     verdict_on,
 )
 from automation_pipeline.org_jobs.domain.states import RunState
+from automation_pipeline_tests.tables import every_case
 
 SUCCESS, FAILED, CANCELLED = RunState.SUCCESS, RunState.FAILED, RunState.CANCELLED
 REPORTED = {status: PastAttempt(status, None, was_reported=True) for status in (SUCCESS, FAILED, CANCELLED)}
@@ -28,7 +28,7 @@ def a_report(status: str = "success", attempt_no: int = 1, token: int = 1, **sai
     return ResultReport(attempt_no=attempt_no, lease_token=token, status=AgentStatus(status), **said)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("report", "attempt_no", "token", "past", "verdict"),
     [
         # It ended the run itself.
@@ -79,7 +79,7 @@ def test_only_what_was_said_before_is_the_same(
     assert verdict is (Verdict.SAME if is_same else Verdict.OTHER)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("report", "is_wanted", "status", "code", "error"),
     [
         (a_report("success"), False, SUCCESS, None, None),
@@ -98,14 +98,14 @@ def test_how_an_attempt_ends_by_its_agents_word(
     assert (end.status, end.error_code, end.error) == (status, code, error)
 
 
-@pytest.mark.parametrize("status", AgentStatus)
+@every_case("status", AgentStatus)
 def test_results_and_logs_are_kept_however_it_ended(status: AgentStatus) -> None:
     end = attempt_end(a_report(status, result={"a": 1}, log_ref="/log/1"), is_cancel_wanted=True)
     assert (end.result, end.log_ref) == ({"a": 1}, "/log/1")
 
 
-@pytest.mark.parametrize("verdict", Verdict)
-@pytest.mark.parametrize("past", [None, REPORTED[SUCCESS], GIVEN_UP[FAILED]])
+@every_case("verdict", Verdict)
+@every_case("past", [None, REPORTED[SUCCESS], GIVEN_UP[FAILED]])
 def test_every_refusal_says_which_attempt_and_to_stop(verdict: Verdict, past: PastAttempt | None) -> None:
     words = refusal_words(verdict, 12, 3, past)
     assert words.startswith("Attempt 3 of job run 12 ")

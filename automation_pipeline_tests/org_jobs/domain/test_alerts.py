@@ -4,7 +4,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +26,7 @@ from automation_pipeline.org_jobs.domain.health import (
     WatchedSchedule,
 )
 from automation_pipeline.org_jobs.domain.timing import TimingFields
+from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -44,13 +44,13 @@ def test_where_all_is_well_nobody_is_called() -> None:
     assert alerts(Health(), NOW) == []
 
 
-@pytest.mark.parametrize(("seconds", "is_told"), [(0, False), (300, False), (301, True)])
+@every_case(("seconds", "is_told"), [(0, False), (300, False), (301, True)])
 def test_what_is_due_and_left_alone_is_about_the_scheduler_itself(seconds: int, is_told: bool) -> None:
     found = told(Health(oldest_due_at=NOW - seconds * SECOND))
     assert found == ([("oldest_due", "critical", None, "scheduler")] if is_told else [])
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("in_a_row", "is_paused", "severity"),
     [(0, False, None), (2, False, None), (3, False, "warning"), (9, False, "warning"), (2, True, "critical")],
 )
@@ -84,7 +84,7 @@ def test_what_happened_once_is_told_with_its_words() -> None:
     assert {one.happened_at for one in found} == {NOW}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("minutes", "changes", "names"),
     [
         (3, {"waiting": 1}, []),
@@ -108,7 +108,7 @@ def watched(cron: str, since: datetime, **timing: object) -> Health:
     return Health(watched=[WatchedSchedule(org_id="acme", id="s1", name="Nightly", timing=fields, since=since)])
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("cron", "since", "is_told"),
     [
         ("*/30 * * * *", NOW - 60 * MINUTE, False),  # the second is due just now
@@ -134,7 +134,7 @@ def an_alert(severity: AlertSeverity = WARNING, happened_at: datetime | None = N
     return Alert(org_id="acme", name=name, severity=severity, subject="s1", message="!", happened_at=happened_at)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("alert", "last", "is_raised"),
     [
         (an_alert(), None, True),

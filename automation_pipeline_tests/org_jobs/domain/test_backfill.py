@@ -19,6 +19,7 @@ from automation_pipeline.org_jobs.domain.backfill import (
 )
 from automation_pipeline.org_jobs.domain.states import RunState
 from automation_pipeline.org_jobs.domain.timing import Planned, Timing, TimingFields, read_timing
+from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 MAY = {"from": "2026-05-01T00:00:00Z", "until": "2026-05-03T23:59:59Z"}
@@ -36,7 +37,7 @@ def due(period: dict[str, object], timed: Timing) -> list[datetime]:
     return [one.scheduled_for for one in due_times(timed, read_backfill(period), NOW)]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "field"),
     [
         ({"from": None}, "from"),
@@ -90,7 +91,7 @@ def test_a_period_of_too_many_is_not_looked_through() -> None:
     assert refused.value.fields == (("until", "the period has more than 5000 due times: choose a shorter one"),)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("states", "behaviour", "left_out"),
     [
         ([], "none", None),
@@ -131,7 +132,7 @@ def test_too_many_are_refused_with_how_many_there_are() -> None:
     assert (field, "there are 4 due times" in why) == ("limit", True)
 
 
-@pytest.mark.parametrize(("priority", "less"), [(1, 2), (5, 6), (9, 9)])
+@every_case(("priority", "less"), [(1, 2), (5, 6), (9, 9)])
 def test_what_is_made_up_for_is_less_urgent(priority: int, less: int) -> None:
     assert less_urgent(priority) == less
 

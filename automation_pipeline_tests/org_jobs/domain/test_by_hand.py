@@ -14,11 +14,12 @@ from automation_pipeline.org_jobs.domain.by_hand import (
 )
 from automation_pipeline.org_jobs.domain.policies import OverlapPolicy
 from automation_pipeline_tests.org_jobs.domain.schedules import stored
+from automation_pipeline_tests.tables import every_case
 
 WINDOW = {"executionWindowStart": "22:00", "executionWindowEnd": "06:00", "timezone": "Europe/Paris"}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("at", "opens"),
     [
         (datetime(2026, 5, 4, 20, 0, tzinfo=UTC), None),
@@ -45,7 +46,7 @@ def test_a_cron_that_means_nothing_does_not_matter_but_a_zone_does_where_there_i
         window_timing(stored(WINDOW, **broken))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("policy", "at_work", "waiting", "named"),
     [
         ("SKIP", [], [], None),
@@ -72,9 +73,7 @@ def test_what_is_not_over_is_in_the_way_by_the_overlap_policy(
             refuse_overlap(schedule, at_work, waiting)
 
 
-@pytest.mark.parametrize(
-    ("key", "is_fine"), [(None, True), ("k", True), ("k" * 200, True), ("", False), ("k" * 201, False)]
-)
+@every_case(("key", "is_fine"), [(None, True), ("k", True), ("k" * 200, True), ("", False), ("k" * 201, False)])
 def test_a_key_is_not_too_long(key: str | None, is_fine: bool) -> None:
     if is_fine:
         check_client_key(key)

@@ -3,12 +3,11 @@
 from datetime import timedelta
 from typing import Any
 
-import pytest
-
 from automation_pipeline.core.instants import iso
 from automation_pipeline.org_jobs.domain.coming_runs import plan_of
 from automation_pipeline.org_jobs.domain.states import ScheduleState
 from automation_pipeline_tests.org_jobs.domain.schedules import NOW, stored
+from automation_pipeline_tests.tables import every_case
 
 TOMORROW = NOW.replace(day=5, hour=2)
 NEXT = {"next_run_at": TOMORROW, "next_scheduled_for": TOMORROW}
@@ -40,7 +39,7 @@ def test_one_that_is_paused_until_a_time_goes_on_then() -> None:
     assert shown.note == "It is paused until then."
 
 
-@pytest.mark.parametrize("state", ScheduleState)
+@every_case("state", ScheduleState)
 def test_after_an_instant_that_somebody_names_it_tells_what_its_fields_say(state: ScheduleState) -> None:
     known = NEXT if state is ScheduleState.ACTIVE else {}
     shown = plan_of(stored(state=state, **known), NOW, 2, NOW - timedelta(days=60))
@@ -48,7 +47,7 @@ def test_after_an_instant_that_somebody_names_it_tells_what_its_fields_say(state
     assert (shown.note is None) is (state is ScheduleState.ACTIVE)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("known", "why"),
     [
         ({"state": ScheduleState.PAUSED, "pause_reason": "Holidays"}, "Holidays"),

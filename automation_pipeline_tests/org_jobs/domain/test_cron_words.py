@@ -1,15 +1,15 @@
 """A cron expression in plain words."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.core.cron import Cron
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.org_jobs.domain.cron_words import in_words
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("expression", "words"),
     [
         ("* * * * *", "Every minute"),

@@ -1,9 +1,8 @@
 """A day of schedules and jobs: summed up over organisations, and judged."""
 
-import pytest
-
 from automation_pipeline.org_jobs.domain.day import DAY_CHECKS, Day, DayFires, DayJobs, judge_day
 from automation_pipeline.org_jobs.domain.states import FireOutcome, RunState
+from automation_pipeline_tests.tables import every_case
 
 
 def fires(org_id: str, outcome: str, count: int, *, reason: str | None = None, latency: float = 0.0) -> DayFires:
@@ -41,7 +40,7 @@ def test_a_day_is_summed_up() -> None:
     assert Day().mean_latency_seconds is None
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("day", "failing"),
     [
         (Day(), set()),

@@ -3,7 +3,6 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from automation_pipeline.org_jobs.domain.due import Decision, DueSchedule, Surro
 from automation_pipeline.org_jobs.domain.policies import MOST_CAUGHT_UP, MisfirePolicy, OverlapPolicy
 from automation_pipeline.org_jobs.domain.states import FireTrigger, SkipReason
 from automation_pipeline.org_jobs.domain.timing import Planned, Timing, TimingFields, next_planned, read_timing
+from automation_pipeline_tests.tables import every_case
 
 TEN = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 BUSY = Surroundings(at_work=1)
@@ -41,7 +41,7 @@ def test_in_time_it_is_run_and_due_again() -> None:
     assert decision.next == Planned(at(10, 10, 0), at(10, 10, 0))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("policy", "run", "skipped", "next_at"),
     [
         (MisfirePolicy.SKIP, [], 36, at(13, 5, 0)),
@@ -79,7 +79,7 @@ def test_all_that_was_missed_is_the_newest_ten_oldest_first_though_they_wait_for
     assert ran == [at(12, 15, 0) + timedelta(minutes=5 * place) for place in range(MOST_CAUGHT_UP)]
 
 
-@pytest.mark.parametrize("policy", MisfirePolicy)
+@every_case("policy", MisfirePolicy)
 def test_within_the_grace_the_newest_is_run_whatever_the_policy(policy: MisfirePolicy) -> None:
     decision = decide(due(timing(), misfire_policy=policy), at(10, 18))
     ran = [fire.scheduled_for for fire in decision.fires if fire.skip is None]
@@ -100,7 +100,7 @@ def test_of_a_rare_schedule_that_was_missed_for_long_the_newest_is_found() -> No
     assert decision.dispatched.scheduled_for == datetime(2026, 1, 1, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("policy", "around", "skip", "ends_others"),
     [
         (OverlapPolicy.SKIP, Surroundings(), None, False),
@@ -125,7 +125,7 @@ def test_each_overlap_policy(
     assert decision.next == Planned(at(10, 10, 0), at(10, 10, 0))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("said", "reason"),
     [
         ({"skips_next": True}, SkipReason.OPERATOR),
@@ -168,7 +168,7 @@ def test_late_and_outside_of_its_window_it_is_left_out_where_the_window_filters(
     assert decision.next.effective_for == at(2, 30, 0, day=5)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("cron", "window", "now"),
     [
         ("30 0 * * *", {"window_start": "23:30", "window_end": "00:30"}, at(0, 30, 0, day=5)),
@@ -180,7 +180,7 @@ def test_the_last_minute_of_a_window_is_inside(cron: str, window: dict[str, str]
     assert [fire.skip for fire in decision.fires] == [None]
 
 
-@pytest.mark.parametrize("seconds", [0, 14, 300, 3500])
+@every_case("seconds", [0, 14, 300, 3500])
 def test_a_window_that_the_clock_skips_begins_after_the_gap_and_is_as_long(seconds: int) -> None:
     of = timing("30 2 * * *", zone="Europe/Paris", window_start="02:00", window_end="02:59")
     gap_ends = datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
@@ -206,7 +206,7 @@ def test_what_is_caught_up_does_not_push_away_what_was_just_made() -> None:
     assert not decision.ends_others
 
 
-@pytest.mark.parametrize("policy", MisfirePolicy)
+@every_case("policy", MisfirePolicy)
 def test_more_jitter_than_there_is_between_two_misses_nothing(policy: MisfirePolicy) -> None:
     of, ran = timing("0 * * * *", jitter_seconds=14_400), list[datetime]()
     schedule, now = due(of, misfire_policy=policy, overlap_policy=OverlapPolicy.ALLOW_ALL), at(10)
@@ -230,7 +230,7 @@ def test_its_last_time_is_one_that_is_run() -> None:
     assert decision.next is None
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("now", "local"),
     [
         (datetime(2026, 3, 28, 12, tzinfo=UTC), "2026-03-29 03:00+02:00"),

@@ -22,6 +22,7 @@ from automation_pipeline.org_jobs.domain.endings import (
 from automation_pipeline.org_jobs.domain.job_type import Performer
 from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
 from automation_pipeline.org_jobs.domain.states import JOB_RUN, RunState
+from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, tzinfo=UTC)
 AGAIN = RunEnd(RunState.PENDING, NOW + timedelta(seconds=2))
@@ -40,7 +41,7 @@ def ended(end: AttemptEnd, **said: Any) -> RunEnd:
     return run_end(end, **{**facts, **said})
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("end", "said", "becomes"),
     [
         (succeeded(), {}, RunEnd(RunState.SUCCESS)),
@@ -64,7 +65,7 @@ def test_what_becomes_of_the_run(end: AttemptEnd, said: dict[str, Any], becomes:
 ILLEGAL = [(frm, to) for frm, to in product(RunState, RunState) if not JOB_RUN.can_move(frm, to)]
 
 
-@pytest.mark.parametrize(("frm", "to"), [pair for pair in ILLEGAL if pair[1] is not RunState.PENDING])
+@every_case(("frm", "to"), [pair for pair in ILLEGAL if pair[1] is not RunState.PENDING])
 def test_an_end_that_its_state_does_not_allow_is_refused(frm: RunState, to: RunState) -> None:
     with pytest.raises(IllegalMoveError):
         ended(AttemptEnd(status=to, error_code="FAILED"), frm=frm)

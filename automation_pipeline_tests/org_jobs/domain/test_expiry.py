@@ -2,24 +2,23 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from automation_pipeline.core.execution_window import ExecutionWindow
 from automation_pipeline.core.wall_clock import zone
 from automation_pipeline.org_jobs.domain.expiry import expires_at
 from automation_pipeline.org_jobs.domain.retry_policy import StartWindow
+from automation_pipeline_tests.tables import every_case
 
 BEGINS = datetime(2026, 5, 4, 10, tzinfo=UTC)
 DAY = timedelta(days=1)
 
 
-@pytest.mark.parametrize(("has_window", "days"), [(False, 1), (True, 2)])
+@every_case(("has_window", "days"), [(False, 1), (True, 2)])
 def test_it_waits_a_day_and_under_a_window_until_the_next_one_is_over(has_window: bool, days: int) -> None:
     assert expires_at(BEGINS, has_window=has_window) == BEGINS + days * DAY
     assert expires_at(BEGINS, has_window=has_window, waits=3 * DAY) == BEGINS + (days + 2) * DAY
 
 
-@pytest.mark.parametrize("month", [3, 10])
+@every_case("month", [3, 10])
 def test_there_is_another_whole_window_also_when_the_clocks_change(month: int) -> None:
     window = StartWindow(ExecutionWindow.parse("01:00", "03:30"), zone("Europe/Paris"))
     for day in range(20, 31):

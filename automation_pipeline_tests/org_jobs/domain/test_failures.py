@@ -1,7 +1,5 @@
 """What an error makes of an attempt: its code, and whether another attempt can help."""
 
-import pytest
-
 from automation_pipeline.core.errors import (
     AutomationError,
     ConflictError,
@@ -13,9 +11,10 @@ from automation_pipeline.core.errors import (
 )
 from automation_pipeline.org_jobs.domain.failures import end_of
 from automation_pipeline.org_jobs.domain.retry_policy import is_retryable
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("error", "code", "is_retried"),
     [
         (TransientError("It is busy."), "FAILED", True),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.org_jobs.domain.https_payload import HttpsCallPayload
 from automation_pipeline.org_jobs.domain.job_types import HTTPS_CALL, checked_payload, job_type
+from automation_pipeline_tests.tables import every_case
 
 SECRET = "hunter2hunter2"
 URL = "https://hooks.example.com/jobs"
@@ -44,7 +45,7 @@ def test_references_may_stand_in_the_address_the_headers_and_the_body() -> None:
     assert checked(**stored) == stored
 
 
-@pytest.mark.parametrize(
+@every_case(
     "url",
     [
         f"https://user:{SECRET}@example.com/",
@@ -71,12 +72,12 @@ def test_an_address_that_is_none_or_holds_a_secret_is_refused(url: object) -> No
     assert [where for where, _ in faults(url=url)] == ["payload.url"]
 
 
-@pytest.mark.parametrize("url", ["https://example.com/?page=2&sort=name", "https://example.com:8443", "http://h:3000/"])
+@every_case("url", ["https://example.com/?page=2&sort=name", "https://example.com:8443", "http://h:3000/"])
 def test_whether_the_address_may_be_called_is_seen_when_it_is_called(url: str) -> None:
     assert checked(url=url)["url"] == url
 
 
-@pytest.mark.parametrize(
+@every_case(
     "headers",
     [
         {"Authorization": SECRET},
@@ -98,7 +99,7 @@ def test_a_secret_in_a_header_is_refused_by_the_name_of_the_header(headers: dict
     assert (next(iter(headers)) in where + why, "must not be written here: refer to it as" in why) == (True, True)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("headers", "why"),
     [
         ({"Host": "other"}, "'Host' is set by whoever makes the call"),
@@ -115,7 +116,7 @@ def test_a_header_that_cannot_be_sent_is_refused(headers: dict[str, Any], why: s
     assert faults(headers=headers) == (("payload.headers", why),)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("payload", "where"),
     [
         ({"method": "TRACE"}, "payload.method"),
@@ -144,7 +145,7 @@ def test_no_text_passes_in_a_header_that_is_for_secrets(name: str, text: str) ->
         checked(headers={"Accept": "*/*", name: text})
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("expected", "status", "is_good"),
     [((), 200, True), ((), 299, True), ((), 300, False), ((), 404, False), ((404,), 404, True), ((404,), 200, False)],
 )

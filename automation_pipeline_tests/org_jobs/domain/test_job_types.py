@@ -12,6 +12,7 @@ from automation_pipeline.core.json_model import as_document
 from automation_pipeline.org_jobs.domain.job_type import Performer
 from automation_pipeline.org_jobs.domain.job_types import JOB_TYPES, checked_payload, job_type, job_types
 from automation_pipeline.org_jobs.domain.secrets import HOW
+from automation_pipeline_tests.tables import every_case
 
 AGENTS = [one for one in JOB_TYPES.values() if one.performer is Performer.AGENT]
 FAMILIES = {"SERVER": 6, "RCON": 1, "SEND": 1, "SAVE": 5, "REGION": 2, "PLAYER": 7, "MOD": 8, "PROFILE": 3}
@@ -56,7 +57,7 @@ def test_agents_do_the_33_types_of_the_origin() -> None:
     assert (found, len(AGENTS)) == (FAMILIES, 33)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("alias", "name"),
     [("start", "SERVER_START"), ("stop", "SERVER_STOP"), ("restart", "SERVER_RESTART"), ("rcon", "RCON")],
 )
@@ -65,7 +66,7 @@ def test_an_alias_is_another_name_of_its_type(alias: str, name: str) -> None:
     assert job_type(alias).name == name
 
 
-@pytest.mark.parametrize("name", ["", "START", "server_start", "COMPANY", "x" * 5000])
+@every_case("name", ["", "START", "server_start", "COMPANY", "x" * 5000])
 def test_a_name_of_no_type_is_a_fault_of_the_field(name: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         job_type(name)
@@ -83,7 +84,7 @@ def test_reading_is_short_restarts_and_updates_are_long_and_the_rest_has_a_quart
     assert set(limits.values()) == {180, 900, 86_400}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("name", "limit", "permission"),
     [
         ("AUTOMATION_RUN", 86_400, "automation"),
@@ -96,7 +97,7 @@ def test_this_system_does_its_own_under_their_permissions(name: str, limit: int,
     assert (one.performer, one.limit_seconds, one.permission) == (Performer.SERVICE, limit, permission)
 
 
-@pytest.mark.parametrize("name", JOB_TYPES)
+@every_case("name", JOB_TYPES)
 def test_a_payload_is_taken_with_its_least_and_is_the_same_when_it_is_checked_again(name: str) -> None:
     stored = checked_payload(job_type(name), LEAST.get(name, {}))
     assert checked_payload(job_type(name), stored) == stored
@@ -115,7 +116,7 @@ def test_what_a_type_does_not_know_is_refused_and_so_is_a_secret(name: str, fiel
     assert HOW in faults(name, {**least, secret: "hunter2"})[f"payload.{secret}"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("name", "payload", "where"),
     [
         ("RCON", {"command": "list\nstop"}, "command"),
@@ -153,7 +154,7 @@ def test_an_id_may_be_a_number_and_is_stored_as_a_text() -> None:
     assert checked_payload(job_type("AUTOMATION_RUN"), {"scheduleId": 11}) == {"scheduleId": "11"}
 
 
-@pytest.mark.parametrize("payload", [[], "text", 1, True])
+@every_case("payload", [[], "text", 1, True])
 def test_a_payload_is_an_object(payload: object) -> None:
     assert faults("SERVER_START", payload) == {"payload": "must be an object"}
 

@@ -2,14 +2,13 @@
 
 from datetime import UTC, datetime
 
-import pytest
-
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.org_jobs.domain.org_schedule import ScheduleInput, input_document, is_as_shown, last_run_status
 from automation_pipeline_tests.org_jobs.domain.schedules import stored
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("dispatch", "job", "status"),
     [
         (None, None, None),

@@ -15,18 +15,17 @@ from automation_pipeline.org_jobs.domain.organisation import (
     given_fields,
     id_fault,
 )
+from automation_pipeline_tests.tables import every_case
 
 LEAST = {"id": "acme", "name": "Acme"}
 
 
-@pytest.mark.parametrize("org_id", ["a", "7", "acme", "acme-eu", "a-b-c", "2fast", "a" * 40])
+@every_case("org_id", ["a", "7", "acme", "acme-eu", "a-b-c", "2fast", "a" * 40])
 def test_an_id_is_a_short_plain_word(org_id: str) -> None:
     assert given_fields(OrganisationInput, LEAST | {"id": org_id}, "organisation").id == org_id
 
 
-@pytest.mark.parametrize(
-    "org_id", ["", "A", "acme ", " acme", "-a", "a-", "a--b", "a_b", "é", "a.b", "a/b", "a\n", "a\0", "a" * 41]
-)
+@every_case("org_id", ["", "A", "acme ", " acme", "-a", "a-", "a--b", "a_b", "é", "a.b", "a/b", "a\n", "a\0", "a" * 41])
 def test_anything_else_is_no_id(org_id: str) -> None:
     with pytest.raises(InvalidInputError, match="Invalid organisation") as refused:
         given_fields(OrganisationInput, LEAST | {"id": org_id}, "organisation")
@@ -39,7 +38,7 @@ def test_hyphens_stand_alone_and_between(text: str) -> None:
     assert (id_fault(text) is None) is is_id
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "field", "why"),
     [
         ({"name": " "}, "name", "must not be empty"),
@@ -70,12 +69,12 @@ def test_an_instant_is_kept_in_utc() -> None:
     assert wanted.maintenance_until == datetime(2026, 5, 4, 10, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(("host", "kept"), [("11", 11), (11, 11), (None, None)])
+@every_case(("host", "kept"), [("11", 11), (11, 11), (None, None)])
 def test_a_host_is_named_by_its_number_or_its_digits(host: object, kept: int | None) -> None:
     assert given_fields(ServerInput, {"name": "s", "hostId": host}, "server").host_id == kept
 
 
-@pytest.mark.parametrize("host", [0, -1, "0", "x", "1 ", True, 1.0, "9" * 19])
+@every_case("host", [0, -1, "0", "x", "1 ", True, 1.0, "9" * 19])
 def test_what_is_no_host_is_refused(host: object) -> None:
     with pytest.raises(InvalidInputError) as refused:
         given_fields(ServerInput, {"name": "s", "hostId": host}, "server")
@@ -89,7 +88,7 @@ def test_a_patch_keeps_what_it_does_not_name_and_null_clears() -> None:
     assert (cleared.name, cleared.host_id, cleared.is_enabled) == ("s", None, False)
 
 
-@pytest.mark.parametrize("field", ["name", "isEnabled"])
+@every_case("field", ["name", "isEnabled"])
 def test_null_clears_only_what_may_be_null(field: str) -> None:
     stored = given_fields(ServerInput, {"name": "s"}, "server")
     with pytest.raises(InvalidInputError) as refused:

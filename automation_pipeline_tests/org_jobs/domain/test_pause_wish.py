@@ -6,6 +6,7 @@ import pytest
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.org_jobs.domain.pause_wish import LONGEST_REASON, read_pause, read_skip
+from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 
@@ -16,7 +17,7 @@ def test_a_pause_may_say_why_and_until_when() -> None:
     assert read_skip(None).reason is None
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("reason", "until", "field"),
     [
         ("x" * (LONGEST_REASON + 1), None, "reason"),

@@ -3,12 +3,12 @@
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.core.sensitive_keys import is_sensitive
 from automation_pipeline.org_jobs.domain.payload_faults import DEEPEST, PLAIN_SECRET, payload_faults
+from automation_pipeline_tests.tables import every_case
 
 SECRET = "hunter2hunter2"
 SENSITIVE = ["password", "Authorization", "Cookie", "X-Api-Key", "rconPassword", "client_secret", "token", "privateKey"]
@@ -45,7 +45,7 @@ def test_a_text_that_is_known_for_a_secret_passes_nowhere(value: Any, ways: list
     assert (where.startswith("body."), why) == (True, PLAIN_SECRET)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "body",
     [
         {"key": "value"},
@@ -82,7 +82,7 @@ def test_a_payload_without_one_passes(payload: dict[str, Any]) -> None:
     assert payload_faults(payload) == []
 
 
-@pytest.mark.parametrize(
+@every_case(
     "payload",
     [
         {"password": {"secretRef": "RCON"}},
@@ -105,15 +105,13 @@ def test_the_sentence_says_where_it_is_and_how_to_refer_to_a_secret() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "reference", [{"secretRef": "A__B"}, {"secretRef": "A", "or": SECRET}, {"secretRef": [SECRET]}]
-)
+@every_case("reference", [{"secretRef": "A__B"}, {"secretRef": "A", "or": SECRET}, {"secretRef": [SECRET]}])
 def test_half_a_reference_is_none(reference: dict[str, Any]) -> None:
     [(where, why)] = payload_faults({"a": reference})
     assert (where, why.startswith("must be just ")) == ("a", True)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("value", "why"),
     [
         ("a\0b", "must not hold the character NUL"),

@@ -2,7 +2,6 @@
 
 from base64 import b64encode
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,11 +13,12 @@ from automation_pipeline.org_jobs.domain.plain_secrets import (
     named_beside,
     names_secret,
 )
+from automation_pipeline_tests.tables import every_case
 
 USERS = "dXNlcjpwYXNz"  # user:pass
 
 
-@pytest.mark.parametrize(
+@every_case(
     "name",
     [
         "password",
@@ -44,7 +44,7 @@ def test_a_secret_is_known_by_its_name(name: str) -> None:
     assert is_secret_when_sent(name)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "name",
     [
         "key",
@@ -70,17 +70,17 @@ def test_other_names_are_none(name: str) -> None:
     assert not names_secret(name)
 
 
-@pytest.mark.parametrize("name", ["key", "X-Key", "xAuth", "functionsKey", "sid", "sessionId", "primaryKey", "email"])
+@every_case("name", ["key", "X-Key", "xAuth", "functionsKey", "sid", "sessionId", "primaryKey", "email"])
 def test_in_a_header_or_a_query_more_names_are(name: str) -> None:
     assert is_secret_when_sent(name)
 
 
-@pytest.mark.parametrize("name", ["page", "sortKey", "cache-key", "Accept", "X-Request-Id", "design"])
+@every_case("name", ["page", "sortKey", "cache-key", "Accept", "X-Request-Id", "design"])
 def test_in_a_header_or_a_query_too_some_names_are_none(name: str) -> None:
     assert not is_secret_when_sent(name)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "Bearer hunter2hunter2",
@@ -99,7 +99,7 @@ def test_a_credential_is_known_by_its_look(text: str) -> None:
     assert looks_secret(text)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "",
@@ -128,13 +128,13 @@ def test_a_user_and_a_password_are_known_whatever_they_are(user: str, password: 
     assert looks_secret(f"basic {encoded.rstrip('=')}")
 
 
-@pytest.mark.parametrize("text", ["Basic x", "token x", "ApiKey x", "api-key x", "GenieKey x", "Negotiate x", "HMAC x"])
+@every_case("text", ["Basic x", "token x", "ApiKey x", "api-key x", "GenieKey x", "Negotiate x", "HMAC x"])
 def test_in_a_header_whatever_follows_a_scheme_is_one(text: str) -> None:
     assert is_scheme(text)
     assert not is_scheme(text.replace(" ", "-"))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("document", "found"),
     [
         ({"name": "Authorization", "value": "x"}, ("value", "Authorization")),

@@ -8,6 +8,7 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.instants import iso
 from automation_pipeline.org_jobs.domain.preview import ComingRun, check_count, following, preview
 from automation_pipeline.org_jobs.domain.timing import Planned, TimingFields, next_planned, read_timing
+from automation_pipeline_tests.tables import every_case
 
 MAY = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 SPRING, AUTUMN = datetime(2026, 3, 28, 12, 0, tzinfo=UTC), datetime(2026, 10, 24, 12, 0, tzinfo=UTC)
@@ -69,7 +70,7 @@ def test_without_any_run_it_says_so() -> None:
     assert shown.note
 
 
-@pytest.mark.parametrize("start", [MAY, SPRING, AUTUMN])
+@every_case("start", [MAY, SPRING, AUTUMN])
 def test_following_the_one_that_is_planned_gives_what_is_planned_after_it(start: datetime) -> None:
     fields = {"window_start": "22:00", "window_end": "06:00", "jitter_seconds": 900}
     timing = read_timing(TimingFields(seed="s", cron_expression="0 */4 * * *", timezone="Europe/Paris", **fields))
@@ -90,13 +91,13 @@ def test_one_that_was_put_off_to_the_next_window_is_not_followed_by_its_like() -
     assert found[0] == late.effective_for
 
 
-@pytest.mark.parametrize("after", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
+@every_case("after", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
 def test_the_ends_of_the_calendar_are_no_fault(after: datetime) -> None:
     found = runs("0 2 * * *", after, window_start="22:00", window_end="06:00", jitter_seconds=60, start_at=after)
     assert len(found) == (2 if after.year == 1 else 0)
 
 
-@pytest.mark.parametrize(("count", "is_fine"), [(1, True), (100, True), (0, False), (101, False)])
+@every_case(("count", "is_fine"), [(1, True), (100, True), (0, False), (101, False)])
 def test_so_many_at_once_and_no_more(count: int, is_fine: bool) -> None:
     if is_fine:
         check_count(count)

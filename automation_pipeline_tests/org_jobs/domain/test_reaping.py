@@ -2,11 +2,10 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from automation_pipeline.org_jobs.domain.job_type import Performer
 from automation_pipeline.org_jobs.domain.reaping import Standing, reaped
 from automation_pipeline.org_jobs.domain.states import RunState
+from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 SOON = NOW + timedelta(seconds=1)
@@ -14,7 +13,7 @@ BEGUN = {"status": RunState.RUNNING, "started_at": NOW - timedelta(minutes=3), "
 WAITS = {"status": RunState.PENDING, "expires_at": NOW}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("standing", "outcome"),
     [
         (BEGUN, None),
@@ -38,7 +37,7 @@ def test_what_becomes_of_a_run(standing: dict[str, object], outcome: tuple[str, 
     assert (end and (end.status, end.error_code)) == outcome
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("performer", "words"),
     [
         (Performer.AGENT, "Nobody began it by 2026-05-04T10:00:00.000Z: is an agent at work for its server?"),

@@ -20,13 +20,14 @@ from automation_pipeline.org_jobs.domain.retry_policy import (
     retry_at,
     stored_policy,
 )
+from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 5, 59, 59, tzinfo=UTC)
 LUCK = Random(1)
 NIGHT = StartWindow(ExecutionWindow(time(2), time(6)), ZoneInfo("UTC"))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("kind", "backoff_ms", "waits"),
     [
         (BackoffType.FIXED, 1000, [1, 1, 1, 1, 1]),
@@ -46,7 +47,7 @@ def test_without_a_policy_there_are_three_attempts_two_seconds_apart() -> None:
     assert (policy.attempts, policy.wait_seconds(1, LUCK), policy.wait_seconds(2, LUCK)) == (3, 2, 2)
 
 
-@pytest.mark.parametrize(("retries", "failures", "again"), [(0, 1, False), (1, 1, True), (1, 2, False), (10, 10, True)])
+@every_case(("retries", "failures", "again"), [(0, 1, False), (1, 1, True), (1, 2, False), (10, 10, True)])
 def test_there_is_one_attempt_more_than_there_are_retries(retries: int, failures: int, again: bool) -> None:
     at = retry_at(RetryPolicy(max_retries=retries), failures, NOW, None, LUCK)
     assert at == (NOW + timedelta(seconds=2) if again else None)
@@ -58,7 +59,7 @@ def test_a_retry_waits_for_the_window() -> None:
     assert retry_at(late, 1, NOW, NIGHT, LUCK) == datetime(2026, 5, 5, 2, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("code", "again"),
     [
         ("VALIDATION", False),
@@ -81,7 +82,7 @@ def test_jitter_is_a_tenth_and_never_beyond_an_hour(failures: int, seed: int, ba
     assert nominal * 0.9 - 1e-6 <= wait <= min(nominal * 1.1, 3600) + 1e-6
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given_", "field"),
     [
         ({"maxRetries": 11}, "maxRetries"),
@@ -100,7 +101,7 @@ def test_a_policy_out_of_bounds_is_refused_by_field(given_: dict[str, Any], fiel
     assert [name for name, _ in refused.value.fields] == [field]
 
 
-@pytest.mark.parametrize("document", [{"maxRetries": 11}, {"backoffType": "linear"}, {"other": 1}])
+@every_case("document", [{"maxRetries": 11}, {"backoffType": "linear"}, {"other": 1}])
 def test_one_that_was_stored_beyond_todays_bounds_tries_nothing_again(document: dict[str, Any]) -> None:
     assert stored_policy(document).attempts == 1
 

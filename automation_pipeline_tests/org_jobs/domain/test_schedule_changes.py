@@ -21,6 +21,7 @@ from automation_pipeline.org_jobs.domain.schedule_changes import (
 from automation_pipeline.org_jobs.domain.states import ScheduleState
 from automation_pipeline.org_jobs.domain.timing import TimingFields, read_timing
 from automation_pipeline_tests.org_jobs.domain.schedules import NOW, stored
+from automation_pipeline_tests.tables import every_case
 
 ACTIVE, PAUSED, INVALID, COMPLETED = (
     ScheduleState.ACTIVE,
@@ -38,14 +39,14 @@ def test_what_the_patch_does_not_name_stays_and_null_clears() -> None:
     assert changed.payload == before.payload
 
 
-@pytest.mark.parametrize("field", ["name", "cronExpression", "timezone", "priority", "enabled", "payload", "jitterS"])
+@every_case("field", ["name", "cronExpression", "timezone", "priority", "enabled", "payload", "jitterS"])
 def test_what_may_not_be_null_says_so(field: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         changed_schedule(stored(), {field: None})
     assert (field, NEVER_NULL) in refused.value.fields
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("known", "patch", "state"),
     [
         ({}, {"name": "Other"}, None),
@@ -89,7 +90,7 @@ def test_what_was_decided_upon_never_comes_again_even_if_the_clock_is_set_back(n
     assert planned.scheduled_for > max(at, decided)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("expected", "holds"),
     [(None, True), (1, True), (2, False), (NOW, True), (NOW + timedelta(milliseconds=1), False)],
 )
@@ -97,9 +98,7 @@ def test_the_caller_must_have_seen_it_as_it_is(expected: int | datetime | None, 
     assert is_expected(stored(), expected) is holds
 
 
-@pytest.mark.parametrize(
-    ("state", "is_refused"), [(ACTIVE, False), (PAUSED, False), (INVALID, True), (COMPLETED, True)]
-)
+@every_case(("state", "is_refused"), [(ACTIVE, False), (PAUSED, False), (INVALID, True), (COMPLETED, True)])
 def test_what_is_not_due_any_more_cannot_be_paused(state: ScheduleState, is_refused: bool) -> None:
     if is_refused:
         with pytest.raises(ConflictError):

@@ -4,9 +4,10 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from automation_pipeline.org_jobs.domain.schedule_fields import CronText, Days, Payload, TimeOfDay, TimeZone
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("kind", "given", "kept"),
     [
         (CronText, "0 9 * * 1-5", "0 9 * * 1-5"),
@@ -22,7 +23,7 @@ def test_a_field_that_is_well_is_kept(kind: object, given: object, kept: object)
     assert TypeAdapter(kind).validate_python(given) == kept
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("kind", "given"),
     [
         (CronText, "0 0 2 * * *"),

@@ -9,6 +9,7 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.instants import iso
 from automation_pipeline.org_jobs.domain.schedule_rules import read_schedule, refuse_never_due
 from automation_pipeline_tests.org_jobs.domain.schedules import NOW, said
+from automation_pipeline_tests.tables import every_case
 
 
 def fields_at_fault(given: dict[str, object]) -> set[str]:
@@ -17,7 +18,7 @@ def fields_at_fault(given: dict[str, object]) -> set[str]:
     return {field for field, _ in refused.value.fields}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("fields", "faults"),
     [
         ({"cronExpression": "0 0 2 * * *"}, {"cronExpression"}),
@@ -61,7 +62,7 @@ def test_every_field_at_fault_is_named(fields: dict[str, object], faults: set[st
     assert fields_at_fault(said(**fields)) == faults
 
 
-@pytest.mark.parametrize(("cutoff", "is_allowed"), [(0, True), (239, True), (240, False), (600, False)])
+@every_case(("cutoff", "is_allowed"), [(0, True), (239, True), (240, False), (600, False)])
 def test_the_cutoff_is_shorter_than_the_window(cutoff: int, is_allowed: bool) -> None:
     window = {"executionWindowStart": "22:00", "executionWindowEnd": "02:00", "latestStartCutoffMin": cutoff}
     if is_allowed:
@@ -70,7 +71,7 @@ def test_the_cutoff_is_shorter_than_the_window(cutoff: int, is_allowed: bool) ->
         assert fields_at_fault(said(**window)) == {"latestStartCutoffMin"}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("cron", "start", "end", "is_allowed"),
     [
         ("0 12 * * *", "22:00", "06:00", False),
@@ -100,7 +101,7 @@ def in_days(days: float) -> str:
     return iso(NOW + timedelta(days=days))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("fields", "fault"),
     [
         ({}, None),

@@ -6,18 +6,19 @@ from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.org_jobs.domain.secrets import names_in, reference_in, secrets_of, variable_of, with_secrets
+from automation_pipeline_tests.tables import every_case
 
 ORG_IDS = st.from_regex(r"[a-z0-9](-?[a-z0-9]){0,8}", fullmatch=True)
 NAMES = st.from_regex(r"[A-Z](_?[A-Z0-9]){0,8}_?", fullmatch=True)
 BODY = {"a": [{"secretRef": "ONE"}, {"b": {"secretRef": "TWO"}}], "c": "plain"}
 
 
-@pytest.mark.parametrize("name", ["A", "RCON_PASSWORD", "KEY2", "A_", "A" * 64])
+@every_case("name", ["A", "RCON_PASSWORD", "KEY2", "A_", "A" * 64])
 def test_a_name_of_capitals_digits_and_single_underscores_is_a_reference(name: str) -> None:
     assert reference_in({"secretRef": name}) == name
 
 
-@pytest.mark.parametrize(
+@every_case(
     "value",
     [
         None,
@@ -48,7 +49,7 @@ def test_secrets_are_looked_up_and_put_in_the_place_of_their_references() -> Non
     assert BODY["a"][0] == {"secretRef": "ONE"}
 
 
-@pytest.mark.parametrize("environment", [{}, {"ORG_SECRET__ACME__ONE": ""}, {"ORG_SECRET__GLOBEX__ONE": "theirs"}])
+@every_case("environment", [{}, {"ORG_SECRET__ACME__ONE": ""}, {"ORG_SECRET__GLOBEX__ONE": "theirs"}])
 def test_a_secret_that_the_organisation_does_not_have_is_named_by_its_variable(environment: dict[str, str]) -> None:
     with pytest.raises(InvalidInputError, match=r"set the environment variable ORG_SECRET__ACME__ONE\.$"):
         secrets_of({"secretRef": "ONE"}, "acme", environment)

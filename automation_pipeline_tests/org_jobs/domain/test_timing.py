@@ -19,6 +19,7 @@ from automation_pipeline.org_jobs.domain.timing import (
     read_timing,
     shortened,
 )
+from automation_pipeline_tests.tables import every_case
 
 MONDAY = datetime(2026, 5, 4, tzinfo=UTC)
 
@@ -40,7 +41,7 @@ def test_weekdays_are_five_days() -> None:
     assert [one.scheduled_for.isoweekday() for one in islice(planned_after(of, MONDAY), 10)] == [1, 2, 3, 4, 5] * 2
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("said", "expected"),
     [
         ({"start_at": MONDAY + timedelta(hours=5)}, ["04 05:00", "04 06:00"]),
@@ -75,7 +76,7 @@ def test_the_last_minutes_of_a_window_can_be_kept_free() -> None:
     assert effective(of, 4) == ["04 02:30", "04 03:30", "04 04:30", "05 02:30"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("start", "end", "minutes", "becomes"),
     [("02:00", "06:00", 30, "05:30"), ("22:00", "06:00", 420, "23:00"), ("23:30", "00:30", 45, "23:45")],
 )
@@ -85,14 +86,14 @@ def test_a_shortened_window_ends_earlier(start: str, end: str, minutes: int, bec
     assert shortened(window, minutes).end == time.fromisoformat(becomes)
 
 
-@pytest.mark.parametrize("minutes", [60, 61, 1440])
+@every_case("minutes", [60, 61, 1440])
 def test_nothing_is_left_of_a_window_that_is_cut_too_short(minutes: int) -> None:
     window = ExecutionWindow(time(23, 30), time(0, 30))
     with pytest.raises(InvalidInputError, match="shorter than the execution window"):
         shortened(window, minutes)
 
 
-@pytest.mark.parametrize("said", [{"cron": "0 2 * * * *"}, {"cron": "0 24 * * *"}, {"zone": "Mars/Olympus"}])
+@every_case("said", [{"cron": "0 2 * * * *"}, {"cron": "0 24 * * *"}, {"zone": "Mars/Olympus"}])
 def test_what_means_nothing_is_refused(said: dict[str, str]) -> None:
     with pytest.raises(InvalidInputError):
         timing(**said)

@@ -9,6 +9,7 @@ from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.org_jobs.stages import keep_trying as stage
 from automation_pipeline.org_jobs.stages.keep_trying import keep_trying
 from automation_pipeline_tests import waiting
+from automation_pipeline_tests.tables import every_case
 
 AN_HOUR = 3600.0
 
@@ -37,7 +38,7 @@ def test_what_passes_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert waiting.run(keep_trying(Writing(*away(3)), seconds=AN_HOUR)) == 4
 
 
-@pytest.mark.parametrize("fault", [PermanentError("Never."), ValueError("a fault")])
+@every_case("fault", [PermanentError("Never."), ValueError("a fault")])
 def test_what_does_not_pass_is_raised_at_once(fault: Exception) -> None:
     writing = Writing(fault)
     with pytest.raises(type(fault)):

@@ -2,9 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from automation_pipeline.pricing.domain.alerts import AlertSeverity, Fired, Health, alerts, is_to_fire
+from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 
@@ -13,7 +12,7 @@ def success(applied: int, failed: int) -> Health:
     return Health(applied=applied, failed=failed)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("health", "fired"),
     [
         (success(97, 3), []),
@@ -40,7 +39,7 @@ def test_who_is_called_for_what(health: Health, fired: list[str]) -> None:
     assert all(alert.message.endswith(".") for alert in alerts(health))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("severity", "last", "minutes_ago", "fires"),
     [
         ("warning", None, 0, True),

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from automation_pipeline.pricing.domain.circuit import (
     Answer,
     CallKind,
@@ -18,6 +16,7 @@ from automation_pipeline.pricing.domain.circuit import (
     concurrency,
     has_opened,
 )
+from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 MINUTE = timedelta(seconds=60)
@@ -74,7 +73,7 @@ def test_an_open_circuit_lets_nobody_call_for_a_minute_and_then_one() -> None:
     assert ask(probe.circuit, NOW + MINUTE) == NotBefore(NOW + 2 * MINUTE)
 
 
-@pytest.mark.parametrize("answer", [Answer.THROTTLED, Answer.FAILED])
+@every_case("answer", [Answer.THROTTLED, Answer.FAILED])
 def test_a_probe_that_fails_opens_it_again_without_news(answer: Answer) -> None:
     again = after_answer(HALF_OPEN, CallKind.WRITE, answer, NOW)
     assert (again.state, again.until) == (CircuitState.OPEN, NOW + MINUTE)
@@ -105,7 +104,7 @@ def test_a_wait_that_the_shop_tells_holds_everybody_up() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("told", "state", "pause"),
     [
         (timedelta(minutes=15), "closed", timedelta(minutes=15)),

@@ -2,10 +2,9 @@
 
 from datetime import UTC, datetime
 
-import pytest
-
 from automation_pipeline.pricing.domain.day import DAY_CHECKS, DayRun, DayRuns, judge_runs
 from automation_pipeline.pricing.domain.states import RunState
+from automation_pipeline_tests.tables import every_case
 
 AT = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 
@@ -23,7 +22,7 @@ def a_day(*runs: tuple[int, int], letters: int = 0, mismatched: int = 0, broken:
     return DayRuns(made, broken)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("day", "failed"),
     [
         (a_day(), []),

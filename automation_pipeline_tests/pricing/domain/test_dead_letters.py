@@ -15,6 +15,7 @@ from automation_pipeline.pricing.domain.dead_letters import (
 )
 from automation_pipeline.pricing.domain.failures import FailureKind
 from automation_pipeline.pricing.domain.states import RunState
+from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 
@@ -57,12 +58,12 @@ def test_without_dead_letters_there_is_nothing_to_do() -> None:
     assert (report.total_failed, report.by_error_type, report.recommendations) == (0, {}, ())
 
 
-@pytest.mark.parametrize("kind", FailureKind)
+@every_case("kind", FailureKind)
 def test_every_kind_has_its_advice(kind: FailureKind) -> None:
     assert recommendation(kind, 2).startswith("2 variants ")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("kind", "retryable", "worth"),
     [("server", True, True), ("timeout", False, True), ("cancelled", False, True), ("not_found", False, False)],
 )
@@ -90,7 +91,7 @@ def test_without_anything_worth_it_a_retry_is_refused() -> None:
         targets_to_retry(RunState.FAILED, LETTERS[1:])
 
 
-@pytest.mark.parametrize("state", sorted(set(RunState) - {RunState.PARTIAL, RunState.FAILED}))
+@every_case("state", sorted(set(RunState) - {RunState.PARTIAL, RunState.FAILED}))
 def test_only_a_run_that_failed_in_part_or_whole_is_retried(state: RunState) -> None:
     with pytest.raises(ConflictError, match=f"A run that is {state} cannot be retried"):
         targets_to_retry(state, LETTERS)

@@ -1,15 +1,14 @@
 """What was previewed is written, or nothing is."""
 
-import pytest
-
 from automation_pipeline.pricing.domain.drift import before_rollback, before_write
 from automation_pipeline.pricing.domain.money import Price
 from automation_pipeline.pricing.domain.rule import OnDrift
+from automation_pipeline_tests.tables import every_case
 
 BEFORE, AFTER, EDITED = Price(1000, "EUR", 1500), Price(900, "EUR"), Price(950, "EUR")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("observed", "on_drift", "writes_compare_at", "step"),
     [
         (BEFORE, "refuse", True, "write"),
@@ -27,7 +26,7 @@ def test_before_a_write(observed: Price, on_drift: str, step: str, *, writes_com
     assert before_write(observed, BEFORE, AFTER, OnDrift(on_drift), writes_compare_at=writes_compare_at) == step
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("observed", "force", "step"),
     [
         (AFTER, False, "write"),

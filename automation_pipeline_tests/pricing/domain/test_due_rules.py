@@ -1,11 +1,10 @@
 """A look reads as a sentence or two."""
 
-import pytest
-
 from automation_pipeline.pricing.domain.due_rules import DueRules
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("looked", "words"),
     [
         (DueRules(), "No rule is due."),

@@ -1,19 +1,18 @@
 """What a rule makes of a price: the worked results of the reference, each reason to skip, each warning."""
 
-import pytest
-
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.domain.evaluation import evaluate, price
 from automation_pipeline.pricing.domain.money import Price
 from automation_pipeline.pricing.domain.outcome import Outcome, Skip, Warn
 from automation_pipeline_tests.pricing.domain.rules import rule, variant
+from automation_pipeline_tests.tables import every_case
 
 
 def priced(before: int, transform: dict[str, object], **facts: object) -> Outcome:
     return price(rule(transform, currency=facts.get("currency", "EUR")), variant(before, **facts))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("before", "transform", "after", "applied"),
     [
         (1000, {"op": "percent", "value": -10}, 900, ()),
@@ -70,7 +69,7 @@ def test_a_margin_over_the_cost_is_kept_to_the_unit() -> None:
     assert outcome.trace.constraints.applied == ("margin:639",)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("told", "compare_at", "writes"),
     [
         ({}, 1500, False),
@@ -93,7 +92,7 @@ def test_a_change_of_the_compare_at_price_alone_is_a_change() -> None:
     assert (outcome.after, outcome.skipped) == (Price(1000, "EUR", None), None)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("facts", "transform", "skip"),
     [
         ({"is_active": False}, {"op": "percent", "value": 5}, Skip.NOT_ACTIVE),
@@ -123,7 +122,7 @@ def test_an_ending_that_the_currency_does_not_have_is_left_alone() -> None:
     assert price(rule_of_any_shop, variant(1000)).after == Price(1099, "EUR")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("facts", "transform", "warnings"),
     [
         ({}, {"op": "set", "value": 980, "ceiling": 950, "round": "nearest_99"}, (Warn.ENDING_LOST,)),

@@ -1,11 +1,10 @@
 """What each sign of failure means."""
 
-import pytest
-
 from automation_pipeline.pricing.domain.failures import PRICE_DRIFT, FailureKind, Signal, classified
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("signal", "kind", "retryable"),
     [
         (Signal(status=429), "rate_limit", True),
@@ -45,7 +44,7 @@ def test_a_failure_has_a_kind_and_a_verdict(signal: Signal, kind: str, *, retrya
     assert (failure.kind, failure.retryable, failure.message) == (kind, retryable, "It failed.")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("signal", "unknown"),
     [
         (Signal(lost=True), True),

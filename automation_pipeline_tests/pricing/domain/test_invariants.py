@@ -2,8 +2,6 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from automation_pipeline.pricing.domain.invariants import (
     PricedTarget,
     RunFacts,
@@ -14,6 +12,7 @@ from automation_pipeline.pricing.domain.invariants import (
 )
 from automation_pipeline.pricing.domain.money import Price
 from automation_pipeline.pricing.domain.states import RunState, TargetState
+from automation_pipeline_tests.tables import every_case
 
 T0 = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 TIMES = {"queued_at": T0, "started_at": T0 + timedelta(seconds=5), "finished_at": T0 + timedelta(seconds=60)}
@@ -30,7 +29,7 @@ def targets(states: str) -> list[TargetFacts]:
     ]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("status", "states"),
     [
         ("APPLIED", ""),
@@ -52,7 +51,7 @@ def test_a_run_under_way_breaks_nothing() -> None:
     assert broken_invariants(run("APPLYING", finished_at=None), targets("APPLIED QUEUED APPLYING FAILED")) == []
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("status", "states", "fault"),
     [
         ("APPLIED", "APPLIED FAILED", "Run r1 is APPLIED and has 1 failed targets."),
@@ -67,7 +66,7 @@ def test_a_run_that_does_not_fit_its_targets_is_told(status: str, states: str, f
     assert broken_invariants(run(status), targets(states)) == [fault]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("times", "fault"),
     [
         ({"started_at": T0 - timedelta(seconds=1)}, "Run r1 was started before it was queued."),
@@ -81,7 +80,7 @@ def test_times_in_the_wrong_order_are_told(times: dict[str, datetime | None], fa
     assert broken_invariants(run("APPLIED", **times), []) == [fault]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("target", "fault"),
     [
         (TargetFacts(id="t", status=TargetState.QUEUED, attempts=-1), "Target t has -1 attempts."),

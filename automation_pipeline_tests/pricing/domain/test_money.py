@@ -18,14 +18,15 @@ from automation_pipeline.pricing.domain.money import (
     price_document,
     price_of,
 )
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(("currency", "decimals"), [("EUR", 2), ("JPY", 0), ("KWD", 3), ("ZZZ", 2)])
+@every_case(("currency", "decimals"), [("EUR", 2), ("JPY", 0), ("KWD", 3), ("ZZZ", 2)])
 def test_a_currency_says_how_many_decimals_it_has(currency: str, decimals: int) -> None:
     assert decimals_of(currency) == decimals
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "currency", "amount"),
     [
         ("19.99", "EUR", 1999),
@@ -44,7 +45,7 @@ def test_a_shops_text_is_read_to_minor_units(text: str, currency: str, amount: i
     assert parse_amount(text, currency) == amount
 
 
-@pytest.mark.parametrize("text", ["", "abc", "1,99", "1e3", "NaN", "1_000", "١٢", "--1", "1.", "9" * 40])
+@every_case("text", ["", "abc", "1,99", "1e3", "NaN", "1_000", "١٢", "--1", "1.", "9" * 40])
 def test_what_is_no_amount_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="is not an amount of EUR"):
         parse_amount(text, "EUR")
@@ -56,9 +57,7 @@ def test_what_is_written_reads_back_the_same(amount: int, currency: str) -> None
     assert parse_amount(format_amount(amount, currency), currency) == amount
 
 
-@pytest.mark.parametrize(
-    ("number", "nearest"), [("502.5", 503), ("503.5", 504), ("0.5", 1), ("0.4999", 0), ("-0.5", -1), ("7", 7)]
-)
+@every_case(("number", "nearest"), [("502.5", 503), ("503.5", 504), ("0.5", 1), ("0.4999", 0), ("-0.5", -1), ("7", 7)])
 def test_halves_go_up_and_not_to_the_even_one(number: str, nearest: int) -> None:
     assert half_up(Decimal(number)) == nearest
 
@@ -67,7 +66,7 @@ def test_amounts_are_shown_with_their_currency() -> None:
     assert (in_words(5, "EUR"), in_words(1299, "JPY"), in_words(1, "KWD")) == ("0.05 EUR", "1299 JPY", "0.001 KWD")
 
 
-@pytest.mark.parametrize(("text", "ok"), [("EUR", True), ("eur", False), ("EURO", False), ("", False)])
+@every_case(("text", "ok"), [("EUR", True), ("eur", False), ("EURO", False), ("", False)])
 def test_a_currency_is_three_capital_letters(text: str, *, ok: bool) -> None:
     assert is_currency(text) is ok
 
@@ -79,7 +78,7 @@ def test_prices_are_compared_with_the_struck_through_one_only_where_asked() -> N
     assert not price.stands_as(Price(1299, "USD", 1599), with_compare_at=False)
 
 
-@pytest.mark.parametrize("compare_at", [None, 1599])
+@every_case("compare_at", [None, 1599])
 def test_a_stored_price_reads_back_the_same(compare_at: int | None) -> None:
     price = Price(1299, "USD", compare_at)
     assert price_document(price) == {"unit_amount": 1299, "currency": "USD", "compare_at": compare_at}

@@ -3,7 +3,6 @@
 from decimal import Decimal
 from typing import cast
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from automation_pipeline.pricing.domain.policy import Check, Policy, parse_polic
 from automation_pipeline.pricing.domain.rule_run import BLOCKED
 from automation_pipeline.pricing.domain.variant import Variant
 from automation_pipeline_tests.pricing.domain.rules import any_variant, rule, variant
+from automation_pipeline_tests.tables import every_case
 
 TENTH_OFF = rule({"op": "percent", "value": -10})
 policies = st.none() | st.sampled_from(
@@ -26,14 +26,14 @@ def test_a_price_that_changes_is_a_target() -> None:
     assert (plan.before.unit_amount, plan.after.unit_amount) == (1000, 900)
 
 
-@pytest.mark.parametrize(("amount", "reason", "is_listed"), [(None, "no_price", True), (1, "no_change", False)])
+@every_case(("amount", "reason", "is_listed"), [(None, "no_price", True), (1, "no_change", False)])
 def test_what_does_not_change_is_left_alone(amount: int | None, reason: str, is_listed: bool) -> None:
     plan = planned(price(TENTH_OFF, variant(amount)), None, Decimal(0))
     assert isinstance(plan, LeftAlone)
     assert (plan.reason, plan.is_listed, plan.checks) == (reason, is_listed, ())
 
 
-@pytest.mark.parametrize(("used", "is_blocked"), [("0", False), ("0.1", False), ("0.11", True)])
+@every_case(("used", "is_blocked"), [("0", False), ("0.1", False), ("0.11", True)])
 def test_a_guardrail_blocks_with_the_checks_that_fail(used: str, is_blocked: bool) -> None:
     policy = parse_policy({"dailyChangeBudgetPct": 0.2, "maxPctDelta": 0.5})
     plan = planned(price(TENTH_OFF, variant(1000)), policy, Decimal(used))

@@ -7,6 +7,7 @@ import pytest
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.pricing.domain.money import Price
 from automation_pipeline.pricing.domain.policy import guarded, parse_policy, used_today
+from automation_pipeline_tests.tables import every_case
 
 
 def failing(policy: dict[str, object], current: int, proposed: int, **facts: object) -> list[str]:
@@ -17,7 +18,7 @@ def failing(policy: dict[str, object], current: int, proposed: int, **facts: obj
     return [check.name for check in verdict.failing]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("policy", "current", "proposed", "names"),
     [
         ({}, 1000, 1, []),
@@ -60,7 +61,7 @@ def test_what_was_used_is_the_sum_of_the_days_changes() -> None:
     assert used_today([(1000, 900), (900, 990), (0, 0)]) == Decimal("0.2")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("policy", "field", "fault"),
     [
         ({"maxPctDelta": 15}, "maxPctDelta", "must be at most 1"),

@@ -2,14 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from automation_pipeline.pricing.domain.preview import Stale, approval_fault, rests_until, stale
+from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("rule_hash", "age", "reason"),
     [
         ("h", timedelta(minutes=15), None),
@@ -22,7 +21,7 @@ def test_a_preview_grows_stale(rule_hash: str, age: timedelta, reason: Stale | N
     assert reason is None or "preview" in reason.why
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("auto_apply", "approved_by", "fault"),
     [
         (True, None, None),
@@ -37,9 +36,7 @@ def test_two_people_stand_behind_a_run(approved_by: str | None, fault: str | Non
     assert said == fault
 
 
-@pytest.mark.parametrize(
-    ("minutes_ago", "cooldown", "rests"), [(None, 60, None), (30, 0, None), (30, 60, 30), (60, 60, None)]
-)
+@every_case(("minutes_ago", "cooldown", "rests"), [(None, 60, None), (30, 0, None), (30, 60, 30), (60, 60, None)])
 def test_a_rule_rests_after_it_was_applied(minutes_ago: int | None, cooldown: int, rests: int | None) -> None:
     last = None if minutes_ago is None else NOW - timedelta(minutes=minutes_ago)
     until = None if rests is None else NOW + timedelta(minutes=rests)

@@ -2,15 +2,14 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from automation_pipeline.pricing.domain.promotion import Plan, due
+from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("starts", "ends", "enabled", "applied", "what"),
     [
         (None, None, True, False, None),

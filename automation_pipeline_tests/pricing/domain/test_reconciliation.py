@@ -2,8 +2,6 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.domain.money import Price
 from automation_pipeline.pricing.domain.reconciliation import (
@@ -15,6 +13,7 @@ from automation_pipeline.pricing.domain.reconciliation import (
     severity,
     worst,
 )
+from automation_pipeline_tests.tables import every_case
 
 T0 = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 
@@ -23,7 +22,7 @@ def reading(actual: Price | None, target_id: str = "t1") -> Reading:
     return Reading(target_id=target_id, sku_id="s1", expected=Price(1299, "USD"), actual=actual, reason="404")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("expected", "actual", "weight"),
     [
         (Price(1299, "USD"), Price(1300, "USD"), "info"),
@@ -78,7 +77,7 @@ def test_a_run_is_in_the_daily_pass_from_its_first_hour_to_its_thirtieth_day() -
     assert [in_daily_pass(T0, T0 + age) for age in ages] == [False, True, True, False]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("actual", "weight"),
     [([1299], None), ([1300], "info"), ([1300, 1305], "warning"), ([1305, 1, 1300], "critical")],
 )

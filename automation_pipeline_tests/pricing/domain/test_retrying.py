@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from random import Random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +24,7 @@ from automation_pipeline.pricing.domain.retrying import (
 )
 from automation_pipeline.pricing.domain.run_result import success_rate
 from automation_pipeline.pricing.domain.states import RunState, TargetState, verdict
+from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 
@@ -127,7 +127,7 @@ def test_a_shop_that_asks_for_days_is_given_up() -> None:
     assert isinstance(after_failure(failure(429, 90_000.0), Progress(), Middle()), GiveUp)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("header", "lowest", "highest"),
     [
         ("2.0", 2, 2.4),
@@ -148,7 +148,7 @@ def test_a_header_is_never_undercut(header: str | None, lowest: float, highest: 
     assert all(lowest <= wait <= highest for wait in waits)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("requested", "available", "rate", "seconds"),
     [(10, 2, 100, 1.0), (1000, 0, 100, 10.0), (10, 50, 100, 1.0), (10, 2, 0, None)],
 )

@@ -17,6 +17,7 @@ from automation_pipeline.pricing.domain.rollback import (
 from automation_pipeline.pricing.domain.rule import OnDrift
 from automation_pipeline.pricing.domain.states import RunState, TargetState
 from automation_pipeline.pricing.domain.work import Applied, GivenUp, Terms, WorkTarget, before_writing
+from automation_pipeline_tests.tables import every_case
 
 T0 = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 TARGETS = [
@@ -32,7 +33,7 @@ def test_the_last_applied_is_taken_back_first_and_failed_ones_never() -> None:
     assert targets_to_roll_back(RunState.PARTIAL, TARGETS, ["t1", "t1"]) == ["t1"]
 
 
-@pytest.mark.parametrize("state", sorted(set(RunState) - {RunState.APPLIED, RunState.PARTIAL}))
+@every_case("state", sorted(set(RunState) - {RunState.APPLIED, RunState.PARTIAL}))
 def test_only_what_was_applied_can_be_rolled_back(state: RunState) -> None:
     with pytest.raises(ConflictError, match=f"A run that is {state} cannot be rolled back"):
         targets_to_roll_back(state, TARGETS)
@@ -47,7 +48,7 @@ def test_a_chosen_target_that_is_not_applied_is_named() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("run", "states", "status", "rollback_state"),
     [
         ("APPLIED", "ROLLED_BACK ROLLED_BACK", "ROLLED_BACK", "DONE"),
@@ -65,7 +66,7 @@ def test_a_run_is_rolled_back_when_nothing_is_applied_any_more(
     assert (after.status, after.rollback_state) == (status, rollback_state)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("seen", "force", "what"),
     [
         (Price(900, "EUR"), False, "write"),

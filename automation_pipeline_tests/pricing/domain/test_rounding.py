@@ -2,14 +2,14 @@
 
 from decimal import Decimal
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from automation_pipeline.pricing.domain.rounding import Lattice, Round, multiples, rounded, with_ending
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("exact", "way", "lattice", "result"),
     [
         ("502.5", Round.NONE, multiples(2, 2), 503),
@@ -29,7 +29,7 @@ def test_a_price_is_rounded_to_its_unit(exact: str, way: Round, lattice: Lattice
     assert rounded(Decimal(exact), way, lattice) == result
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("exact", "way", "ending", "result"),
     [
         (1234, Round.NEAREST, ".99", 1199),
@@ -54,7 +54,7 @@ def test_a_price_gets_its_ending(exact: int, way: Round, ending: str, result: in
     assert rounded(Decimal(exact), way, lattice) == result
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("ending", "decimals", "lattice"),
     [
         ("99", 0, Lattice(100, 99)),

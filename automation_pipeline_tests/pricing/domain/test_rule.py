@@ -11,6 +11,7 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.domain.rule import OnDrift, canonical, parse_rule, version_hash
 from automation_pipeline_tests.pricing.domain.rules import any_selector, any_transform, rule
+from automation_pipeline_tests.tables import every_case
 
 TENTH_OFF = {"op": "percent", "value": -10}
 NO_INSTANT = "must be a date and time with its time zone, such as 2026-05-04T02:00:00Z"
@@ -23,7 +24,7 @@ def test_a_rule_says_little_and_has_careful_defaults() -> None:
     assert not parsed.transform.allow_zero
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("changes", "field", "fault"),
     [
         ({"name": ""}, "name", "must have at least 1 character"),
@@ -114,19 +115,19 @@ def test_the_order_of_keys_and_of_parts_is_no_new_version(
     )
 
 
-@pytest.mark.parametrize(
+@every_case(
     "transform", [{"op": "percent", "value": -10.0}, {"op": "percent", "value": "-10"}, {**TENTH_OFF, "floor": None}]
 )
 def test_another_spelling_is_no_new_version(transform: dict[str, object]) -> None:
     assert version_hash(rule(transform)) == version_hash(rule(TENTH_OFF))
 
 
-@pytest.mark.parametrize("changes", [{"name": "B"}, {"enabled": False}, {"scheduleAt": "2026-05-04T02:00:00Z"}])
+@every_case("changes", [{"name": "B"}, {"enabled": False}, {"scheduleAt": "2026-05-04T02:00:00Z"}])
 def test_what_decides_no_price_is_no_new_version(changes: dict[str, object]) -> None:
     assert canonical(rule(TENTH_OFF, **changes)) == canonical(rule(TENTH_OFF))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("transform", "changes"),
     [
         ({"op": "percent", "value": -11}, {}),

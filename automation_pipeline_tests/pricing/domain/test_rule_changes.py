@@ -12,6 +12,7 @@ from automation_pipeline.pricing.domain.pricing_rule import PricingRule, input_d
 from automation_pipeline.pricing.domain.rule import RuleInput, parse_rule, version_hash
 from automation_pipeline.pricing.domain.rule_changes import NEVER_NULL, changed_rule
 from automation_pipeline_tests.pricing.domain.rules import any_selector, any_transform, rule
+from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 
@@ -43,7 +44,7 @@ def test_a_transform_is_replaced_whole() -> None:
     assert (changed.transform.value, changed.transform.floor) == (-20, None)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("patch", "fields"),
     [
         ({"name": None}, {"name": NEVER_NULL}),

@@ -2,8 +2,6 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.domain.failures import FailureKind
 from automation_pipeline.pricing.domain.run_result import (
@@ -14,6 +12,7 @@ from automation_pipeline.pricing.domain.run_result import (
     success_rate,
 )
 from automation_pipeline.pricing.domain.states import RunState, TargetState
+from automation_pipeline_tests.tables import every_case
 
 T0 = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 TIMES = RunTimes(T0, T0 + timedelta(seconds=2), T0 + timedelta(seconds=33.24))
@@ -46,7 +45,7 @@ def test_waiting_and_applying_are_measured_apart() -> None:
     assert RunTimes(T0, None, None).queue_ms is None
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("status", "kind", "counts"),
     [
         ("APPLIED", None, True),

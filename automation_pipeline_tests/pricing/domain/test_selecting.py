@@ -1,12 +1,12 @@
 """Who a selector picks, and the laws of and, or and not."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from automation_pipeline.pricing.domain.selecting import matches
 from automation_pipeline.pricing.domain.variant import Variant
 from automation_pipeline_tests.pricing.domain.rules import any_selector, any_variant, selector, variant
+from automation_pipeline_tests.tables import every_case
 
 SHIRT = variant(
     1500,
@@ -19,7 +19,7 @@ SHIRT = variant(
 )
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "picked"),
     [
         ({"all": True}, True),
@@ -57,7 +57,7 @@ def test_a_selector_picks(given: dict[str, object], *, picked: bool) -> None:
     assert matches(selector(given), SHIRT) is picked
 
 
-@pytest.mark.parametrize("op", ["lt", "gte", "eq", "in"])
+@every_case("op", ["lt", "gte", "eq", "in"])
 def test_a_variant_without_the_field_is_not_picked_by_it(op: str) -> None:
     value = [1] if op == "in" else 1
     assert not matches(selector({"field": "inventory", "op": op, "value": value}), variant(inventory=None))

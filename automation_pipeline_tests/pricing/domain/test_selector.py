@@ -7,6 +7,7 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.domain.selector import bands_of
 from automation_pipeline_tests.pricing.domain.rules import any_selector, selector
+from automation_pipeline_tests.tables import every_case
 
 KINDS = "must say exactly one of all, sku, tag, product, price, field, and, or, not"
 
@@ -17,7 +18,7 @@ def faults(given: object) -> dict[str, str]:
     return dict(refused.value.fields)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "field", "fault"),
     [
         ({}, "selector", KINDS),
@@ -54,12 +55,12 @@ def test_each_fault_is_named_where_it_is(given: object, field: str, fault: str) 
     assert faults(given) == {field: fault}
 
 
-@pytest.mark.parametrize("field", ["tenant_id", "id", "price", "__class__"])
+@every_case("field", ["tenant_id", "id", "price", "__class__"])
 def test_a_field_that_is_not_on_the_list_is_refused(field: str) -> None:
     assert "must be 'sku'" in faults({"field": field, "op": "eq", "value": "x"})["selector.field"]
 
 
-@pytest.mark.parametrize(("field", "op"), [("vendor", "gt"), ("inventory", "contains"), ("vendor", "like")])
+@every_case(("field", "op"), [("vendor", "gt"), ("inventory", "contains"), ("vendor", "like")])
 def test_a_comparison_that_makes_no_sense_for_the_field_is_refused(field: str, op: str) -> None:
     assert "selector.op" in faults({"field": field, "op": op, "value": "x"})
 

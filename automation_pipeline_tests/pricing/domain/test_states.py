@@ -16,6 +16,7 @@ from automation_pipeline.pricing.domain.states import (
     run_error,
     verdict,
 )
+from automation_pipeline_tests.tables import every_case
 
 LEGAL_RUN_MOVES = {
     ("PREVIEW", "QUEUED"),
@@ -39,7 +40,7 @@ LEGAL_TARGET_MOVES = {
 }
 
 
-@pytest.mark.parametrize(("frm", "to"), list(product(RunState, RunState)))
+@every_case(("frm", "to"), list(product(RunState, RunState)))
 def test_a_run_moves_only_as_it_may(frm: RunState, to: RunState) -> None:
     if (frm, to) in LEGAL_RUN_MOVES:
         assert RULE_RUN.move(frm, to) is to
@@ -48,7 +49,7 @@ def test_a_run_moves_only_as_it_may(frm: RunState, to: RunState) -> None:
         RULE_RUN.move(frm, to)
 
 
-@pytest.mark.parametrize(("frm", "to"), list(product(TargetState, TargetState)))
+@every_case(("frm", "to"), list(product(TargetState, TargetState)))
 def test_a_target_moves_only_as_it_may(frm: TargetState, to: TargetState) -> None:
     if (frm, to) in LEGAL_TARGET_MOVES:
         assert RULE_TARGET.move(frm, to) is to
@@ -63,7 +64,7 @@ def test_both_begin_as_a_preview_and_end_for_good_when_rolled_back() -> None:
     assert RULE_TARGET.terminal == {TargetState.ROLLED_BACK}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("targets", "ends_as"),
     [
         ("", "APPLIED"),

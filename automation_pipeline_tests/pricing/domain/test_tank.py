@@ -19,6 +19,7 @@ from automation_pipeline.pricing.domain.tank import (
     returned,
     unheard,
 )
+from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, tzinfo=UTC)
 STANDARD = Bucket(2000, 2000, 100)
@@ -43,7 +44,7 @@ def test_a_shop_that_was_never_heard_of_has_the_smallest_plan() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("available", "cost", "seconds"),
     [(2000, 10, 0.0), (70, 10, 0.0), (60, 10, 0.1), (0, 10, 0.7), (-40, 10, 1.1), (560, 1000, 5.0)],
 )
@@ -67,7 +68,7 @@ def test_what_the_shop_tells_is_the_truth_less_the_other_promises() -> None:
     assert tank == Tank(1780, 1000, 50, 20, after(1), after(1))
 
 
-@pytest.mark.parametrize(("told", "available"), [(1800, 600), (100, 80)])
+@every_case(("told", "available"), [(1800, 600), (100, 80)])
 def test_old_news_may_only_say_that_there_is_less(told: float, available: float) -> None:
     reckoned = replace(full(available=500.0, pending=30.0), heard_at=after(0.5))
     tank = heard(reckoned, 10, Bucket(told, 2000, 100), since=NOW, now=after(1))

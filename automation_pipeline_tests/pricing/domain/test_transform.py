@@ -8,11 +8,12 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.pricing.domain.rounding import Round
 from automation_pipeline.pricing.domain.transform import names_amounts
 from automation_pipeline_tests.pricing.domain.rules import rule
+from automation_pipeline_tests.tables import every_case
 
 COMPARE_AT = 'must be null to clear it, a whole number of minor units to set it, or "before" for the price so far'
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "field", "fault"),
     [
         ({"op": "percent"}, "value", "is required for percent"),
@@ -81,7 +82,7 @@ def test_other_spellings_are_read() -> None:
     assert rule({"op": "percent", "value": 5, "ending": "0.95"}).transform.ending == ".95"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("told", "way"),
     [
         ({"ending": ".95"}, Round.NEAREST),
@@ -96,7 +97,7 @@ def test_an_ending_or_a_precision_without_a_way_goes_to_the_nearest(told: dict[s
     assert rule({"op": "percent", "value": 5, **told}).transform.round is way
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "named"),
     [
         ({"op": "percent", "value": 5}, False),

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from random import Random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +27,7 @@ from automation_pipeline.pricing.domain.work import (
     overdue,
     without_variant,
 )
+from automation_pipeline_tests.tables import every_case
 
 BEGAN = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 BEFORE, AFTER = Price(1000, "EUR"), Price(900, "EUR")
@@ -45,7 +45,7 @@ def target(**changes: object) -> WorkTarget:
     return WorkTarget(**{**facts, **state, **changes})
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("seen", "terms", "becomes"),
     [
         (BEFORE, REFUSES, None),
@@ -65,7 +65,7 @@ def test_a_price_is_written_only_over_the_one_that_was_previewed(
     assert (None if decided is None else type(decided)) is becomes
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("seen", "terms", "becomes"),
     [
         (AFTER, BACK, None),
@@ -87,7 +87,7 @@ def test_what_is_found_done_is_a_change_from_the_former_price() -> None:
     assert before_writing(target(), AFTER, Decimal(0), REFUSES) == Applied(target(), BEFORE, was_found=True)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("one", "terms", "words"),
     [
         (target(), REFUSES, "the shop has 12.34 EUR, not 10.00 EUR as was previewed."),
@@ -103,7 +103,7 @@ def test_a_refusal_for_drift_names_both_prices(one: WorkTarget, terms: Terms, wo
     assert decided.seen == Price(1234, "EUR")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("policy", "used", "failing"),
     [
         (Policy(), 0, None),
@@ -157,7 +157,7 @@ def test_a_target_is_given_up_in_the_end_but_not_while_it_is_in_doubt(failures: 
         one = replace(one, progress=settled.progress, outcome_unknown=settled.outcome_unknown)
 
 
-@pytest.mark.parametrize(("price", "kind"), [(900, Applied), (1000, GivenUp), (1234, GivenUp)])
+@every_case(("price", "kind"), [(900, Applied), (1000, GivenUp), (1234, GivenUp)])
 def test_the_last_look_finds_the_price_or_gives_it_up_for_its_doom(price: int, kind: type[object]) -> None:
     doomed = target(doom=BUSY, outcome_unknown=True)
     settled = before_writing(doomed, Price(price, "EUR"), Decimal(0), Terms(OnDrift.REFUSE, None))
@@ -186,7 +186,7 @@ def test_a_target_without_a_variant_is_not_found() -> None:
     assert (failure.kind, failure.retryable) == (FailureKind.NOT_FOUND, False)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("minutes", "waited_seconds", "is_late"),
     [(10, 0.0, False), (10.1, 0.0, True), (14, 300.0, False), (16, 300.0, True)],
 )
@@ -200,7 +200,7 @@ def test_a_target_has_ten_minutes_besides_the_waits_that_the_shop_asked_for(
     ] * is_late
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("now", "zone", "began"),
     [
         ("2026-05-04T10:00+00:00", "UTC", "2026-05-04T00:00+00:00"),

@@ -6,14 +6,13 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from automation_pipeline.simulator import Fiche, Kind, Phase, World, phases_said
 from automation_pipeline.simulator.llm.judge import Judgement, judged
 from automation_pipeline.simulator.llm.messages import Message
 from automation_pipeline.simulator.llm.prompt import AuditPrompt, read_prompt
 from automation_pipeline.simulator.llm.words import normalised
 from automation_pipeline_tests.simulator.llm.audit_prompts import chunks, prompt, step, tool_prompt, transcript
+from automation_pipeline_tests.tables import every_case
 
 WORLD = World(7, 24, vary=False)
 FICHES = [
@@ -50,7 +49,7 @@ def statuts(said: Sequence[str], points: Sequence[str], keywords: Sequence[str])
     return [point.statut for point in judged(asked, asked.chunks, inventions=0, seed="x").points]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("phase", "point", "keywords"),
     [
         (Phase.WITHDRAWAL_RIGHT, "Le droit de rétractation est annoncé", ["rétractation"]),
@@ -86,7 +85,7 @@ def rendered(one: dict[str, Any]) -> str:
     return step(one["name"], one["controlPoints"], one["keywords"], position=one["position"], weight=one["weight"])
 
 
-@pytest.mark.parametrize("share", [0.0, 0.2, 1.0])
+@every_case("share", [0.0, 0.2, 1.0])
 def test_inventions_follow_the_share_and_are_not_said_in_the_chunk(share: float) -> None:
     proofs = [proof for fiche in FICHES for proof in judge(fiche, WITHDRAWAL, inventions=share).points[0].proofs[:1]]
     invented = [proof for proof in proofs if normalised(proof.text) not in normalised(proof.chunk.text)]
@@ -105,7 +104,7 @@ def test_the_same_seed_invents_the_same_and_another_seed_elsewhere() -> None:
     assert invented("7") == invented("7") != invented("8")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("said", "points", "keywords", "expected"),
     [
         (["Votre conversation est enregistrée."], ["L'enregistrement est dit"], ["enregistré"], ["PRESENT"]),

@@ -1,12 +1,12 @@
 """Windows of time and bans, on a clock that stands."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.simulator.registries.limits import Bans, Window, whole
 from automation_pipeline.simulator.registries.peaks import peak
 from automation_pipeline_tests.simulator.registries.asking import StandingClock
+from automation_pipeline_tests.tables import every_case
 
 
 def test_so_many_are_let_in_and_the_wait_is_for_the_next_place() -> None:
@@ -70,6 +70,6 @@ def test_a_ban_ends_and_is_no_longer_for_who_asks_meanwhile() -> None:
     assert bans.count == 0
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(0.01, 1), (1, 1), (1.2, 2), (60, 60)])
+@every_case(("seconds", "told"), [(0.01, 1), (1, 1), (1.2, 2), (60, 60)])
 def test_a_wait_is_told_in_whole_seconds(seconds: float, told: int) -> None:
     assert whole(seconds) == told

@@ -1,25 +1,25 @@
 """Check digits, against the numbers that the documentation gives."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.simulator.registries.numbers import checked, is_siren, is_siret, nic, vat_number
+from automation_pipeline_tests.tables import every_case
 
 sirens = st.integers(0, 99_999_999).map(lambda base: checked(f"{base:08d}"))
 
 
-@pytest.mark.parametrize("siren", ["552032534", "732829320", "418166096", "130025265", "356000000"])
+@every_case("siren", ["552032534", "732829320", "418166096", "130025265", "356000000"])
 def test_these_are_sirens(siren: str) -> None:
     assert is_siren(siren)
 
 
-@pytest.mark.parametrize("text", ["123456789", "889742876", "55203253", "5520325340", "55203253A", "", "٥٥٢٠٣٢٥٣٤"])
+@every_case("text", ["123456789", "889742876", "55203253", "5520325340", "55203253A", "", "٥٥٢٠٣٢٥٣٤"])
 def test_these_are_not(text: str) -> None:
     assert not is_siren(text)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "is_one"),
     [
         ("73282932000074", True),
@@ -42,6 +42,6 @@ def test_what_is_checked_is_right(siren: str, place: int) -> None:
     assert is_siret(siren + nic(siren, place))
 
 
-@pytest.mark.parametrize("number", ["FR27552032534", "FR39356000000", "FR44732829320"])
+@every_case("number", ["FR27552032534", "FR39356000000", "FR44732829320"])
 def test_the_vat_number_follows_from_the_siren(number: str) -> None:
     assert vat_number(number[4:]) == number

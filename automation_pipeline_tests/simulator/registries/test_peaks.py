@@ -1,11 +1,10 @@
 """How much at most in any window."""
 
-import pytest
-
 from automation_pipeline.simulator.registries.peaks import peak
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("times", "most"),
     [([], 0), ([5.0], 1), ([0, 0.5, 0.9, 1.0, 1.4], 4), ([0, 1, 2, 3], 1), ([2.5, 0.1, 2.0, 2.9], 3), ([1, 1, 1], 3)],
 )

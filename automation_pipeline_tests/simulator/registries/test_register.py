@@ -1,11 +1,10 @@
 """The companies: the same for the same seed, and of every kind that a test wants."""
 
-import pytest
-
 from automation_pipeline.simulator.registries.companies import PEOPLE, Kind
 from automation_pipeline.simulator.registries.numbers import is_siren, is_siret
 from automation_pipeline.simulator.registries.pinned import PINNED
 from automation_pipeline.simulator.registries.register import DRAWN_KINDS, Register
+from automation_pipeline_tests.tables import every_case
 
 REGISTER = Register(7)
 PINNED_ONLY = {Kind.PUBLIC: 1, Kind.INCOMPLETE: 2, Kind.NAMELESS: 1}
@@ -18,7 +17,7 @@ def test_the_same_seed_has_the_same_companies_and_another_has_others() -> None:
     assert set(Register(8).sirens(50)).isdisjoint(sirens)
 
 
-@pytest.mark.parametrize("kind", sorted(DRAWN_KINDS))
+@every_case("kind", sorted(DRAWN_KINDS))
 def test_there_are_as_many_of_a_kind_as_wanted(kind: Kind) -> None:
     sirens = REGISTER.sirens(20, kind)
     assert len(set(sirens)) == 20
@@ -51,12 +50,12 @@ def test_what_is_drawn_fits_together() -> None:
         assert company.officers
 
 
-@pytest.mark.parametrize("siren", ["123456783", "987654321", "000000000", "12345678", "", "55203253A"])
+@every_case("siren", ["123456783", "987654321", "000000000", "12345678", "", "55203253A"])
 def test_a_number_that_is_none_is_nobodys(siren: str) -> None:
     assert REGISTER.company(siren) is None
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("siren", "siret"),
     [
         ("552032534", "55203253400646"),

@@ -2,9 +2,8 @@
 
 from decimal import Decimal
 
-import pytest
-
 from automation_pipeline.simulator.shop.catalogue import MOST_VARIANTS, Sizes, drawn, size_fault
+from automation_pipeline_tests.tables import every_case
 
 
 def test_the_same_seed_and_sizes_are_the_same_catalogue_and_another_seed_is_another() -> None:
@@ -29,14 +28,14 @@ def test_it_looks_like_a_shop() -> None:
     assert 950 < sum(one.unit_cost is not None for one in variants) < 1100
 
 
-@pytest.mark.parametrize(("currency", "places"), [("EUR", 2), ("JPY", 0), ("KWD", 3)])
+@every_case(("currency", "places"), [("EUR", 2), ("JPY", 0), ("KWD", 3)])
 def test_amounts_have_the_places_of_their_currency(currency: str, places: int) -> None:
     for one in drawn(7, Sizes(40, 3, currency)):
         for amount in (one.price, one.compare_at, one.unit_cost):
             assert amount is None or amount.as_tuple().exponent == -places
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("products", "variants", "is_good"),
     [
         (0, 1, True),

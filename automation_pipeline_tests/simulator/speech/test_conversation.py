@@ -5,8 +5,6 @@ from collections import Counter
 from datetime import date
 from itertools import pairwise
 
-import pytest
-
 from automation_pipeline.simulator import (
     CallKind,
     Fiche,
@@ -21,6 +19,7 @@ from automation_pipeline.simulator.crm.details import details_json
 from automation_pipeline.simulator.speech.conversation import generic_conversation
 from automation_pipeline.simulator.speech.phrases import PHRASES
 from automation_pipeline.simulator.speech.questions import QUESTIONS
+from automation_pipeline_tests.tables import every_case
 
 FICHES = World(7, 200, vary=False).day(date(2026, 2, 3))
 CALLS = [(fiche, call) for fiche in FICHES for call in fiche.recordings]
@@ -42,7 +41,7 @@ KEYWORDS = {
 }
 
 
-@pytest.mark.parametrize(("keyword", "phase"), KEYWORDS.items())
+@every_case(("keyword", "phase"), KEYWORDS.items())
 def test_a_keyword_is_said_in_every_version_of_its_phase_and_nowhere_else(keyword: str, phase: Phase) -> None:
     said_in = {
         spoken for spoken, versions in PHRASES.items() for lines in versions if re.search(keyword, " ".join(lines))
@@ -65,7 +64,7 @@ def test_a_call_is_the_same_every_time_and_another_under_another_seed() -> None:
     assert phases_said(other) != phases_said(FICHES[3])
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("phase", "low", "high"),
     [
         (Phase.RECORDING_NOTICE, 0.6, 0.9),

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from automation_pipeline.simulator.speech.multipart import HEAD_BYTES, MalformedBodyError, Part, read_form
+from automation_pipeline_tests.tables import every_case
 
 TYPE = "multipart/form-data; boundary=line"
 OPENING = b'--line\r\nContent-Disposition: form-data; name="a"\r\n\r\n'
@@ -27,8 +28,8 @@ def from_httpx(content: bytes) -> tuple[bytes, str]:
     return request.read(), request.headers["content-type"]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 10_000])
-@pytest.mark.parametrize("content", [b"", b"\r\n", b"\r\n--", b"sound\r\n--lin\r\n-", bytes(range(256)) * 3])
+@every_case("size", [1, 2, 3, 7, 64, 10_000])
+@every_case("content", [b"", b"\r\n", b"\r\n--", b"sound\r\n--lin\r\n-", bytes(range(256)) * 3])
 def test_a_form_is_the_same_in_whatever_pieces_it_arrives(size: int, content: bytes) -> None:
     body, content_type = from_httpx(content)
     form = read((body[at : at + size] for at in range(0, len(body), size)), content_type)
@@ -52,7 +53,7 @@ def test_a_preamble_and_an_epilogue_are_skipped_and_a_name_may_be_bare() -> None
     assert read([bare])["a"].text == "x"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("body", "content_type", "complaint"),
     [
         (b"{}", "application/json", "not multipart/form-data with a boundary"),

@@ -10,6 +10,7 @@ import pytest
 from automation_pipeline.simulator.world.people import AGENTS_PER_GROUPE, GROUPES
 from automation_pipeline.simulator.world.values import Fiche, Kind
 from automation_pipeline.simulator.world.world import World
+from automation_pipeline_tests.tables import every_case
 
 TUESDAY = date(2026, 2, 3)
 SUMMER_DAY = date(2026, 7, 15)
@@ -38,12 +39,12 @@ def test_every_fiche_is_found_by_its_id_alone_and_ids_never_repeat() -> None:
     assert len({fiche.id for fiche in fiches}) == len(fiches)
 
 
-@pytest.mark.parametrize("fiche_id", ["", "0", "abc", "-953000003", "0953000003", "953000024", "٣", "9" * 30, "9530 3"])
+@every_case("fiche_id", ["", "0", "abc", "-953000003", "0953000003", "953000024", "٣", "9" * 30, "9530 3"])
 def test_an_id_nobody_gave_leads_nowhere(fiche_id: str) -> None:
     assert exactly(24).fiche(fiche_id) is None
 
 
-@pytest.mark.parametrize("count", [0, 1, 10, 24, 100, 2000])
+@every_case("count", [0, 1, 10, 24, 100, 2000])
 def test_without_variation_a_day_has_exactly_the_number_asked_for(count: int) -> None:
     assert len(exactly(count).day(TUESDAY)) == count
 
@@ -61,14 +62,14 @@ def test_nothing_exists_outside_the_century_that_file_names_can_tell() -> None:
     assert World(7).day(date(1999, 12, 31)) == () == World(7).day(date(2100, 1, 1))
 
 
-@pytest.mark.parametrize("count", [-1, 50_001])
+@every_case("count", [-1, 50_001])
 def test_an_impossible_volume_is_refused(count: int) -> None:
     with pytest.raises(ValueError, match="fiches per day must be between"):
         World(7, count)
 
 
-@pytest.mark.parametrize("count", [10, 11, 24, 60, 101, 500])
-@pytest.mark.parametrize("day", [TUESDAY, SUMMER_DAY, date(2024, 2, 29)])
+@every_case("count", [10, 11, 24, 60, 101, 500])
+@every_case("day", [TUESDAY, SUMMER_DAY, date(2024, 2, 29)])
 def test_every_day_of_ten_or_more_has_every_special_kind(day: date, count: int) -> None:
     fiches = exactly(count).day(day)
     kinds = Counter(fiche.kind for fiche in fiches)
@@ -96,7 +97,7 @@ def test_an_agent_belongs_to_one_groupe_whatever_the_day_and_the_seed() -> None:
     assert all(fiche.groupe in {"", fiche.agent.groupe} for fiche in fiches)
 
 
-@pytest.mark.parametrize(("day", "hours_ahead"), [(TUESDAY, 1), (SUMMER_DAY, 2)])
+@every_case(("day", "hours_ahead"), [(TUESDAY, 1), (SUMMER_DAY, 2)])
 def test_a_file_name_tells_french_time_while_the_start_is_in_utc(day: date, hours_ahead: int) -> None:
     for fiche in exactly(24).day(day):
         for call in fiche.recordings:
