@@ -89,6 +89,22 @@ def test_a_misspelt_config_is_refused_at_launch(loaded: dg.Definitions, config: 
         dg.validate_run_config(loaded.resolve_job_def("automation_run"), run_config(**config))
 
 
+def test_no_field_of_a_run_config_reads_an_environment_variable(loaded: dg.Definitions) -> None:
+    """Dagster describes one that does as a choice between a value and an object with the one field `env`."""
+    readers = [
+        job.name
+        for job in loaded.resolve_all_job_defs()
+        for kind in job.run_config_schema.run_config_schema_type.type_iterator()
+        if set(getattr(kind, "fields", None) or ()) == {"env"}
+    ]
+    assert readers == []
+    secret = {"env": "ELEVENLABS_API_KEY"}
+    for wrong in ({"ficheIds": [secret]}, {"dateRange": secret}, {"maxFiches": secret}, {"useRlm": secret}):
+        config = run_config(schedule_id=1, override_fiche_selection={"mode": "manual", **wrong})
+        with pytest.raises(dg.DagsterInvalidConfigError, match="Invalid scalar at path root:ops:open_run:config:over"):
+            dg.validate_run_config(loaded.resolve_job_def("automation_run"), config)
+
+
 def test_the_executor_is_configuration() -> None:
     inside, several = Settings(), Settings(automation_executor="multiprocess", automation_max_processes=3)
     assert (executor_of(inside).name, processes_of(inside)) == ("in_process", 1)

@@ -64,3 +64,20 @@ def test_an_unknown_schedule_fails_the_job_and_leaves_no_run(tmp_path: Path, dat
     assert ended.returncode == 1
     assert "Schedule 77 not found" in ended.stderr
     assert system.automation("runs", "list") == {"runs": []}
+
+
+def test_a_run_config_cannot_read_a_secret_of_the_process(tmp_path: Path, simulated: str) -> None:
+    """Whoever may launch a run would read it in the database and in Dagster's pages."""
+    system = System(tmp_path, f"sqlite:///{tmp_path}/never-migrated.db", simulated, A_SECRET="73219")
+    secret = {"env": "A_SECRET"}
+    runs: dict[str, dict[str, dict[str, object]]] = {
+        "automation_run": {"open_run": {"schedule_id": 1, "due_at": secret}},
+        "org_job": {"work_org_job": {"job_run_id": secret}},
+        "audit_fiche": {"audit": {"fiche_id": "1", "audit_config_id": 1, "trigger_source": secret}},
+    }
+    for job, ops in runs.items():
+        (field,) = [name for op in ops.values() for name, value in op.items() if value is secret]
+        ended = system.execute(job, **ops)
+        assert ended.returncode == 1
+        assert f":config:{field}. Value \"{{'env': 'A_SECRET'}}\"" in ended.stderr
+        assert "73219" not in ended.stdout + ended.stderr
