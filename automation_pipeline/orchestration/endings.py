@@ -15,6 +15,7 @@ from automation_pipeline.orchestration.aftermath import Aftermath, aftermath, wi
 from automation_pipeline.orchestration.audits import fail_audit_of
 from automation_pipeline.orchestration.ranges import fail_range_of
 from automation_pipeline.orchestration.requests import REQUEST_TAG, refuse_request
+from automation_pipeline.orchestration.transcripts import fail_transcription_of
 from automation_pipeline.storage.run_requests import mark_refused
 
 TERMINATED = "The run was terminated in Dagster"
@@ -28,6 +29,7 @@ AT_MOST = 500
 def end_work_of(run: DagsterRun, reason: str, services: Services) -> bool:
     """The automation run is left to `finalise_run` and the watchdog; a run of a pricing rule and an organisation's job
     to who asks for another worker. False when the run was not launched for a request."""
+    fail_transcription_of(run, reason, services)
     requested = refuse_request(run, reason, services)
     fail_audit_of(run, reason, services)
     fail_range_of(run, reason, services)

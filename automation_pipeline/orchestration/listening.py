@@ -17,8 +17,8 @@ def listener(services: Services, owner: str) -> Callable[[str], Awaitable[object
         return await transcribe_fiches(
             [wish],
             database=services.database,
-            source=services.crm,
-            provider=services.speech,
+            source=lambda: services.crm,
+            provider=lambda: services.speech,
             clock=services.clock,
             owner=owner,
         )

@@ -1,14 +1,49 @@
-"""What people read about transcription in Dagster."""
+"""Transcription as Dagster knows it: which run a Dagster run works on, and what people read about it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import dagster as dg
 
+from automation_pipeline.bootstrap import Services
 from automation_pipeline.orchestration import metadata
 from automation_pipeline.orchestration.days import counts_table
+from automation_pipeline.orchestration.markdown import table
+from automation_pipeline.orchestration.requests import REQUEST_TAG
+from automation_pipeline.storage.run_requests import filed_requests
 from automation_pipeline.transcription.domain.day import DayTranscripts
-from automation_pipeline.transcription.domain.run import Standing
+from automation_pipeline.transcription.domain.run import Priority, Standing
+from automation_pipeline.transcription.stages.begin_transcription import Wish, fail_unplanned
+from automation_pipeline.transcription.store.asked import JOB
+from automation_pipeline.transcription.store.runs import get_standing
+
+OP = "transcribe"
 
 
-def standing_metadata(standing: Standing) -> dict[str, dg.MetadataValue]:
+def run_id_of(run: dg.DagsterRun) -> str:
+    """The id that the run was promised. Retries of a Dagster run work on its transcription run."""
+    return _config_of(run).get("run_id") or run.root_run_id or run.run_id
+
+
+def fail_transcription_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
+    """Record that a Dagster run failed before it could plan its transcription run. A run with a plan stays open: other
+    processes may work on it, and the sweep ends it if none does."""
+    if run.job_name != JOB:
+        return
+    config, key = _config_of(run), run.tags.get(REQUEST_TAG)
+    wish = Wish(run_id_of(run), str(config["fiche_id"]), Priority(config.get("priority", "normal")), run.run_id)
+    with services.database.transaction() as session:
+        recorded = get_standing(session, wish.run_id) is not None
+        never_taken = key is not None and any(one.state == "waiting" for one in filed_requests(session, [key]))
+        if recorded or never_taken:
+            fail_unplanned(wish, reason, session)
+
+
+def _config_of(run: dg.DagsterRun) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", run.run_config)["ops"][OP]["config"]
+
+
+def standing_metadata(standing: Standing, failed: Sequence[tuple[str, str]] = ()) -> dict[str, dg.MetadataValue]:
     return {
         "run": metadata.text(standing.run_id),
         "status": metadata.text(standing.status),
@@ -16,6 +51,8 @@ def standing_metadata(standing: Standing) -> dict[str, dg.MetadataValue]:
         "transcribed": metadata.integer(standing.transcribed),
         "new": metadata.integer(standing.new),
         "failed": metadata.integer(standing.failed),
+        **({"failed_recordings": metadata.markdown(table(("recording", "reason"), failed))} if failed else {}),
+        **({"error": metadata.text(standing.error)} if standing.error else {}),
     }
 
 

@@ -25,8 +25,8 @@ def workshop(services: Services, owner: str) -> Workshop:
         return await transcribe_fiches(
             wishes,
             database=services.database,
-            source=services.crm,
-            provider=services.speech,
+            source=lambda: services.crm,
+            provider=lambda: services.speech,
             clock=services.clock,
             owner=owner,
         )

@@ -141,8 +141,14 @@ class Bench(AuditBench):
 
     async def _transcribe(self, wishes: Sequence[Wish]) -> object:
         provider = Provider(self.speech, self.limiter, KNOBS)
-        ground = {"database": self.database, "source": self.crm, "clock": self.clock}
-        return await transcribe_fiches(wishes, **ground, provider=provider, owner="me")  # type: ignore[arg-type]
+        return await transcribe_fiches(
+            wishes,
+            database=self.database,
+            source=lambda: self.crm,
+            provider=lambda: provider,
+            clock=self.clock,
+            owner="me",
+        )
 
     async def _audit(self, wish: AuditWish) -> Standing:
         ground = {"database": self.database, "source": self.crm, "clock": self.clock}

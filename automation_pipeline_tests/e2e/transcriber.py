@@ -14,8 +14,8 @@ if __name__ == "__main__":
     work = transcribe_fiches(
         wishes,
         database=our.database,
-        source=our.crm,
-        provider=our.speech,
+        source=lambda: our.crm,
+        provider=lambda: our.speech,
         clock=our.clock,
         owner=str(uuid.uuid4()),
     )

@@ -54,7 +54,9 @@ def batch(body: TheBody, reach: TheReach, services: TheServices, once: DoneOnce)
         )
         keys = [one.key for one in asked if one.key is not None]
         fiche_ids = [one.fiche_id for one in asked]
-        return said(message=f"{len(keys)} transcription jobs queued", fiche_ids=fiche_ids, event_ids=keys)
+        run_ids = {one.fiche_id: one.run_id for one in asked if one.run_id is not None}
+        message = f"{len(keys)} transcription jobs queued"
+        return said(message=message, fiche_ids=fiche_ids, event_ids=keys, run_ids=run_ids)
 
     return once(work)
 
@@ -76,14 +78,14 @@ def ask(
             database=services.database,
             clock=services.clock,
         )
-        return said(message="Transcription job queued", fiche_id=fiche_id, event_id=asked.key)
+        return said(message="Transcription job queued", fiche_id=fiche_id, event_id=asked.key, run_id=asked.run_id)
 
     return once(work)
 
 
 @router.get(f"{OF_FICHE}/status", response_model=Answer[TranscriptionStanding], responses=refusals(404))
 def status(fiche_id: FicheInPath, services: TheServices) -> Response:
-    """Tell which of a fiche's calls have a transcript."""
+    """Show which of a fiche's calls have a transcript, and its last run: counts, and who works on each recording."""
     with services.database.reading() as session:
         document = transcription_status(session, fiche_id)
     return answer(TranscriptionStanding.model_validate(document).model_dump(mode="json", by_alias=True))

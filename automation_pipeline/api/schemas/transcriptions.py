@@ -24,6 +24,36 @@ class RecordingStanding(_Camel):
     recording_date: str | None
     recording_time: str | None
     duration_seconds: int | None
+    has_url: bool
+
+
+class TranscriptionTask(_Camel):
+    """One recording of a run. `owner` holds the claim for `seconds_left` more; `again_in_seconds` is until the next
+    attempt."""
+
+    call_id: str
+    state: Literal["waiting", "working", "done", "cached", "failed"]
+    attempts: int
+    error: str | None
+    owner: str | None
+    token: int
+    seconds_left: float | None
+    again_in_seconds: float | None
+
+
+class TranscriptionRun(_Camel):
+    id: str
+    state: Literal["processing", "finished", "finished with failures", "failed"]
+    priority: Literal["high", "normal", "low"]
+    target_total: int
+    processed: int
+    cached: int
+    failed: int
+    error: str | None
+    started_at: Instant
+    finished_at: Instant | None
+    last_sign_of_life_at: Instant
+    tasks: list[TranscriptionTask]
 
 
 class TranscriptionStanding(_Camel):
@@ -33,6 +63,7 @@ class TranscriptionStanding(_Camel):
     pending: int
     percentage: int
     recordings: list[RecordingStanding]
+    run: TranscriptionRun | None = Field(description="The fiche's last run; null when there was none.")
 
 
 class TranscriptShown(BaseModel):
@@ -52,21 +83,24 @@ class RecordingShown(BaseModel):
 
 
 class TranscriptionQueued(BaseModel):
-    """`event_id` is the key of the request."""
+    """`event_id` is the key of the request; `run_id` the run that works on the fiche, or will."""
 
     success: Literal[True] = True
     message: Literal["Transcription job queued"]
     fiche_id: str
     event_id: str
+    run_id: str
 
 
 class TranscriptionsQueued(BaseModel):
-    """`event_ids` are of what was newly asked for; the rest is under way, or complete."""
+    """`event_ids` are of what was newly asked for; the rest is under way, or complete. `run_ids` are by fiche, of those
+    that a run works on, or will."""
 
     success: Literal[True] = True
     message: str
     fiche_ids: list[str]
     event_ids: list[str]
+    run_ids: dict[str, str]
 
 
 class TranscriptionLines(WorkflowLines):

@@ -20,7 +20,12 @@ def transcripts(context: dg.AssetExecutionContext, services: ServicesResource) -
     our, owner = services.get(), f"{worker_name()}/{context.run.run_id}"
     with verdicts():
         work = transcribe_day(
-            day_of(context), database=our.database, source=our.crm, provider=our.speech, clock=our.clock, owner=owner
+            day_of(context),
+            database=our.database,
+            source=lambda: our.crm,
+            provider=lambda: our.speech,
+            clock=our.clock,
+            owner=owner,
         )
         day = our.run(work)
     return dg.MaterializeResult(metadata=day_metadata(day))

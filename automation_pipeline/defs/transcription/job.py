@@ -6,14 +6,15 @@ import dagster as dg
 from pydantic import Field
 
 from automation_pipeline.orchestration.config import StrictConfig
-from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
+from automation_pipeline.orchestration.failures import CRASH_RETRIES, STEP_RETRIES, verdicts
 from automation_pipeline.orchestration.heartbeat import worker_name
-from automation_pipeline.orchestration.requests import take_request
+from automation_pipeline.orchestration.requests import recorded_refusal, take_request
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.orchestration.transcripts import standing_metadata
-from automation_pipeline.transcription.domain.run import Priority
+from automation_pipeline.orchestration.transcripts import run_id_of, standing_metadata
+from automation_pipeline.transcription.domain.run import Priority, why_incomplete
 from automation_pipeline.transcription.stages.begin_transcription import Wish
 from automation_pipeline.transcription.stages.transcribe_fiches import transcribe_fiches
+from automation_pipeline.transcription.store.runs import failed_recordings
 
 
 class TranscribeFicheConfig(StrictConfig):
@@ -26,20 +27,33 @@ class TranscribeFicheConfig(StrictConfig):
     run_id: str | None = Field(default=None, description="The id that the run was promised; made up when left out.")
 
 
-@dg.op(retry_policy=CRASH_RETRIES)
+@dg.op(
+    retry_policy=CRASH_RETRIES,
+    description="Fetches the fiche from the CRM, transcribes every recording that has no transcript yet, and records "
+    "how the run ended. A retry joins its own run.",
+)
 def transcribe(context: dg.OpExecutionContext, config: TranscribeFicheConfig, services: ServicesResource) -> None:
-    """Fetch the fiche anew, transcribe what it lacks, tell how it ended. A retry joins its own run."""
-    our, root = services.get(), context.run.root_run_id or context.run_id
-    wish = Wish(config.run_id or root, config.fiche_id, Priority(config.priority), context.run_id)
-    with verdicts():
-        provider = our.speech
+    our, last_try = services.get(), context.retry_number >= STEP_RETRIES
+    wish = Wish(run_id_of(context.run), config.fiche_id, Priority(config.priority), context.run_id)
+    with verdicts(), recorded_refusal(context, our, last_try=last_try):
         take_request(context, our)
-        owner = f"{worker_name()}/{context.run_id}"
         work = transcribe_fiches(
-            [wish], database=our.database, source=our.crm, provider=provider, clock=our.clock, owner=owner
+            [wish],
+            database=our.database,
+            source=lambda: our.crm,
+            provider=lambda: our.speech,
+            clock=our.clock,
+            owner=f"{worker_name()}/{context.run_id}",
+            gives_up=last_try,
         )
         [standing] = our.run(work)
-    context.add_output_metadata(standing_metadata(standing))
+    with our.database.reading() as session:
+        failed = failed_recordings(session, standing.run_id)
+    metadata = standing_metadata(standing, failed)
+    fault = why_incomplete(standing, failed)
+    if fault is not None:
+        raise dg.Failure(fault, metadata=metadata, allow_retries=False)
+    context.add_output_metadata(metadata)
 
 
 @dg.job(
@@ -47,7 +61,9 @@ def transcribe(context: dg.OpExecutionContext, config: TranscribeFicheConfig, se
         "dagster/retry_strategy": "ALL_STEPS",
         "dagster/max_retries": "3",
         "dagster/max_runtime": "18000",
-    }
+    },
+    description="Transcribes the recordings of one fiche. Green: every recording that can be transcribed is, or there "
+    "was nothing to do. Red: one could not be, the fiche is unknown, the provider refuses or a key is missing.",
 )
 def transcribe_fiche() -> None:
     transcribe()

@@ -60,7 +60,7 @@ def progress(standing: Standing, at: datetime) -> Event:
 
 def completed(standing: Standing, started_at: datetime, at: datetime) -> tuple[Event, Event]:
     """For the screen, and for whoever waits for the fiche."""
-    seconds = (at - started_at).total_seconds()
+    seconds = max(0.0, (at - started_at).total_seconds())
     shown = _event(standing.run_id, f"{standing.run_id}:completed", "transcription.completed", at, {
         "fiche_id": standing.fiche_id, "total_recordings": standing.total, "transcribed": standing.transcribed,
         "failed": standing.failed, "duration_seconds": round(seconds, 3), "completed_at": iso(at),

@@ -1,6 +1,6 @@
 """A run over one fiche's recordings: its plan, its standing, and how people read it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -23,6 +23,9 @@ class Priority(StrEnum):
 
 # Among waiting recordings the lowest urgency goes first.
 URGENCY: Mapping[Priority, int] = {Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 2}
+
+
+NO_URL = "No recording URL available"
 
 
 class RunStatus(StrEnum):
@@ -101,5 +104,23 @@ class Standing:
         return round(100 * self.transcribed / self.total) if self.total else 100
 
     @property
+    def is_planned(self) -> bool:
+        """A run is recorded before its fiche is fetched. A plan without targets completes its run at once, so a running
+        run without targets has no plan yet."""
+        return self.status is not RunStatus.RUNNING or self.target_total > 0
+
+    @property
     def is_over(self) -> bool:
         return self.processed >= self.target_total
+
+
+def why_incomplete(run: Standing, failed: Sequence[tuple[str, str]]) -> str | None:
+    """Why a run that is over did less than it could, given its failed recordings and their reasons. None: every
+    recording that has audio is transcribed. One without audio is reported, but another attempt cannot help it."""
+    if run.error is not None:
+        return run.error
+    causes = [reason for _, reason in failed if reason != NO_URL]
+    if not causes:
+        return None
+    number = f"{len(causes)} of {run.total} recordings of fiche {run.fiche_id} could not be transcribed"
+    return f"{number}: {causes[0]}"

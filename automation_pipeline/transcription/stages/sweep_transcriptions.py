@@ -8,9 +8,8 @@ from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.workflow_logs import write_notes
 from automation_pipeline.transcription.domain import events
 from automation_pipeline.transcription.domain.notes import fiche_note
-from automation_pipeline.transcription.domain.run import RunStatus
-from automation_pipeline.transcription.stages.settle_recordings import settle_recordings
-from automation_pipeline.transcription.store.runs import abandoned_runs, end_run, hold_run, is_abandoned
+from automation_pipeline.transcription.stages.settle_recordings import fail_run, settle_recordings
+from automation_pipeline.transcription.store.runs import abandoned_runs, hold_run, is_abandoned
 from automation_pipeline.transcription.store.tasks import fail_waiting_tasks
 
 
@@ -30,6 +29,9 @@ def sweep_transcriptions(silent_for_seconds: float, *, database: Database) -> Se
 def _end(session: Session, run_id: str, fiche_id: str, silent_for_seconds: float) -> None:
     reason = f"Nobody has worked on this run for {silent_for_seconds / 60:.0f} minutes"
     now, held = database_time(session), hold_run(session, run_id)
+    if held.target_total == 0:
+        fail_run(session, run_id, reason)
+        return
     failed = [(call, (place, held.target_total)) for call, place in fail_waiting_tasks(session, run_id, None, reason)]
     enqueue(session, events.recordings_failed(run_id, fiche_id, failed, reason, now))
     data = {"failed": len(failed)}
@@ -37,5 +39,4 @@ def _end(session: Session, run_id: str, fiche_id: str, silent_for_seconds: float
     standing = settle_recordings(session, run_id, processed=len(failed), failed=len(failed))
     if not standing.is_over:
         # Recordings went away under the run: its counters can no longer add up, but it ends all the same.
-        enqueue(session, events.failed(standing, reason, now))
-        end_run(session, run_id, RunStatus.FAILED, reason)
+        fail_run(session, run_id, reason)

@@ -1,6 +1,7 @@
 """Transcribe what the fiches sold on a day lack."""
 
 import uuid
+from collections.abc import Callable
 from datetime import date
 
 from automation_pipeline.core.clock import Clock
@@ -15,7 +16,13 @@ from automation_pipeline.transcription.store.days import fiches_to_transcribe, t
 
 
 async def transcribe_day(
-    day: date, *, database: Database, source: FicheSource, provider: Provider, clock: Clock, owner: str
+    day: date,
+    *,
+    database: Database,
+    source: Callable[[], FicheSource],
+    provider: Callable[[], Provider],
+    clock: Clock,
+    owner: str,
 ) -> DayTranscripts:
     """How the day stands afterwards. Work of the day gives way to what people ask for by hand."""
     with database.reading() as session:

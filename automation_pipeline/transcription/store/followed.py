@@ -15,14 +15,14 @@ from automation_pipeline.transcription.store.runs import last_runs_of, standings
 
 def followed(session: Session, requested: Sequence[Requested], asked_at: datetime) -> dict[str, Standing | str]:
     """By fiche, of those that have begun or never will: the run promised, or, once Dagster has taken the wish, the one
-    that it joined; or why it was refused."""
+    that it joined; without a run, why it was refused."""
     keys = [one.key for one in requested if one.key]
     refused, begun = refusals(session, keys), taken(session, keys)
     promised = {one.fiche_id: one for one in standings(session, [cast("str", one.run_id) for one in requested])}
     joining = [one.fiche_id for one in requested if one.key in begun and one.fiche_id not in promised]
     joined = last_runs_of(session, joining, asked_at)
     reasons = {one.fiche_id: refused[one.key] for one in requested if one.key in refused}
-    return {**joined, **promised, **reasons}
+    return {**reasons, **joined, **promised}
 
 
 def as_requested(session: Session, filed: Sequence[FiledRequest]) -> list[Requested]:

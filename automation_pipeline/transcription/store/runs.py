@@ -10,6 +10,7 @@ from automation_pipeline.fiches.tables import FicheCache, RecordingRow
 from automation_pipeline.storage.bulk import among, among_given, dialects_insert
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.prepared import execute, execute_each
+from automation_pipeline.storage.types import UtcDateTime
 from automation_pipeline.transcription.domain.run import (
     URGENCY,
     Plan,
@@ -53,6 +54,21 @@ _END = (
     .where(TranscriptionRunRow.id == bindparam("run"))
     .values(status=bindparam("then"), error=bindparam("why"), finished_at=database_now(), touched_at=database_now())
 )
+_PLAN = (
+    update(TranscriptionRunRow)
+    .where(
+        TranscriptionRunRow.id == bindparam("run"),
+        TranscriptionRunRow.status == RunStatus.RUNNING,
+        TranscriptionRunRow.target_total == 0,
+    )
+    .values(
+        total_recordings=bindparam("total"),
+        already_transcribed=bindparam("already"),
+        target_total=bindparam("targets"),
+        renew_before=bindparam("renew", type_=UtcDateTime()),
+        touched_at=database_now(),
+    )
+)
 _COUNT = (
     update(TranscriptionRunRow)
     .where(TranscriptionRunRow.id == bindparam("run"))
@@ -64,6 +80,9 @@ _COUNT = (
     )
     .returning(*_STANDING, TranscriptionRunRow.started_at)
 )
+
+
+NO_PLAN = Plan(total=0, already_transcribed=0, targets=())
 
 
 def plan_for(session: Session, fiche_id: str, renew_before: datetime | None = None) -> Plan | None:
@@ -88,7 +107,8 @@ def plan_for(session: Session, fiche_id: str, renew_before: datetime | None = No
 def start_run(
     session: Session, run_id: str, fiche_id: str, plan: Plan, priority: Priority, dagster_run_id: str | None
 ) -> bool:
-    """False, and nothing written, while another run of the fiche is live, or when this run is there already."""
+    """Record a run, with its plan or with `NO_PLAN` yet. False, and nothing written, while another run of the fiche is
+    live, or when this run is there already."""
     row = {
         "id": run_id,
         "fiche_id": fiche_id,
@@ -104,6 +124,12 @@ def start_run(
         "renew_before": plan.renew_before,
     }
     return execute(session, _starting, row).first() is not None
+
+
+def plan_run(session: Session, run_id: str, plan: Plan) -> bool:
+    """Give a run that was recorded without a plan its plan. False: another worker did, or the run has ended."""
+    counts = {"total": plan.total, "already": plan.already_transcribed, "targets": len(plan.targets)}
+    return execute(session, _PLAN, {"run": run_id, "renew": plan.renew_before, **counts}).changed == 1
 
 
 def _starting(postgres: bool) -> UpdateBase:
@@ -237,3 +263,14 @@ def last_runs_of(session: Session, fiche_ids: Sequence[str], since: datetime) ->
         .order_by(TranscriptionRunRow.started_at)
     )
     return {row.fiche_id: standing_of(row) for row in rows}
+
+
+def failed_recordings(session: Session, run_id: str) -> list[tuple[str, str]]:
+    """The run's recordings that failed, with the reason, in the order of the calls."""
+    task = TranscriptionTaskRow
+    query = (
+        select(task.call_id, func.coalesce(task.error, "unknown"))
+        .where(task.run_id == run_id, task.state == TaskState.FAILED)
+        .order_by(task.recording_index)
+    )
+    return list(session.execute(query).tuples())

@@ -1,5 +1,6 @@
 """Transcripts over HTTP: asked for once, followed, read, for fiches in reach."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -15,13 +16,17 @@ from automation_pipeline.api.schemas.transcriptions import (
 )
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.fiches.tables import RecordingRow
-from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline.storage.run_requests import RunRequestRow, filed_requests
 from automation_pipeline.storage.workflow_logs import write_notes
 from automation_pipeline.transcription.domain.notes import fiche_note
+from automation_pipeline.transcription.domain.run import Priority
+from automation_pipeline.transcription.stages.begin_transcription import Wish, begin_transcription
+from automation_pipeline.transcription.store.tasks import claim_next
 from automation_pipeline.transcription.store.transcripts import save_transcript
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.archive import Archive
 from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.crm import FakeFicheSource
 from automation_pipeline_tests.fakes.speech import transcript
 
 PATH = "/api/transcriptions"
@@ -63,13 +68,26 @@ def test_how_a_fiche_stands_is_told_in_the_reference_fields(client: TestClient, 
     told = get(client, "/900/status")["data"]
     TranscriptionStanding.model_validate(told)
     recordings = told.pop("recordings")
-    assert told == {"ficheId": "900", "total": 2, "transcribed": 1, "pending": 1, "percentage": 50}
+    assert told == {"ficheId": "900", "total": 2, "transcribed": 1, "pending": 1, "percentage": 50, "run": None}
     assert list(recordings[0]) == [
         "callId", "hasTranscription", "transcriptionId", "transcribedAt", "recordingDate", "recordingTime",
-        "durationSeconds",
+        "durationSeconds", "hasUrl",
     ]  # fmt: skip
     assert [(one["callId"], one["transcriptionId"]) for one in recordings] == [("9000", "tr_1"), ("9001", None)]
     assert get(client, "/77/status", 404)["error"] == "Fiche 77 not found"
+
+
+def test_the_status_shows_the_run_and_who_holds_each_recording(client: TestClient, fiches: Services) -> None:
+    ours, crm = fiches.database, FakeFicheSource()
+    wish = Wish("run-7", "900", Priority.HIGH)
+    asyncio.run(begin_transcription(wish, database=ours, source=crm, clock=fiches.clock, is_fresh=True))
+    with ours.transaction() as session:
+        assert claim_next(session, "host:1/ab", 1, lease_seconds=30, per_fiche=10)
+    run = get(client, "/900/status")["data"]["run"]
+    assert (run["id"], run["state"], run["priority"], run["targetTotal"]) == ("run-7", "processing", "high", 1)
+    [task] = run["tasks"]
+    assert (task["callId"], task["state"], task["owner"]) == ("9001", "working", "host:1/ab")
+    assert 0 < task["secondsLeft"] <= 30
 
 
 def test_the_log_of_a_fiche_is_found_and_narrowed(client: TestClient, fiches: Services) -> None:
@@ -103,7 +121,10 @@ def test_one_fiche_is_asked_for(
     told = post(client, f"/900?priority={priority}")
     TranscriptionQueued.model_validate(told)
     key = f"transcribe-900-{round(clock.now().timestamp() * 1000)}"
+    run_id = told.pop("run_id")
     assert told == {"success": True, "message": "Transcription job queued", "fiche_id": "900", "event_id": key}
+    with fiches.database.reading() as session:
+        assert filed_requests(session, [key])[0].config["run_id"] == run_id
     assert keys(fiches) == {key: taken}
 
 
@@ -113,6 +134,7 @@ def test_many_are_asked_for_once_a_day(client: TestClient, fiches: Services) -> 
     asked = ["transcribe-900-2026-05-04", "transcribe-901-2026-05-04"]
     assert (told["fiche_ids"], told["event_ids"]) == (["900", "901"], asked)
     assert told["message"] == "2 transcription jobs queued"
+    assert list(told["run_ids"]) == ["900", "901"]
     again = post(client, "/batch", {"fiche_ids": ["900", "901"]})
     assert (again["message"], again["event_ids"]) == ("0 transcription jobs queued", [])
     assert keys(fiches) == dict.fromkeys(asked, "high")

@@ -6,6 +6,8 @@ from sqlalchemy import select
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.storage.database import Database
 from automation_pipeline.transcription.domain.run import Priority, RunStatus
+from automation_pipeline.transcription.stages.begin_transcription import Wish, open_run
+from automation_pipeline.transcription.stages.sweep_transcriptions import sweep_transcriptions
 from automation_pipeline.transcription.tables import TranscriptionTaskRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.transcription.bench import Bench, call
@@ -102,8 +104,23 @@ def test_a_fiche_that_is_not_found_ends_its_run_and_blocks_nobody(bench: Bench) 
 
 
 @pytest.mark.parametrize("error", [TransientError("later"), PermanentError("never")])
-def test_a_crm_that_fails_leaves_no_run_and_keeps_its_verdict(error: Exception, bench: Bench) -> None:
+def test_a_crm_that_fails_ends_the_run_with_its_words_and_keeps_its_verdict(error: Exception, bench: Bench) -> None:
     bench.crm.fail_always("7", error)  # type: ignore[arg-type]
     with pytest.raises(type(error), match=str(error)):
         bench.begin("7", "r1")
-    assert bench.events() == []
+    assert (bench.standing("r1").status, bench.standing("r1").error) == (RunStatus.FAILED, str(error))
+    assert bench.names() == ["transcription.failed", "fiche/transcribed"]
+
+
+def test_a_run_whose_worker_died_before_its_plan_is_planned_by_the_next_wish_or_ended_by_the_sweep(
+    bench: Bench,
+) -> None:
+    for run_id, fiche_id in (("r1", "7"), ("r2", "8")):
+        bench.sell(fiche_id, call(f"of-{fiche_id}"))
+        with bench.database.transaction() as session:
+            open_run(Wish(run_id, fiche_id, Priority.NORMAL), session)
+    assert bench.begin("7", "r3").run_id == "r1"
+    bench.work("r1")
+    assert bench.standing("r1").status is RunStatus.COMPLETED
+    assert sweep_transcriptions(0, database=bench.database) == ["r2"]
+    assert (bench.standing("r2").status, bench.names()[-2]) == (RunStatus.FAILED, "transcription.failed")

@@ -35,7 +35,12 @@ def transcribed(bench: Bench, monkeypatch: pytest.MonkeyPatch, error: Automation
     provider = Provider(bench.speech, bench.limiter, bench.knobs)
     return asyncio.run(
         subject.transcribe_fiches(
-            wishes, database=bench.database, source=bench.crm, provider=provider, clock=bench.clock, owner="me"
+            wishes,
+            database=bench.database,
+            source=lambda: bench.crm,
+            provider=lambda: provider,
+            clock=bench.clock,
+            owner="me",
         )
     )
 

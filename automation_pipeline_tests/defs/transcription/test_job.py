@@ -1,0 +1,191 @@
+"""The job `transcribe_fiche`: its colour, and what every request leaves behind, however it ends."""
+
+from collections.abc import Callable
+from typing import Any
+
+import dagster as dg
+import pytest
+from sqlalchemy import select
+
+from automation_pipeline import bootstrap
+from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.defs.automation.sensors import run_failures
+from automation_pipeline.defs.transcription.job import transcribe_fiche
+from automation_pipeline.orchestration import failures
+from automation_pipeline.orchestration.requests import REQUEST_TAG
+from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.run_requests import filed_requests
+from automation_pipeline.storage.workflow_logs import WorkflowLogRow
+from automation_pipeline.transcription.domain.requests import Requested
+from automation_pipeline.transcription.domain.run import Priority
+from automation_pipeline.transcription.ports import Provider
+from automation_pipeline.transcription.stages.request_transcriptions import request_transcriptions
+from automation_pipeline.transcription.store.followed import followed
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.transcription.bench import Bench, call
+
+CRM_DOWN = TransientError("The CRM does not answer (status 503).")
+REFUSED = PermanentError("The CRM refuses the token (status 403).")
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """The services of the process are those of the bench. `Services` without a key raise when speech is asked for."""
+    bench = Bench(database, clock)
+    monkeypatch.setattr(failures, "STEP_RETRY_SECONDS", 0)
+    services = bootstrap.Services(Settings(elevenlabs_api_key=None), clock)
+    services.database, services.crm = database, bench.crm  # type: ignore[assignment]
+    services.speech = Provider(bench.speech, bench.limiter, bench.knobs)
+    monkeypatch.setattr(bootstrap, "services", lambda: services)
+    return bench
+
+
+def requested(bench: Bench, fiche_id: str) -> Requested:
+    bench.clock.pass_time_a_second()
+    [asked] = request_transcriptions(
+        [fiche_id], priority=Priority.NORMAL, batch=False, database=bench.database, clock=bench.clock
+    )
+    return asked
+
+
+def execute(asked: Requested, instance: dg.DagsterInstance | None = None) -> dg.ExecuteInProcessResult:
+    config = {"fiche_id": asked.fiche_id, "run_id": asked.run_id}
+    return transcribe_fiche.execute_in_process(
+        run_config={"ops": {"transcribe": {"config": config}}},
+        resources={"services": ServicesResource()},
+        tags={REQUEST_TAG: str(asked.key)},
+        raise_on_error=False,
+        instance=instance,
+    )
+
+
+FICHES = iter(range(7000, 8000))
+
+
+def one_fails(bench: Bench, fiche_id: str) -> None:
+    bench.sell(fiche_id, call(f"{fiche_id}a"), call(f"{fiche_id}b"))
+    bench.speech.fail_always(call(f"{fiche_id}b").url, PermanentError("Audio download failed status=404"))
+
+
+def no_key(bench: Bench, fiche_id: str) -> None:
+    bench.sell(fiche_id, call(f"{fiche_id}a"))
+    del bootstrap.services().speech
+
+
+def nothing_to_do_without_a_key(bench: Bench, fiche_id: str) -> None:
+    bench.sell(fiche_id)
+    del bootstrap.services().speech
+
+
+def no_crm(bench: Bench, fiche_id: str) -> None:
+    del bootstrap.services().crm
+
+
+def unknown(bench: Bench, fiche_id: str) -> None:
+    """The CRM knows no fiche that was not sold."""
+
+
+Case = tuple[str, Callable[[Bench, str], None], bool, str, str | None]
+# How the world is; whether the job is green; the run's status; the reason that run, event and log line share.
+CASES: tuple[Case, ...] = (
+    ("all is transcribed", lambda bench, fiche: bench.sell(fiche, call(f"{fiche}a")), True, "completed", None),
+    ("nothing to do", lambda bench, fiche: bench.sell(fiche), True, "completed", None),
+    ("nothing to do, no key", nothing_to_do_without_a_key, True, "completed", None),
+    ("one has no audio", lambda bench, fiche: bench.sell(fiche, call(fiche, url="")), True, "completed", None),
+    ("one could not be", one_fails, False, "completed", None),
+    ("CRM down", lambda bench, fiche: bench.crm.fail_always(fiche, CRM_DOWN), False, "failed", str(CRM_DOWN)),
+    ("CRM refuses", lambda bench, fiche: bench.crm.fail_always(fiche, REFUSED), False, "failed", str(REFUSED)),
+    ("unknown fiche", unknown, False, "failed", "Fiche not found (404)"),
+    ("key missing", no_key, False, "failed", "ElevenLabs API key not configured (set ELEVENLABS_API_KEY)"),
+    ("no address of the CRM", no_crm, False, "failed", "FICHE_API_BASE_URL is not set"),
+)
+
+
+def test_the_job_is_red_exactly_if_the_work_was_not_done_and_every_request_ends_in_a_run_and_a_reason(
+    bench: Bench,
+) -> None:
+    wrong = []
+    speech, crm = bootstrap.services().speech, bootstrap.services().crm
+    for name, arrange, green, status, reason in CASES:
+        bootstrap.services().speech, bootstrap.services().crm = speech, crm
+        fiche_id = str(next(FICHES))
+        arrange(bench, fiche_id)
+        asked = requested(bench, fiche_id)
+        result = execute(asked)
+        left = _left_behind(bench, asked)
+        right = (
+            result.success is green
+            and left["status"] == status
+            and (reason is None or (reason in left["error"] and left["events"] == 1 and left["logged"]))
+        )
+        if not right:
+            wrong.append((name, result.success, left))
+    assert wrong == []
+
+
+def _left_behind(bench: Bench, asked: Requested) -> dict[str, Any]:
+    run = bench.standing(str(asked.run_id))
+    with bench.database.reading() as session:
+        lines = session.scalars(select(WorkflowLogRow).where(WorkflowLogRow.trace_id == asked.run_id)).all()
+        [request] = filed_requests(session, [str(asked.key)])
+    return {
+        "status": run.status.value,
+        "error": run.error or "",
+        "events": sum(event["run_id"] == asked.run_id for event in bench.events("transcription.failed")),
+        "logged": any(run.error and run.error in line.message for line in lines),
+        "request": (request.state, request.reason),
+    }
+
+
+def test_a_crm_that_comes_back_between_two_tries_leaves_no_trace_of_failure(bench: Bench) -> None:
+    bench.sell("7", call("a"))
+    bench.crm.fail_once("7", CRM_DOWN, CRM_DOWN)
+    asked = requested(bench, "7")
+    assert execute(asked).success
+    assert "transcription.failed" not in bench.names()
+    assert bench.standing(str(asked.run_id)).transcribed == 1
+
+
+def test_a_request_that_could_not_begin_is_refused_with_the_reason(bench: Bench) -> None:
+    bench.crm.fail_always("7", CRM_DOWN)
+    asked = requested(bench, "7")
+    execute(asked)
+    assert _left_behind(bench, asked)["request"] == ("refused", str(CRM_DOWN))
+
+
+def test_a_run_that_dagster_could_not_start_is_recorded_by_the_sensor(bench: Bench) -> None:
+    """The run's process died before its first step: nothing of the step has run."""
+    asked = requested(bench, "7")
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = instance.create_run_for_job(
+            transcribe_fiche,
+            run_config={
+                "ops": {"transcribe": {"config": {"fiche_id": "7", "priority": "normal", "run_id": asked.run_id}}}
+            },
+            tags={REQUEST_TAG: str(asked.key), "dagster/will_retry": "false"},
+        )
+        event = instance.report_run_failed(run, "The worker of the run ended.")
+        with dg.build_run_status_sensor_context(
+            "run_failures",
+            event,
+            instance,
+            instance.get_run_by_id(run.run_id),  # type: ignore[arg-type]
+            resources={"services": ServicesResource()},
+        ) as context:
+            run_failures(context.for_run_failure())
+    left = _left_behind(bench, asked)
+    assert (left["status"], left["events"]) == ("failed", 1)
+    assert "The worker of the run ended" in left["error"]
+
+
+def test_who_follows_a_run_with_a_failed_recording_sees_its_counts(bench: Bench) -> None:
+    one_fails(bench, "7")
+    asked = requested(bench, "7")
+    since = bench.clock.now()
+    assert not execute(asked).success
+    with bench.database.reading() as session:
+        found = followed(session, [asked], since)["7"]
+    assert not isinstance(found, str)
+    assert (found.processed, found.failed) == (2, 1)
