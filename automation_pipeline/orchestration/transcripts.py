@@ -12,10 +12,10 @@ from automation_pipeline.orchestration.markdown import table
 from automation_pipeline.orchestration.requests import REQUEST_TAG
 from automation_pipeline.storage.run_requests import filed_requests
 from automation_pipeline.transcription.domain.day import DayTranscripts
-from automation_pipeline.transcription.domain.run import Priority, Standing
+from automation_pipeline.transcription.domain.run import Priority, Standing, why_incomplete
 from automation_pipeline.transcription.stages.begin_transcription import Wish, fail_unplanned
 from automation_pipeline.transcription.store.asked import JOB
-from automation_pipeline.transcription.store.runs import get_standing
+from automation_pipeline.transcription.store.runs import failed_recordings, get_standing
 
 OP = "transcribe"
 
@@ -41,6 +41,16 @@ def fail_transcription_of(run: dg.DagsterRun, reason: str, services: Services) -
 
 def _config_of(run: dg.DagsterRun) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", run.run_config)["ops"][OP]["config"]
+
+
+def judged(standing: Standing, services: Services) -> metadata.Metadata:
+    """What people read about a run that is over. dg.Failure with the same if a recording could not be transcribed."""
+    with services.database.reading() as session:
+        failed = failed_recordings(session, standing.run_id)
+    shown, fault = standing_metadata(standing, failed), why_incomplete(standing, failed)
+    if fault is not None:
+        raise dg.Failure(fault, metadata=shown, allow_retries=False)
+    return shown
 
 
 def standing_metadata(standing: Standing, failed: Sequence[tuple[str, str]] = ()) -> dict[str, dg.MetadataValue]:

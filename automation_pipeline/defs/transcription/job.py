@@ -10,11 +10,10 @@ from automation_pipeline.orchestration.failures import CRASH_RETRIES, STEP_RETRI
 from automation_pipeline.orchestration.heartbeat import worker_name
 from automation_pipeline.orchestration.requests import recorded_refusal, take_request
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.orchestration.transcripts import run_id_of, standing_metadata
-from automation_pipeline.transcription.domain.run import Priority, why_incomplete
+from automation_pipeline.orchestration.transcripts import judged, run_id_of
+from automation_pipeline.transcription.domain.run import Priority
 from automation_pipeline.transcription.stages.begin_transcription import Wish
 from automation_pipeline.transcription.stages.transcribe_fiches import transcribe_fiches
-from automation_pipeline.transcription.store.runs import failed_recordings
 
 
 class TranscribeFicheConfig(StrictConfig):
@@ -47,13 +46,7 @@ def transcribe(context: dg.OpExecutionContext, config: TranscribeFicheConfig, se
             gives_up=last_try,
         )
         [standing] = our.run(work)
-    with our.database.reading() as session:
-        failed = failed_recordings(session, standing.run_id)
-    metadata = standing_metadata(standing, failed)
-    fault = why_incomplete(standing, failed)
-    if fault is not None:
-        raise dg.Failure(fault, metadata=metadata, allow_retries=False)
-    context.add_output_metadata(metadata)
+    context.add_output_metadata(judged(standing, our))
 
 
 @dg.job(
