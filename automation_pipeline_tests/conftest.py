@@ -20,7 +20,9 @@ from automation_pipeline_tests import outside, postgres, services
 
 # A machine that is slow for a moment is no finding; and whoever runs the suite meets the examples that all others did.
 # `--hypothesis-profile default` looks for new ones.
-settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "suite", max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("suite")
 
 

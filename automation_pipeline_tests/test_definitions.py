@@ -10,45 +10,12 @@ import yaml
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.definitions import ALONE, OF_ASSETS, defs, whole
 from automation_pipeline.orchestration.executor import executor_of, processes_of
+from automation_pipeline_tests.tables import every_case
 
 
 @pytest.fixture(scope="module")
 def loaded() -> dg.Definitions:
     return whole()
-
-
-def test_the_public_names_are_there(loaded: dg.Definitions) -> None:
-    jobs = {job.name for job in loaded.resolve_all_job_defs() if not job.name.startswith("__")}
-    nightly = {"sales_list_revalidation", "sales_list_staleness", "housekeeping"}
-    of_pricing = {"rule_run", "rule_reconciliation"}
-    of_fiches = {"audit_fiche", "audit_rerun", "automation_run", "sales_range_fetch", "transcribe_fiche"}
-    assert jobs == of_fiches | of_pricing | nightly | {"org_job", "company_enrichment"}
-    assets = {key.to_user_string() for key in loaded.resolve_all_asset_keys()}
-    mirrored = {"sales_list", "fiche_details", "transcripts", "audit_outcomes", "daily_quality_report"}
-    assert assets == mirrored | {"pricing_runs", "org_job_outcomes", "companies"}
-    sensors = {sensor.name: sensor.default_status for sensor in loaded.sensors or []}
-    running = dg.DefaultSensorStatus.RUNNING
-    ends = ("run_failures", "terminated_runs")
-    sweeps = ("sweep_transcription_runs", "sweep_audits", "sweep_range_fetches")
-    pricing = ("due_pricing_rules", "due_rule_checks", "sweep_rule_runs", "pricing_alerts")
-    org_jobs = ("due_org_schedules", "org_job_queue", "org_job_alerts")
-    names = ("due_schedules", "launch_requests", "relay_outbox", "reconcile_stale_runs", "sweep_enrichments")
-    assert sensors == dict.fromkeys((*names, *ends, *sweeps, *pricing, *org_jobs), running)
-
-
-def test_the_nights_run_by_themselves_on_the_clock_of_paris(loaded: dg.Definitions) -> None:
-    schedules = {
-        schedule.name: (schedule.job_name, schedule.cron_schedule, schedule.execution_timezone, schedule.default_status)
-        for schedule in loaded.schedules or []
-        if isinstance(schedule, dg.ScheduleDefinition)
-    }
-    running = dg.DefaultScheduleStatus.RUNNING
-    assert schedules == {
-        "nightly_housekeeping": ("housekeeping", "30 3 * * *", "Europe/Paris", running),
-        "yesterdays_sales_list": ("sales_list_revalidation", "15 4 * * *", "Europe/Paris", running),
-        "stale_sales_lists": ("sales_list_staleness", "0 5 * * *", "Europe/Paris", running),
-        "daily_pricing_reconciliation": ("rule_reconciliation", "0 6 * * *", "Europe/Paris", running),
-    }
 
 
 @pytest.mark.parametrize("job", ["automation_run", "rule_run", "rule_reconciliation", "org_job", "company_enrichment"])
@@ -72,7 +39,7 @@ def test_the_launchpad_takes_the_documented_config(loaded: dg.Definitions) -> No
     assert dg.validate_run_config(job, full)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "config",
     [
         {},

@@ -13,6 +13,7 @@ from automation_pipeline.api.errors import BUG
 from automation_pipeline.api.routes import schedules
 from automation_pipeline.bootstrap import Services
 from automation_pipeline_tests.api.conftest import MACHINE, services_on
+from automation_pipeline_tests.tables import every_case
 
 LIST = "/api/automation/schedules"
 
@@ -99,7 +100,7 @@ def test_strangers_learn_nothing_of_where_the_database_is() -> None:
     assert not [word for word in ("anna", "127.0.0.1", "work") if word in refused.text + ready.text]
 
 
-@pytest.mark.parametrize(
+@every_case(
     "address",
     [
         "/api/requests/transcriptions?key=%00",

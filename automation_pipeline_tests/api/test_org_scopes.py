@@ -157,7 +157,7 @@ def test_every_route_is_kept_by_organisation_and_looked_at_here() -> None:
     assert looked_at | OF_NOBODY | agents == set(ORG_RULES)
 
 
-@pytest.mark.parametrize(("method", "path", "rule"), NAMING)
+@every_case(("method", "path", "rule"), NAMING)
 def test_what_is_of_another_organisation_does_not_exist(
     member: Member, orgs: Bench, method: str, path: str, rule: Rule
 ) -> None:
@@ -173,14 +173,14 @@ def test_what_is_of_another_organisation_does_not_exist(
     assert everything(orgs) == before
 
 
-@pytest.mark.parametrize(("method", "path", "rule"), NAMING)
+@every_case(("method", "path", "rule"), NAMING)
 def test_its_own_is_there(member: Member, orgs: Bench, method: str, path: str, rule: Rule) -> None:
     """So that the test above finds what it should."""
     acme = belongings(orgs, "acme")
     assert called(member("acme"), method, path, acme).status_code in {200, 201, 202, 204, 409}
 
 
-@pytest.mark.parametrize(("method", "path", "rule"), LISTING)
+@every_case(("method", "path", "rule"), LISTING)
 def test_lists_show_nothing_of_another_organisation(
     operator: TestClient, member: Member, orgs: Bench, method: str, path: str, rule: Rule
 ) -> None:
@@ -214,7 +214,7 @@ def test_nothing_is_made_for_another_organisation(
     assert called(globex, method, path, MISSING).json()["data"]["orgId"] == "globex"
 
 
-@pytest.mark.parametrize(("method", "path", "rule"), MANAGING)
+@every_case(("method", "path", "rule"), MANAGING)
 def test_an_organisation_manages_none(member: Member, orgs: Bench, method: str, path: str, rule: Rule) -> None:
     acme = belongings(orgs, "acme")
     answered = called(member("globex"), method, path, acme)
@@ -231,8 +231,8 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
     return create_app(services)
 
 
-@pytest.mark.parametrize("scope", ["SELF", "GROUP"])
-@pytest.mark.parametrize(("method", "path", "rule"), RULED)
+@every_case("scope", ["SELF", "GROUP"])
+@every_case(("method", "path", "rule"), RULED)
 def test_whoever_belongs_to_no_organisation_needs_all_of_them(
     empty: FastAPI, method: str, path: str, rule: Rule, scope: str
 ) -> None:
@@ -241,8 +241,8 @@ def test_whoever_belongs_to_no_organisation_needs_all_of_them(
     assert (answered.status_code, answered.json()["code"]) == (403, "AUTHORIZATION_ERROR")
 
 
-@pytest.mark.parametrize("permission", ["org-jobs.read", "org-jobs.agents.read"])
-@pytest.mark.parametrize(("method", "path", "rule"), [case for case in RULED if case.values[2].action == "write"])
+@every_case("permission", ["org-jobs.read", "org-jobs.agents.read"])
+@every_case(("method", "path", "rule"), [case for case in RULED if case.values[2].action == "write"])
 def test_a_token_of_an_organisation_needs_the_permission_too(
     member: Member, method: str, path: str, rule: Rule, permission: str
 ) -> None:

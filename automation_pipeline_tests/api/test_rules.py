@@ -13,6 +13,7 @@ from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.rules import RULES, Action, Rule, Scoped, UnruledRouteError
 from automation_pipeline.core.access import Permission
 from automation_pipeline_tests.api.conftest import MACHINE, Login, client_of, services_on, user_token
+from automation_pipeline_tests.tables import every_case
 
 # What shows or acts on fiches, whoever they belong to, keeps to the caller's scope.
 OF_FICHES = {
@@ -81,14 +82,14 @@ def test_what_names_an_entity_in_its_path_has_it_checked() -> None:
         assert [rule.entity] == named if named else rule.entity is None, path
 
 
-@pytest.mark.parametrize(("method", "path", "rule"), GUARDED)
+@every_case(("method", "path", "rule"), GUARDED)
 def test_nobody_gets_in_without_credentials(client: TestClient, method: str, path: str, rule: Rule) -> None:
     for headers in ({"Authorization": ""}, {"Authorization": "Bearer no"}, {"Authorization": "Basic eDp5"}):
         answered = client.request(method, re.sub(r"\{\w+\}", "1", path), headers=headers)
         assert (answered.status_code, answered.json()["code"]) == (401, "AUTHENTICATION_ERROR")
 
 
-@pytest.mark.parametrize(("method", "path", "rule"), PERMITTED)
+@every_case(("method", "path", "rule"), PERMITTED)
 def test_a_permission_is_needed_and_no_other_one_will_do(login: Login, method: str, path: str, rule: Rule) -> None:
     other = Action.READ if rule.action is Action.WRITE else Action.WRITE
     others = {f"{permission}.write": "ALL" for permission in Permission if permission is not rule.permission}
@@ -98,14 +99,14 @@ def test_a_permission_is_needed_and_no_other_one_will_do(login: Login, method: s
         assert (answered.status_code, answered.json()["code"]) == (403, "AUTHORIZATION_ERROR")
 
 
-@pytest.mark.parametrize(("method", "path", "rule"), [case for case in PERMITTED if case.values[1] not in AT_LENGTH])
+@every_case(("method", "path", "rule"), [case for case in PERMITTED if case.values[1] not in AT_LENGTH])
 def test_the_permission_opens_the_door(login: Login, method: str, path: str, rule: Rule) -> None:
     answered = called(login({f"{rule.permission}.{rule.action}": "ALL"}), method, path)
     assert answered.status_code not in {401, 403}
 
 
-@pytest.mark.parametrize("scope", ["SELF", "GROUP"])
-@pytest.mark.parametrize(("method", "path", "rule"), BY_PATH)
+@every_case("scope", ["SELF", "GROUP"])
+@every_case(("method", "path", "rule"), BY_PATH)
 def test_what_is_out_of_scope_does_not_exist(login: Login, method: str, path: str, rule: Rule, scope: str) -> None:
     answered = called(login({f"{rule.permission}.{rule.action}": scope}, groupes=["NORD"]), method, path)
     assert (answered.status_code, answered.json()["code"]) == (404, "NOT_FOUND")

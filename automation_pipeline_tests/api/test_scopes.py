@@ -11,6 +11,7 @@ from automation_pipeline.fiches.tables import FicheCache
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.tables import every_case
 
 SCHEDULES = "/api/automation/schedules"
 BOTH = {"automation.read": "GROUP", "automation.write": "GROUP"}
@@ -39,8 +40,7 @@ def triggered(client: TestClient, schedule_id: str, **more: Any) -> Any:
     return client.post("/api/automation/trigger", json={"scheduleId": schedule_id, **more})
 
 
-@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-@pytest.mark.parametrize(("method", "path", "rule"), NUMBERED)
+@every_case(("method", "path", "rule"), NUMBERED)
 def test_an_id_is_written_one_way(client: TestClient, login: Login, method: str, path: str, rule: Any) -> None:
     """What the check of scopes and the endpoint would read differently would come past the check."""
     stored(client, OF_ALL)

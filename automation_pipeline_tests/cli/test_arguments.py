@@ -28,10 +28,8 @@ def test_what_no_fiche_can_have_is_refused(fiche_id: str) -> None:
     assert str(refused.value) == f"A fiche id is a number, unlike {fiche_id}."
 
 
-@pytest.mark.parametrize("fiche_id", ["abc", "٧", "07", "1" * 19])
-@pytest.mark.parametrize(
-    "words", ["audit {} --config 1", "transcribe 7 {}", "fiches show {}", "audits list --fiche {}"]
-)
+@every_case("fiche_id", ["abc", "٧", "07", "1" * 19])
+@every_case("words", ["audit {} --config 1", "transcribe 7 {}", "fiches show {}", "audits list --fiche {}"])
 def test_every_command_refuses_it_in_the_same_words(terminal: Terminal, words: str, fiche_id: str) -> None:
     ended = terminal.run(*words.format(fiche_id).split())
     assert (ended.code, ended.out, ended.err) == (2, "", f"A fiche id is a number, unlike {fiche_id}.\n")

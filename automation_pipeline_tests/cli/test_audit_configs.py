@@ -8,6 +8,7 @@ import pytest
 
 from automation_pipeline_tests.audits.configurations import FULL, add_audit, document, step_document
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+from automation_pipeline_tests.tables import every_case
 
 
 @pytest.fixture
@@ -183,8 +184,8 @@ def test_an_order_that_does_not_name_every_step_once_is_refused(terminal: Termin
     assert at_fault in sentence.rpartition("stepIds: ")[2]
 
 
-@pytest.mark.parametrize("words", ["import", "validate"])
-@pytest.mark.parametrize(
+@every_case("words", ["import", "validate"])
+@every_case(
     ("name", "content", "sentence"),
     [
         ("missing.json", None, "missing.json cannot be read: No such file or directory."),
@@ -214,21 +215,21 @@ def test_an_export_that_cannot_be_written_ends_with_2(terminal: Terminal, output
 WITH_AN_ID = ["show", "export", "activate", "deactivate", "delete", "reorder"]
 
 
-@pytest.mark.parametrize("verb", WITH_AN_ID)
-@pytest.mark.parametrize("flag", ["", " --json"])
+@every_case("verb", WITH_AN_ID)
+@every_case("flag", ["", " --json"])
 def test_what_does_not_exist_ends_with_1(terminal: Terminal, verb: str, flag: str) -> None:
     words = f"{verb} 7{' 1' if verb == 'reorder' else ''}{flag}"
     assert refused(terminal, words, 1) == "Audit config with ID '7' not found."
 
 
-@pytest.mark.parametrize("verb", WITH_AN_ID)
-@pytest.mark.parametrize("wrong", ["one", "0", "1.5", "99999999999999999999"])
+@every_case("verb", WITH_AN_ID)
+@every_case("wrong", ["one", "0", "1.5", "99999999999999999999"])
 def test_an_id_that_is_none_ends_with_2(terminal: Terminal, verb: str, wrong: str) -> None:
     words = f"{verb} {wrong}{' 1' if verb == 'reorder' else ''}"
     assert refused(terminal, words, 2).startswith("Invalid value for 'config_id': ")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("words", "sentence"),
     [
         ("import", "Missing argument 'file'."),

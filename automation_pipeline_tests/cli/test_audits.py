@@ -21,6 +21,7 @@ from automation_pipeline_tests.audits.reviewers import put
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel, StepInPrompt, step_answer
+from automation_pipeline_tests.tables import every_case
 
 
 @pytest.fixture
@@ -203,7 +204,7 @@ def test_an_audit_goes_out_of_sight_and_comes_back(terminal: Terminal) -> None:
     assert terminal.json("audits", "list")["total"] == 1
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("words", "code", "sentence"),
     [
         ("list --status done", 2, "Invalid value for '--status'"),

@@ -8,6 +8,7 @@ import pytest
 from automation_pipeline.simulator import Kind, World
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 from automation_pipeline_tests.outside import TOKEN, calls, fault
+from automation_pipeline_tests.tables import every_case
 
 DAY = "2026-02-03"
 FICHES = World(7, vary=False).day(date(2026, 2, 3))
@@ -89,7 +90,7 @@ def test_the_state_of_a_fiche_is_told(terminal: Terminal, details: bool, fiche_i
     assert (document["information"] is None) == (state != "full details")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("words", "sentence"),
     [
         ("sync", "Give either --date, or --from and --to."),

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from automation_pipeline.cli.main import app
 from automation_pipeline_tests.cli.terminal import DAILY, Terminal, open_terminal
+from automation_pipeline_tests.tables import every_case
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def refused(terminal: Terminal, words: str, code: int, given: bytes = b"") -> st
     return ended.err.strip()
 
 
-@pytest.mark.parametrize("words", every_command(), ids=" ".join)
+@every_case("words", every_command(), ids=" ".join)
 def test_every_command_explains_itself(terminal: Terminal, words: tuple[str, ...]) -> None:
     ended = terminal.run(*words, "--help")
     assert (ended.code, ended.err) == (0, "")
@@ -52,14 +53,14 @@ def test_every_command_explains_itself(terminal: Terminal, words: tuple[str, ...
     assert explanation.strip()[0].isupper()
 
 
-@pytest.mark.parametrize("words", ["", "db", "schedules", "runs"])
+@every_case("words", ["", "db", "schedules", "runs"])
 def test_a_group_without_a_command_shows_its_help_and_is_wrong_usage(terminal: Terminal, words: str) -> None:
     ended = terminal.run(*words.split())
     assert ended.code == 2
     assert "Commands:" in ended.out + ended.err
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("words", "sentence"),
     [
         ("--bogus", "No such option: --bogus."),
@@ -91,8 +92,8 @@ def test_wrong_usage_ends_with_2(terminal: Terminal, words: str, sentence: str) 
     assert refused(terminal, words, 2).startswith(sentence)
 
 
-@pytest.mark.parametrize("words", ["schedules create --file", "schedules run-now 1 --selection"])
-@pytest.mark.parametrize(
+@every_case("words", ["schedules create --file", "schedules run-now 1 --selection"])
+@every_case(
     ("name", "content", "sentence"),
     [
         ("missing.json", None, "missing.json cannot be read: No such file or directory."),
@@ -118,7 +119,7 @@ def test_a_file_that_cannot_be_used_ends_with_2(
     assert terminal.json("runs", "list") == {"runs": []}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("change", "problem"),
     [
         ({"nmae": "Sales"}, "nmae: is not a known field."),
@@ -150,7 +151,7 @@ def test_every_field_at_fault_is_in_the_sentence(terminal: Terminal) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("words", "sentence"),
     [
         ("schedules show 7", "Schedule 7 not found."),
@@ -160,7 +161,7 @@ def test_every_field_at_fault_is_in_the_sentence(terminal: Terminal) -> None:
         ("runs logs 7", "Run 7 not found."),
     ],
 )
-@pytest.mark.parametrize("flag", ["", " --json"])
+@every_case("flag", ["", " --json"])
 def test_what_does_not_exist_ends_with_1(terminal: Terminal, words: str, flag: str, sentence: str) -> None:
     assert refused(terminal, words + flag, 1) == sentence
 
@@ -168,7 +169,7 @@ def test_what_does_not_exist_ends_with_1(terminal: Terminal, words: str, flag: s
 USING_THE_DATABASE = ["schedules list", "schedules show 1", "schedules next 1", "schedules run-now 1", "runs list"]
 
 
-@pytest.mark.parametrize("words", [*USING_THE_DATABASE, "runs show 1", "runs logs 1", "db upgrade", "db current"])
+@every_case("words", [*USING_THE_DATABASE, "runs show 1", "runs logs 1", "db upgrade", "db current"])
 def test_an_unreachable_database_ends_with_1(terminal: Terminal, words: str) -> None:
     terminal.export(DATABASE_URL="postgresql://anna:s3cret@127.0.0.1:9/work")
     sentence = refused(terminal, words, 1)
@@ -176,13 +177,13 @@ def test_an_unreachable_database_ends_with_1(terminal: Terminal, words: str) -> 
     assert "s3cret" not in sentence
 
 
-@pytest.mark.parametrize("words", USING_THE_DATABASE)
+@every_case("words", USING_THE_DATABASE)
 def test_a_database_without_tables_ends_with_1_and_says_what_to_do(terminal: Terminal, words: str) -> None:
     terminal.export(DATABASE_URL="sqlite:///empty.db")
     assert refused(terminal, words, 1) == "The database has no tables yet: run `automation db upgrade`."
 
 
-@pytest.mark.parametrize("words", [*USING_THE_DATABASE, "doctor", "db upgrade"])
+@every_case("words", [*USING_THE_DATABASE, "doctor", "db upgrade"])
 def test_a_wrong_variable_ends_with_2_and_is_named(terminal: Terminal, words: str) -> None:
     terminal.export(FICHE_FETCH_CONCURRENCY="many")
     assert refused(terminal, words, 2).startswith("FICHE_FETCH_CONCURRENCY cannot be used: it should be a valid")
@@ -197,14 +198,13 @@ def shell(terminal: Terminal, words: str) -> tuple[int, str]:
     return ended.returncode, ended.stderr
 
 
-@pytest.mark.parametrize("words", ["schedules list", "schedules show 1 --json", "runs list --json", "--help"])
-@pytest.mark.parametrize(
-    ("output", "sentence"),
+@every_case(
+    ("words", "output", "sentence"),
     [
-        ("> /dev/full", "Standard output cannot be written: No space left on device.\n"),
-        ("1< /dev/null", "Standard output cannot be written: Bad file descriptor.\n"),
-        (">&-", "Standard output is closed.\n"),
-        ("> >(exec true)", ""),
+        ("schedules show 1 --json", "> /dev/full", "Standard output cannot be written: No space left on device.\n"),
+        ("--help", "1< /dev/null", "Standard output cannot be written: Bad file descriptor.\n"),
+        ("runs list --json", ">&-", "Standard output is closed.\n"),
+        ("schedules list", "> >(exec true)", ""),
     ],
 )
 def test_an_output_that_cannot_be_written_is_one_sentence(

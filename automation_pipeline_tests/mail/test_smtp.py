@@ -76,7 +76,7 @@ def test_a_sender_may_have_a_name_and_a_subject_may_be_french(box: LetterBox) ->
     assert letter.message["Subject"] == "Été à Besançon"
 
 
-@pytest.mark.parametrize(
+@every_case(
     "to",
     [
         "anna@example.com\r\nBcc: eve@example.com", "anna@example.com\nX: y", "anna@example.com,eve@example.com",

@@ -11,6 +11,7 @@ from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline_tests.outside import PUSHER_APP_ID, PUSHER_KEY, PUSHER_SECRET
 from automation_pipeline_tests.storage.processes import event
+from automation_pipeline_tests.tables import every_case
 
 ALL = {
     "pusher_app_id": PUSHER_APP_ID,
@@ -44,7 +45,7 @@ def test_with_all_of_them_it_is_what_the_relay_publishes_with(simulated: str) ->
     assert ours.meter.drain()["provider_calls_total", 'provider="pusher",status="200"'] == 2
 
 
-@pytest.mark.parametrize("missing", ALL)
+@every_case("missing", ALL)
 def test_with_some_of_them_it_says_which_are_missing_and_events_wait(missing: str) -> None:
     ours = services(**{**ALL, missing: None})
     with pytest.raises(PermanentError, match=f": {missing.upper()} not set"):

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import wait_until
 
 FICHE, OTHER = "953000003", "953000004"
@@ -280,7 +281,7 @@ def test_base_latency_is_set_for_every_call(simulator: httpx.Client) -> None:
     assert details(simulator).status_code == 200
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("posted", "complaint"),
     [
         ("{", "not valid JSON"),
@@ -320,7 +321,7 @@ def test_a_bad_rule_is_refused_with_one_sentence_and_none_is_taken(
     assert simulator.post("/_sim/faults", json=[]).json() == {"rules": 0}
 
 
-@pytest.mark.parametrize("posted", ["", "3", "{}", '{"seconds": "1"}', '{"seconds": -1}', '{"seconds": NaN}'])
+@every_case("posted", ["", "3", "{}", '{"seconds": "1"}', '{"seconds": -1}', '{"seconds": NaN}'])
 def test_a_bad_latency_is_refused(simulator: httpx.Client, posted: str) -> None:
     assert simulator.post("/_sim/latency", content=posted).status_code == 422
 

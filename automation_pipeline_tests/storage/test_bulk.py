@@ -9,6 +9,7 @@ from automation_pipeline.storage.leases import LeaseRow
 from automation_pipeline.storage.outbox import OutboxRow, enqueue
 from automation_pipeline_tests.processes import at_once
 from automation_pipeline_tests.storage.processes import event, lease_rows, upsert_rounds
+from automation_pipeline_tests.tables import every_case
 
 
 def stored(database: Database) -> dict[str, tuple[str, int]]:
@@ -65,7 +66,7 @@ def test_a_key_of_several_fields_is_one_key(database: Database) -> None:
 MANY = 70_000
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("wanted", "found"),
     [([], []), (["row 1"], ["row 1"]), (["row 2", "é'\"\\", "absent"], ["row 2", "é'\"\\"])],
 )

@@ -12,6 +12,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.instants import database_epoch, database_now
 from automation_pipeline.storage.leases import LeaseRow
 from automation_pipeline.storage.rate_limits import RateLimitRow
+from automation_pipeline_tests.tables import every_case
 
 A_TICK = timedelta(milliseconds=5)  # SQLite's clock counts in milliseconds
 PARIS_IN_SUMMER = timezone(timedelta(hours=2))
@@ -35,7 +36,7 @@ def is_past(database: Database, seconds: float = 0.0) -> bool:
         return session.scalar(select(LeaseRow.key).where(LeaseRow.expires_at <= database_now(seconds))) == "k"
 
 
-@pytest.mark.parametrize("seconds", [0.0, 30, 0.25, -60.0, 86_400.5, -0.001])
+@every_case("seconds", [0.0, 30, 0.25, -60.0, 86_400.5, -0.001])
 def test_the_databases_now_is_now_plus_the_seconds_given(database: Database, seconds: float) -> None:
     before = datetime.now(UTC)
     now = asked(database, seconds)
@@ -72,7 +73,7 @@ def test_the_clock_moves_within_a_transaction(database: Database) -> None:
         assert any((session.scalar(select(database_epoch())) or 0.0) > first for _ in range(10_000))
 
 
-@pytest.mark.parametrize("zone", [UTC, PARIS_IN_SUMMER, timezone(timedelta(hours=-11))])
+@every_case("zone", [UTC, PARIS_IN_SUMMER, timezone(timedelta(hours=-11))])
 def test_a_stored_instant_compares_with_the_databases_now(database: Database, zone: timezone) -> None:
     for seconds, microsecond in product((-20, 20), (0, 1, 999_999)):
         at = datetime.now(zone).replace(microsecond=microsecond) + timedelta(seconds=seconds)

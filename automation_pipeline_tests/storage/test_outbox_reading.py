@@ -50,7 +50,7 @@ def test_each_sees_the_events_of_what_it_follows_in_order(database: Database) ->
     assert read(database, BEGINNING, correlation_id="nothing")[0] == []
 
 
-@pytest.mark.parametrize("limit", [1, 3, 7, 100])
+@every_case("limit", [1, 3, 7, 100])
 def test_pages_and_resumptions_lose_and_repeat_nothing(database: Database, limit: int) -> None:
     keys = [str(number) for number in range(20)]
     for key in keys:

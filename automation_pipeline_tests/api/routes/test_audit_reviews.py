@@ -10,6 +10,7 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.tables import every_case
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_a_user_signs_with_the_own_name_and_a_machine_may_name_somebody(
     assert unnamed["human_review"][-1]["by"] == "API_AUTH_TOKENS"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("part", "body", "status"),
     [
         ("", {}, 400),

@@ -23,6 +23,7 @@ from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.configurations import add
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import an_open_run
+from automation_pipeline_tests.tables import every_case
 
 PATH = "/api/audits"
 WISH = {"fiche_id": "1900417", "audit_config_id": "1"}
@@ -101,7 +102,7 @@ def test_a_batch_is_followed_as_one(client: TestClient, filed: Filed) -> None:
         assert batch_standing(session, told["batch_id"]).total == 2
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("path", "body", "status", "error"),
     [
         ("", {}, 400, "Missing required parameters"),

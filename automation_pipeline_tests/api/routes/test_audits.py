@@ -19,6 +19,7 @@ from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.archive import COMPLETED, Archive
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.tables import every_case
 
 PATH = "/api/audits"
 READ, WRITE = {"audits.read": "GROUP"}, {"audits.read": "GROUP", "audits.write": "GROUP"}
@@ -179,8 +180,8 @@ def test_only_who_may_write_within_reach_changes_anything(login: Login, archive:
     assert login(WRITE, groupes=["NORD"]).patch(f"{PATH}/1", json={"notes": "x"}).status_code == 200
 
 
-@pytest.mark.parametrize("path", [PATH, f"{PATH}/grouped?group_by=status", f"{PATH}/grouped-by-fiches"])
-@pytest.mark.parametrize("field", ["recordings_count_min", "recordings_count_max", "offset"])
+@every_case("path", [PATH, f"{PATH}/grouped?group_by=status", f"{PATH}/grouped-by-fiches"])
+@every_case("field", ["recordings_count_min", "recordings_count_max", "offset"])
 def test_a_number_that_no_column_holds_is_refused(client: TestClient, path: str, field: str) -> None:
     refused = client.get(f"{path}{'&' if '?' in path else '?'}{field}={2**63 - 1}")
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)

@@ -27,6 +27,7 @@ from automation_pipeline_tests.fakes.registries import (
     record,
     registries,
 )
+from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import wait_until
 
 PATH = "/v1/requests"
@@ -111,7 +112,7 @@ def test_one_key_is_one_request(companies: TestClient, services: Services) -> No
     assert (other.status_code, other.json()["code"]) == (409, "CONFLICT")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("body", "status", "code", "field"),
     [
         ({}, 400, "MISSING_COMPANY_IDENTIFIER", "siren"),
@@ -123,7 +124,6 @@ def test_one_key_is_one_request(companies: TestClient, services: Services) -> No
         ({"nonsense": 5}, 400, "VALIDATION_ERROR", "nonsense"),
     ],
 )
-@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 def test_wrong_numbers_are_refused_as_the_contract_says(
     companies: TestClient, services: Services, body: dict[str, object], status: int, code: str, field: str
 ) -> None:

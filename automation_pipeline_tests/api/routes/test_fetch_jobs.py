@@ -15,6 +15,7 @@ from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, Ranges
+from automation_pipeline_tests.tables import every_case
 
 PATH = "/api/fiches/status/by-date-range"
 RANGE = {"startDate": "2026-02-02", "endDate": "2026-02-08"}
@@ -76,7 +77,7 @@ def test_a_range_in_the_future_is_empty_and_complete(client: TestClient, ranges:
     )
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("query", "complaint"),
     [
         ({**RANGE, "startDate": "2026-02-09"}, "startDate must be before or equal to endDate"),

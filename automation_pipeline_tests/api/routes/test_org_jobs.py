@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 from automation_pipeline.org_jobs.domain.job_types import JOB_TYPES
 from automation_pipeline_tests.api.conftest import Login, Member
 from automation_pipeline_tests.org_jobs.bench import SERVICE, Bench
+from automation_pipeline_tests.tables import every_case
 
 PATH = "/api/org-jobs"
 OF_ACME = {"org": "acme"}
@@ -23,7 +24,7 @@ def test_one_is_asked_for_without_a_schedule(operator: TestClient, orgs: Bench) 
     assert operator.get(f"{PATH}/{job['id']}").json()["data"] == job
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("body", "field"),
     [
         ({}, "type"),

@@ -7,6 +7,7 @@ from fastapi.testclient import TestClient
 
 from automation_pipeline_tests.api.conftest import Login, Member
 from automation_pipeline_tests.org_jobs.bench import Bench
+from automation_pipeline_tests.tables import every_case
 
 PATH = "/api/org-schedules"
 OF_ACME = {"org": "acme"}
@@ -46,7 +47,7 @@ def test_one_of_an_agent_names_a_server(member: Member, orgs: Bench) -> None:
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "serverInstanceId")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("more", "field"),
     [
         ({"name": ""}, "name"),
@@ -158,7 +159,7 @@ def test_a_deleted_one_is_gone_and_what_is_at_work_goes_on(operator: TestClient,
     assert [orgs.job_row(job_id).status for job_id in (waiting, at_work)] == ["cancelled", "running"]
 
 
-@pytest.mark.parametrize("named", ["x", "12", NOWHERE[:-1], f"{NOWHERE}0", "%7B" + NOWHERE + "%7D", NOWHERE + "%0a"])
+@every_case("named", ["x", "12", NOWHERE[:-1], f"{NOWHERE}0", "%7B" + NOWHERE + "%7D", NOWHERE + "%0a"])
 def test_what_is_no_uuid_is_a_bad_request(operator: TestClient, named: str) -> None:
     refused = operator.get(f"{PATH}/{named}")
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "org_schedule_id")

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import pytest
 from fastapi.testclient import TestClient
 
 from automation_pipeline.pricing.domain.alerts import Alert, AlertName, AlertSeverity
 from automation_pipeline.pricing.store.alerts import add_alerts
 from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.tables import every_case
 
 CHANGES, ALERTS = "/api/pricing/price-changes", "/api/pricing/alerts"
 
@@ -50,7 +50,7 @@ def test_alerts_are_listed_newest_first(pricing: TestClient, bench: Bench) -> No
     assert [one["id"] for one in pricing.get(ALERTS, params={"limit": 1, "offset": 1}).json()["data"]] == ["1"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("path", "query"),
     [
         (CHANGES, {"run_id": 0}),

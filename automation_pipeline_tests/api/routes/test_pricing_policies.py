@@ -7,6 +7,7 @@ from fastapi.testclient import TestClient
 
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.tables import every_case
 
 PATH = "/api/pricing/policies"
 CAREFUL: dict[str, Any] = {"maxPctDelta": 0.15, "floor": 500, "currency": "EUR"}
@@ -31,8 +32,8 @@ def test_wrong_guardrails_name_each_field(pricing: TestClient) -> None:
     assert pricing.get(f"{PATH}/shoes").status_code == 404
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-@pytest.mark.parametrize("project", ["a b", "%C3%A9", "x" * 101])
+@every_case("method", ["GET", "PUT", "DELETE"])
+@every_case("project", ["a b", "%C3%A9", "x" * 101])
 def test_a_project_with_a_strange_name_is_refused(pricing: TestClient, method: str, project: str) -> None:
     refused = pricing.request(method, f"{PATH}/{project}", json={})
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "project")

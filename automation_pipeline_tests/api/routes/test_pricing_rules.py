@@ -10,6 +10,7 @@ from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import PAGES
 from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.tables import every_case
 
 PATH = "/api/pricing/rules"
 TENTH_OFF: dict[str, Any] = {
@@ -47,8 +48,8 @@ def test_a_wrong_rule_names_each_field(pricing: TestClient) -> None:
     assert {fault["field"] for fault in refused.json()["details"]} == {"selector", "cooldownMinutes", "nonsense"}
 
 
-@pytest.mark.parametrize("project", ["", "a b", "é", "a/b", "x" * 101, "a\n"])
-@pytest.mark.parametrize(("method", "path"), [("POST", PATH), ("GET", PATH), ("GET", "/api/pricing/runs")])
+@every_case("project", ["", "a b", "é", "a/b", "x" * 101, "a\n"])
+@every_case(("method", "path"), [("POST", PATH), ("GET", PATH), ("GET", "/api/pricing/runs")])
 def test_a_project_with_a_strange_name_is_refused(pricing: TestClient, method: str, path: str, project: str) -> None:
     refused = pricing.request(method, path, params={"project": project}, json=TENTH_OFF)
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "project")

@@ -9,6 +9,7 @@ from automation_pipeline.pricing.domain.failures import Signal
 from automation_pipeline.pricing.domain.preview import LIFETIME
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.tables import every_case
 
 PATH = "/api/pricing/runs"
 KEY = {"Idempotency-Key": "once"}
@@ -136,7 +137,7 @@ class TestCancel:
         assert post(pricing, bench.previewed().id, "cancel").json()["code"] == "CONFLICT"
 
 
-@pytest.mark.parametrize("what", [*WORK, "approve", "cancel", "reconcile"])
+@every_case("what", [*WORK, "approve", "cancel", "reconcile"])
 def test_of_a_run_that_is_not_there(pricing: TestClient, what: str) -> None:
     assert post(pricing, 9, what).status_code == 404
 

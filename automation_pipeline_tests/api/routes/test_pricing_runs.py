@@ -2,13 +2,13 @@
 
 from typing import Any
 
-import pytest
 from fastapi.testclient import TestClient
 
 from automation_pipeline.pricing.domain.failures import Signal
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.fakes.shop import variant
 from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.tables import every_case
 
 PATH = "/api/pricing/runs"
 PARTS = ("targets", "skipped", "result", "log", "checks")
@@ -35,7 +35,7 @@ def test_the_list_is_filtered_and_has_pages(pricing: TestClient, bench: Bench) -
         assert (ids(told), told["count"]) == (expected, len(expected)), query
 
 
-@pytest.mark.parametrize(
+@every_case(
     "query",
     [{"status": "applied"}, {"trigger": "x"}, {"rule_id": 0}, {"rule_id": "x"}, {"limit": 1001}, {"project": "a b"}],
 )
@@ -91,7 +91,7 @@ def test_the_result_and_the_log_tell_how_it_went(pricing: TestClient, bench: Ben
     assert after["data"] == [lines[2]]
 
 
-@pytest.mark.parametrize("part", ["", *(f"/{part}" for part in PARTS)])
+@every_case("part", ["", *(f"/{part}" for part in PARTS)])
 def test_what_is_not_there_is_not_found(pricing: TestClient, part: str) -> None:
     refused = pricing.get(f"{PATH}/9{part}")
     assert (refused.status_code, refused.json()["code"]) == (404, "NOT_FOUND")

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-import pytest
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from automation_pipeline.cli import main
 from automation_pipeline_tests.cli.org_jobs.counter import NOWHERE, Counter
+from automation_pipeline_tests.tables import every_case
 
 
 def every_command(of: TyperCommand | TyperGroup, *words: str) -> Iterator[tuple[str, ...]]:
@@ -23,7 +23,7 @@ def commands() -> list[tuple[str, ...]]:
     return list(every_command(whole.commands["org-jobs"]))
 
 
-@pytest.mark.parametrize("words", commands(), ids=" ".join)
+@every_case("words", commands(), ids=" ".join)
 def test_a_command_teaches_with_an_example_and_speaks_json(bare: Counter, words: tuple[str, ...]) -> None:
     said = bare.said(*words, "--help")
     assert "For example" in said.replace("for example", "For example")
@@ -94,8 +94,8 @@ servers delete 99 --yes
 """
 
 
-@pytest.mark.parametrize("flag", [[], ["--json"]])
-@pytest.mark.parametrize("command", NOT_THERE.strip().splitlines())
+@every_case("flag", [[], ["--json"]])
+@every_case("command", NOT_THERE.strip().splitlines())
 def test_what_is_not_there_is_one_sentence(counter: Counter, command: str, flag: list[str]) -> None:
     said = counter.refused(*command.split(), *flag)
     assert said.endswith(" does not exist.")
@@ -143,7 +143,7 @@ audit-log --id 1
 """
 
 
-@pytest.mark.parametrize("command", WRONG.strip().splitlines())
+@every_case("command", WRONG.strip().splitlines())
 def test_wrong_input_is_one_sentence_and_ends_with_2(counter: Counter, command: str) -> None:
     assert counter.refused(*command.split(), code=2).endswith((".", "?"))
 

@@ -2,11 +2,10 @@
 
 import json
 
-import pytest
-
 from automation_pipeline.core.instants import iso
 from automation_pipeline.org_jobs.domain.endings import failed
 from automation_pipeline_tests.cli.org_jobs.counter import CALL, Counter
+from automation_pipeline_tests.tables import every_case
 
 BY_FLAGS = (
     "--name", "Nightly", "--cron", "30 4 * * *", "--timezone", "Europe/Paris", "--type", "SERVER_RESTART",
@@ -43,7 +42,7 @@ def test_a_schedule_is_made_from_a_file_and_a_flag_beats_it(counter: Counter) ->
     assert counter.json("schedules", "create", "-f", str(path))["name"] == CALL["name"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("flags", "fault"),
     [
         (["--cron", "0 25 * * *"], "cronExpression: "),

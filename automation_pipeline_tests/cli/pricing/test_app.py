@@ -11,6 +11,7 @@ from automation_pipeline_tests.cli.conftest import Sized
 from automation_pipeline_tests.cli.pricing.workshop import Workshop
 from automation_pipeline_tests.cli.terminal import Terminal
 from automation_pipeline_tests.fakes.shop import FakeShop, variant
+from automation_pipeline_tests.tables import every_case
 
 
 def every_command(of: TyperCommand | TyperGroup, *words: str) -> Iterator[tuple[str, ...]]:
@@ -26,7 +27,7 @@ def commands() -> list[tuple[str, ...]]:
     return list(every_command(whole.commands["pricing"], "pricing"))
 
 
-@pytest.mark.parametrize("words", commands(), ids=" ".join)
+@every_case("words", commands(), ids=" ".join)
 def test_a_command_teaches_with_an_example_and_speaks_json(terminal: Terminal, words: tuple[str, ...]) -> None:
     ended = terminal.run(*words, "--help")
     said = " ".join(ended.out.split())

@@ -15,6 +15,7 @@ from automation_pipeline.pricing.domain.rule_run import RuleRun, TargetCounts, W
 from automation_pipeline.pricing.domain.states import RunState
 from automation_pipeline_tests.cli.pricing.workshop import Workshop, meanwhile
 from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.tables import every_case
 
 GOES_ON = "Run 1 goes on without us: `automation pricing runs show 1` tells how it stands.\n"
 
@@ -115,8 +116,8 @@ def test_the_bar_counts_what_is_done_with(
     assert run_bar(a_run(clock, **fields)) == bar
 
 
-@pytest.mark.parametrize("wish", [None, *Wish])
-@pytest.mark.parametrize("status", list(RunState))
+@every_case("wish", [None, *Wish])
+@every_case("status", list(RunState))
 def test_a_run_is_over_when_nobody_is_at_it_and_nobody_asked(
     clock: StandingClock, status: RunState, wish: Wish | None
 ) -> None:

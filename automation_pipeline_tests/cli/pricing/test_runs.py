@@ -1,9 +1,8 @@
 """Runs from the command line: listed, shown with what to type next, target by target, and everything that moved."""
 
-import pytest
-
 from automation_pipeline_tests.cli.pricing.workshop import Workshop
 from automation_pipeline_tests.fakes.shop import FakeShop
+from automation_pipeline_tests.tables import every_case
 
 
 def test_runs_are_listed_newest_first_and_can_be_narrowed(workshop: Workshop) -> None:
@@ -87,7 +86,7 @@ def test_everything_that_moved_is_in_the_log(workshop: Workshop) -> None:
     assert lines[0].endswith("rule run 1          PREVIEW -> QUEUED  by cli:ada")
 
 
-@pytest.mark.parametrize("what", ["show", "targets", "log", "apply", "approve", "retry", "cancel", "watch", "rollback"])
+@every_case("what", ["show", "targets", "log", "apply", "approve", "retry", "cancel", "watch", "rollback"])
 def test_a_run_that_is_not_there_is_one_sentence(workshop: Workshop, what: str) -> None:
     assert workshop.refused("runs", what, "9") == "Rule run 9 does not exist."
     assert workshop.refused("runs", what, "x", code=2).startswith("Invalid value for 'run_id': ")

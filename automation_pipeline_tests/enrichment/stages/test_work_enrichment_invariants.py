@@ -228,7 +228,7 @@ def test_what_is_always_true_stays_true(
     run_state_machine_as_test(
         lambda: Life(fresh, waiting_by),
         settings=settings(
-            max_examples=15,
+            max_examples=6,
             stateful_step_count=12,
             phases=(Phase.generate,),
             suppress_health_check=list(HealthCheck),

@@ -6,6 +6,7 @@ from automation_pipeline.org_jobs.domain.alerts import Alert, AlertName, AlertSe
 from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
 from automation_pipeline.org_jobs.store.alerts import add_alerts, count_alerts, last_raised, list_alerts
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
+from automation_pipeline_tests.tables import every_case
 
 
 def an_alert(org_id: str | None, subject: str) -> Alert:
@@ -22,7 +23,7 @@ def _raised(org_bench: Bench) -> None:
         add_alerts(session, alerts, org_bench.now, has_webhook=False)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("within", "org_id", "subjects"),
     [
         (EVERYWHERE, None, ["4", "3", "2", "1"]),

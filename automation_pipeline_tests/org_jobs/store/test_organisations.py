@@ -17,6 +17,7 @@ from automation_pipeline.org_jobs.store.organisations import (
     locked_server,
 )
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
+from automation_pipeline_tests.tables import every_case
 
 PAGE = {"limit": 10, "offset": 0}
 
@@ -52,8 +53,8 @@ def test_lists_are_narrowed_and_paged(org_bench: Bench) -> None:
         assert [one.id for one in list_organisations(session, EVERYWHERE, q="cm", **PAGE)] == [ORG]
 
 
-@pytest.mark.parametrize("find", [get_organisation, locked_organisation])
-@pytest.mark.parametrize("org_id", [OTHER_ORG, "nobody", "", "A\0", "\ud800"])
+@every_case("find", [get_organisation, locked_organisation])
+@every_case("org_id", [OTHER_ORG, "nobody", "", "A\0", "\ud800"])
 def test_the_organisation_of_another_is_not_there(find: object, org_id: str, org_bench: Bench) -> None:
     org_bench.organisation(ORG)
     org_bench.organisation(OTHER_ORG)
@@ -63,7 +64,7 @@ def test_the_organisation_of_another_is_not_there(find: object, org_id: str, org
         assert find(session, ORG, Within(ORG)).id == ORG
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("find", "kind"), [(get_host, "host"), (locked_host, "host"), (get_server, "server"), (locked_server, "server")]
 )
 def test_the_places_of_another_are_not_there(find: object, kind: str, org_bench: Bench) -> None:
@@ -78,7 +79,7 @@ def test_the_places_of_another_are_not_there(find: object, kind: str, org_bench:
         assert find(session, ours, Within(ORG)).id == ours
 
 
-@pytest.mark.parametrize(("org_id", "is_there"), [(ORG, True), ("nobody", False), ("a\0", False), ("\ud800", False)])
+@every_case(("org_id", "is_there"), [(ORG, True), ("nobody", False), ("a\0", False), ("\ud800", False)])
 def test_whoever_runs_the_system_asks_for_an_organisation(org_id: str, is_there: bool, org_bench: Bench) -> None:
     org_bench.organisation(ORG)
     with org_bench.database.reading() as session:

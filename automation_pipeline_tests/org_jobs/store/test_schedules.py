@@ -15,6 +15,7 @@ from automation_pipeline.org_jobs.store.schedules import (
     locked_with_place,
 )
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
+from automation_pipeline_tests.tables import every_case
 
 MINE = Within(ORG)
 
@@ -55,7 +56,7 @@ def test_the_newest_come_first_page_by_page(org_bench: Bench) -> None:
     assert [[one.name for one in page] for page in pages] == [["2", "1"], ["0"]]
 
 
-@pytest.mark.parametrize("look", [get_schedule, locked_schedule, locked_with_place])
+@every_case("look", [get_schedule, locked_schedule, locked_with_place])
 def test_one_of_another_organisation_is_not_found_in_the_words_of_one_that_does_not_exist(
     org_bench: Bench, look: Any
 ) -> None:

@@ -233,7 +233,7 @@ def target_facts(row: RuleTargetRow) -> TargetFacts:
     return TargetFacts(id=str(row.id), status=status, attempts=row.attempts, applied_at=row.applied_at)
 
 
-@pytest.mark.timeout(600)  # 25 lives: seconds alone, minutes beside other work
+@pytest.mark.timeout(600)  # seconds on a quiet machine, minutes on a busy one
 def test_no_promise_is_broken_whatever_happens(sqlite_template: Path, tmp_path: Path) -> None:
     numbers = count()
 
@@ -242,5 +242,5 @@ def test_no_promise_is_broken_whatever_happens(sqlite_template: Path, tmp_path: 
 
     checks = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
     # A life is told as it was: to look for a shorter one would take minutes.
-    how = settings(max_examples=25, stateful_step_count=20, suppress_health_check=checks, phases=[Phase.generate])
+    how = settings(max_examples=8, stateful_step_count=20, suppress_health_check=checks, phases=[Phase.generate])
     run_state_machine_as_test(lambda: Life(fresh), settings=how)

@@ -11,6 +11,7 @@ from automation_pipeline.core.clock import Clock
 from automation_pipeline.pricing.tables import PriceChangeRow, RuleRunRow, RuleTargetRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.pricing.kept import a_rule, a_run
+from automation_pipeline_tests.tables import every_case
 
 SECOND = timedelta(seconds=1)
 ERROR = {"error_type": "server"}
@@ -52,7 +53,7 @@ def test_a_target_that_breaks_a_promise_is_refused(
         change(database, RuleTargetRow, target, allowed)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("status", "times", "is_allowed"),
     [
         ("QUEUED", {"queued_at": 0}, True),

@@ -11,6 +11,7 @@ import pytest
 
 from automation_pipeline.simulator.world.values import Fiche, Kind
 from automation_pipeline.simulator.world.world import World
+from automation_pipeline_tests.tables import every_case
 
 WORLD = World(seed=11, fiches_per_day=24, vary=False)
 TUESDAY = date(2026, 2, 3)
@@ -207,7 +208,7 @@ def test_only_sales_are_known(crm: httpx.Client) -> None:
     assert listed(crm, status_id="12") == {"fiches": [], "total": 0}
 
 
-@pytest.mark.parametrize(
+@every_case(
     "params",
     [
         {},
@@ -284,8 +285,8 @@ def test_a_fiche_that_details_do_not_know_is_a_404_in_json(crm: httpx.Client, fi
     assert fiche_id in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("path", [SALES, "/api/fiches/by-id/953000003"])
-@pytest.mark.parametrize("header", ["", "Bearer wrong", "Basic clé", "clé"])
+@every_case("path", [SALES, "/api/fiches/by-id/953000003"])
+@every_case("header", ["", "Bearer wrong", "Basic clé", "clé"])
 def test_the_api_wants_the_token(crm: httpx.Client, path: str, header: str) -> None:
     answer = crm.get(path, headers={"Authorization": header.encode()})
     assert answer.status_code == 401

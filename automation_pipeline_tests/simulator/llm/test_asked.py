@@ -15,6 +15,7 @@ from automation_pipeline_tests.simulator.llm.asking import (
     audit,
     client_of,
 )
+from automation_pipeline_tests.tables import every_case
 
 
 def test_a_wrong_key_is_refused_everywhere_without_being_repeated(url: str, client: OpenAI) -> None:
@@ -33,7 +34,7 @@ def test_an_unknown_model_is_not_found(client: OpenAI) -> None:
     assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("changed", "param"),
     [
         ({"messages": []}, "messages"),

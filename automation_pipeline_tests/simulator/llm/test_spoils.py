@@ -19,6 +19,7 @@ from automation_pipeline_tests.simulator.llm.asking import (
     audit,
 )
 from automation_pipeline_tests.simulator.llm.audit_prompts import prompt
+from automation_pipeline_tests.tables import every_case
 
 
 def test_too_little_room_cuts_the_answer(client: OpenAI) -> None:
@@ -81,6 +82,6 @@ def test_such_a_body_is_for_the_model_only(url: str, client: OpenAI) -> None:
     assert (answer.status_code, "is for a language model" in answer.text) == (422, True)
 
 
-@pytest.mark.parametrize("posted", ["", "3", "{}", '{"inventions": 2}', '{"per_minute": -1}', '{"other": 1}'])
+@every_case("posted", ["", "3", "{}", '{"inventions": 2}', '{"per_minute": -1}', '{"other": 1}'])
 def test_a_bad_setup_is_refused(url: str, posted: str) -> None:
     assert httpx.put(f"{url}/_sim/llm", content=posted, verify=NO_CERTIFICATES).status_code == 422

@@ -7,10 +7,10 @@ import time
 from typing import Any
 
 import httpx
-import pytest
 
 from automation_pipeline_tests.outside import NO_CERTIFICATES, PUSHER_APP_ID, PUSHER_KEY, PUSHER_SECRET, fault
 from automation_pipeline_tests.outside import shown_to_browsers as shown
+from automation_pipeline_tests.tables import every_case
 
 EVENTS, BATCH = f"/apps/{PUSHER_APP_ID}/events", f"/apps/{PUSHER_APP_ID}/batch_events"
 
@@ -51,7 +51,7 @@ def test_events_are_listed_in_the_order_in_which_they_were_published(simulated: 
     assert shown(simulated) == []
 
 
-@pytest.mark.parametrize(
+@every_case(
     "how",
     [
         {"secret": "another secret"},
@@ -83,7 +83,7 @@ def test_a_signature_is_of_one_path_one_method_and_one_body(simulated: str) -> N
     assert [getattr(status, "status_code", status) for status in statuses] == [401, 401, 401, 404, 200]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("path", "posted", "status"),
     [
         (EVENTS, an_event(data="x" * 10_241), 413),

@@ -6,6 +6,7 @@ import pytest
 
 from automation_pipeline_tests.outside import INPI_USERNAME
 from automation_pipeline_tests.simulator.registries.asking import DANONE, Asking
+from automation_pipeline_tests.tables import every_case
 
 
 def told(asking: Asking, siren: str) -> Any:
@@ -90,7 +91,7 @@ def test_a_number_that_is_none_is_a_bad_request(asking: Asking) -> None:
     assert asking.inpi("12345", asking.token()).status_code == 400
 
 
-@pytest.mark.parametrize("body", ["", "[]", "{", "{}", '{"username": "a"}', '{"username": 1, "password": "b"}'])
+@every_case("body", ["", "[]", "{", "{}", '{"username": "a"}', '{"username": 1, "password": "b"}'])
 def test_a_login_without_name_or_password_is_a_bad_request(asking: Asking, body: str) -> None:
     assert asking.client.post("/registries/inpi/api/sso/login", content=body).status_code == 400
 

@@ -4,6 +4,7 @@ import pytest
 
 from automation_pipeline_tests.outside import PUBLIC_BODY
 from automation_pipeline_tests.simulator.registries.asking import DANONE, Asking
+from automation_pipeline_tests.tables import every_case
 
 
 def codes(answer: object) -> list[tuple[str, str | None]]:
@@ -34,7 +35,7 @@ def test_a_ceased_company_is_struck_off(asking: Asking) -> None:
     assert extract["date_radiation"] == extract["observations"][0]["date"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("kind", "status"),
     [
         ("company", 200), ("young", 200), ("masked_company", 200), ("incomplete", 200), ("masked", 451),

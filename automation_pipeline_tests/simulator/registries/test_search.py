@@ -3,6 +3,7 @@
 import pytest
 
 from automation_pipeline_tests.simulator.registries.asking import DANONE, Asking
+from automation_pipeline_tests.tables import every_case
 
 MASK = "[NON-DIFFUSIBLE]"
 PARTS = {"siege", "complements", "dirigeants", "finances", "matching_etablissements"}
@@ -52,7 +53,7 @@ def test_another_establishment_is_no_head_office(asking: Asking) -> None:
     assert (found["est_siege"], found["etat_administratif"]) == (False, "F")
 
 
-@pytest.mark.parametrize("q", ["123456783", "987654321", "000000000", "55203253400000", "12345678900012", "nobody's"])
+@every_case("q", ["123456783", "987654321", "000000000", "55203253400000", "12345678900012", "nobody's"])
 def test_a_number_that_nobody_has_is_found_nowhere_with_200(asking: Asking, q: str) -> None:
     answer = asking.search(q)
     assert (answer.status_code, answer.json()["results"], answer.json()["total_results"]) == (200, [], 0)
@@ -62,7 +63,7 @@ def test_unknown_numbers_are_right_and_nobodys(asking: Asking) -> None:
     assert [asking.found(siren) for siren in asking.kinds("unknown")] == [[]] * 5
 
 
-@pytest.mark.parametrize(
+@every_case(
     "given",
     [
         {"q": "ab"},

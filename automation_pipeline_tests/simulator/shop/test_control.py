@@ -6,6 +6,7 @@ import pytest
 
 from automation_pipeline_tests.outside import edit_in_shop, forget, remove_from_shop, set_up_shop
 from automation_pipeline_tests.simulator.shop.asking import PAGE, Asking, number, variant
+from automation_pipeline_tests.tables import every_case
 
 
 def test_it_tells_settings_and_totals(shop: Asking) -> None:
@@ -89,7 +90,7 @@ def test_a_shop_may_sell_nothing(shop: Asking) -> None:
     }
 
 
-@pytest.mark.parametrize(
+@every_case(
     "posted",
     [
         {},

@@ -6,6 +6,7 @@ import pytest
 
 from automation_pipeline_tests.outside import set_up_shop
 from automation_pipeline_tests.simulator.shop.asking import WRITE, Asking, number, product, variant
+from automation_pipeline_tests.tables import every_case
 
 GOOD = {"id": variant(1, 2), "price": "5.00"}
 REFUSED = [
@@ -32,7 +33,7 @@ def test_one_bad_variant_is_named_and_the_others_are_set_where_that_is_allowed(
     assert shop.totals()["writes"] == {number(1, 2): 1}
 
 
-@pytest.mark.parametrize(("bad", "code", "field"), REFUSED)
+@every_case(("bad", "code", "field"), REFUSED)
 def test_else_one_bad_variant_refuses_all(shop: Asking, bad: dict[str, Any], code: str, field: str) -> None:
     result = shop.write(GOOD, bad, partial=False)
     assert [error["code"] for error in result["userErrors"]] == [code]
@@ -64,7 +65,7 @@ def test_a_product_without_its_money_is_left_as_it_is(shop: Asking) -> None:
     assert shop.totals()["writes"] == {}
 
 
-@pytest.mark.parametrize("price", ["cheap", "1e3", "", " 5", "5,00", True, ["5"]])
+@every_case("price", ["cheap", "1e3", "", " 5", "5,00", True, ["5"]])
 def test_what_is_no_amount_refuses_the_whole_call(shop: Asking, price: object) -> None:
     given = {"product": product(), "variants": [GOOD, {"id": variant(), "price": price}]}
     assert shop.code(WRITE, **given) == "INVALID_VARIABLE"

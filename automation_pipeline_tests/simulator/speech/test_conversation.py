@@ -2,7 +2,9 @@
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from datetime import date
+from functools import cache
 from itertools import pairwise
 
 from automation_pipeline.simulator import (
@@ -21,10 +23,6 @@ from automation_pipeline.simulator.speech.phrases import PHRASES
 from automation_pipeline.simulator.speech.questions import QUESTIONS
 from automation_pipeline_tests.tables import every_case
 
-FICHES = World(7, 200, vary=False).day(date(2026, 2, 3))
-CALLS = [(fiche, call) for fiche in FICHES for call in fiche.recordings]
-HEARD = [(fiche, call, conversation(fiche, call)) for fiche, call in CALLS]
-
 # What an audit would look for, and the one phase that says it.
 KEYWORDS = {
     r"ORIAS|courtier|courtage inscrite": Phase.PRESENTATION,
@@ -41,6 +39,16 @@ KEYWORDS = {
 }
 
 
+@cache
+def fiches() -> Sequence[Fiche]:
+    return World(7, 120, vary=False).day(date(2026, 2, 3))
+
+
+@cache
+def conversations() -> Sequence[tuple[Fiche, Recording, Transcript]]:
+    return [(fiche, call, conversation(fiche, call)) for fiche in fiches() for call in fiche.recordings]
+
+
 @every_case(("keyword", "phase"), KEYWORDS.items())
 def test_a_keyword_is_said_in_every_version_of_its_phase_and_nowhere_else(keyword: str, phase: Phase) -> None:
     said_in = {
@@ -52,16 +60,18 @@ def test_a_keyword_is_said_in_every_version_of_its_phase_and_nowhere_else(keywor
 
 
 def test_a_transcript_has_the_keywords_of_the_phases_said_and_of_no_other() -> None:
-    for _, _, heard in HEARD:
+    for _, _, heard in conversations():
         for keyword, phase in KEYWORDS.items():
             assert bool(re.search(keyword, heard.text)) == (phase in heard.phases), (keyword, heard.text)
 
 
 def test_a_call_is_the_same_every_time_and_another_under_another_seed() -> None:
-    assert [conversation(fiche, call) for fiche, call in CALLS[:40]] == [heard for *_, heard in HEARD[:40]]
-    other = World(8, 200, vary=False).fiche(FICHES[3].id)
+    assert [conversation(fiche, call) for fiche, call, _ in conversations()[:40]] == [
+        heard for *_, heard in conversations()[:40]
+    ]
+    other = World(8, 120, vary=False).fiche(fiches()[3].id)
     assert other
-    assert phases_said(other) != phases_said(FICHES[3])
+    assert phases_said(other) != phases_said(fiches()[3])
 
 
 @every_case(
@@ -75,21 +85,21 @@ def test_a_call_is_the_same_every_time_and_another_under_another_seed() -> None:
     ],
 )
 def test_agents_forget_some_things_in_some_sales(phase: Phase, low: float, high: float) -> None:
-    sales = [heard for *_, heard in HEARD if heard.kind is CallKind.SALES]
+    sales = [heard for *_, heard in conversations() if heard.kind is CallKind.SALES]
     assert low < sum(phase in heard.phases for heard in sales) / len(sales) < high
 
 
 def test_most_fiches_have_one_sale_and_every_kind_of_mishap_occurs() -> None:
-    kinds = Counter(heard.kind for *_, heard in HEARD)
+    kinds = Counter(heard.kind for *_, heard in conversations())
     assert all(kinds[kind] >= 5 for kind in CallKind)
-    sales = Counter(fiche.id for fiche, _, heard in HEARD if heard.kind is CallKind.SALES)
+    sales = Counter(fiche.id for fiche, _, heard in conversations() if heard.kind is CallKind.SALES)
     assert set(sales.values()) == {1}
-    assert len(sales) > 0.75 * len([fiche for fiche in FICHES if fiche.recordings])
-    assert len({phases_said(fiche) for fiche in FICHES}) > 50
+    assert len(sales) > 0.75 * len([fiche for fiche in fiches() if fiche.recordings])
+    assert len({phases_said(fiche) for fiche in fiches()}) > 50
 
 
 def test_an_empty_transcript_has_neither_text_nor_words() -> None:
-    silent = [heard for *_, heard in HEARD if heard.kind is CallKind.SILENT]
+    silent = [heard for *_, heard in conversations() if heard.kind is CallKind.SILENT]
     assert {(heard.text, heard.words, heard.phases) for heard in silent} == {("", (), ())}
 
 
@@ -101,13 +111,13 @@ def check_times(heard: Transcript, seconds: float) -> None:
 
 
 def test_words_follow_one_another_within_the_recording() -> None:
-    for _, call, heard in HEARD:
+    for _, call, heard in conversations():
         check_times(heard, call.duration_seconds)
 
 
 def test_two_speakers_take_turns_and_someone_laughs() -> None:
     kinds: Counter[str] = Counter()
-    for _, _, heard in HEARD:
+    for _, _, heard in conversations():
         kinds.update(word.text for word in heard.words if word.kind == "audio_event")
         if heard.kind is CallKind.SALES:
             assert {word.speaker for word in heard.words} == {"speaker_0", "speaker_1"}
@@ -118,7 +128,7 @@ def test_two_speakers_take_turns_and_someone_laughs() -> None:
 
 
 def test_names_product_and_price_are_those_of_the_fiche() -> None:
-    for fiche, _, heard in HEARD:
+    for fiche, _, heard in conversations():
         bought: object = details_json(fiche, [], with_mail_devis=False)["elements_souscription"]
         if Phase.PRESENTATION in heard.phases:
             assert fiche.agent.nom.title() in heard.text
@@ -138,7 +148,9 @@ def test_a_long_call_has_more_questions_and_a_short_one_ends_early() -> None:
         )
         return conversation(only, changed)
 
-    fiche, _, _ = next(heard for heard in HEARD if heard[2].kind is CallKind.SALES and len(heard[0].recordings) == 1)
+    fiche, _, _ = next(
+        heard for heard in conversations() if heard[2].kind is CallKind.SALES and len(heard[0].recordings) == 1
+    )
     brief, usual, long = (of_length(fiche, seconds) for seconds in (40, 300, 1500))
     assert len(brief.words) < len(usual.words) < len(long.words)
     assert usual.phases[: len(brief.phases)] == brief.phases

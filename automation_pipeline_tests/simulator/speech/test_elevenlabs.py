@@ -13,6 +13,7 @@ import pytest
 
 from automation_pipeline.simulator import CallKind, Phase, World, conversation
 from automation_pipeline.simulator.audio import mp3
+from automation_pipeline_tests.tables import every_case
 
 WORLD = World(7, 24, vary=False)
 CALLS = [(fiche, call) for fiche in WORLD.day(date(2026, 2, 3)) for call in fiche.recordings]
@@ -208,7 +209,7 @@ def test_a_reset_empties_the_minute_and_keeps_the_cap(simulator: httpx.Client) -
     assert [transcribe(simulator, b"x").status_code for _ in range(3)] == [200, 200, 200]
 
 
-@pytest.mark.parametrize("posted", ["", "3", "{}", '{"per_minute": "1"}', '{"per_minute": -1}', '{"per_minute": 1.5}'])
+@every_case("posted", ["", "3", "{}", '{"per_minute": "1"}', '{"per_minute": -1}', '{"per_minute": 1.5}'])
 def test_a_bad_cap_is_refused(simulator: httpx.Client, posted: str) -> None:
     assert simulator.post("/_sim/speech", content=posted).status_code == 422
 

@@ -1,9 +1,8 @@
 """Who mistypes a project is told so, and not that all is well."""
 
-import pytest
-
 from automation_pipeline.cli.desk.local.project_names import refuse_strange_project
 from automation_pipeline_tests.cli.terminal import Terminal
+from automation_pipeline_tests.tables import every_case
 
 COMMANDS = [
     ("dlq",), ("dlq", "--retry"), ("dlq", "--acknowledge"), ("runs", "list"), ("rules", "list"), ("alerts",),
@@ -11,8 +10,8 @@ COMMANDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("words", COMMANDS)
-@pytest.mark.parametrize("name", ["a b", "", "a/b"])
+@every_case("words", COMMANDS)
+@every_case("name", ["a b", "", "a/b"])
 def test_a_name_that_no_project_can_have_is_refused(terminal: Terminal, words: tuple[str, ...], name: str) -> None:
     ended = terminal.run("pricing", *words, "--project", name)
     assert (ended.code, ended.out) == (2, "")
