@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from automation_pipeline.automation.domain.due import DueRules
 from automation_pipeline.core.clock import Clock, SystemClock
-from automation_pipeline.core.coordination import Leases, RateLimiter
+from automation_pipeline.core.coordination import Permits, RateLimiter
 from automation_pipeline.core.counted_limiter import CountedRateLimiter
 from automation_pipeline.core.delivery import Patience
-from automation_pipeline.core.failover import FailoverRateLimiter
+from automation_pipeline.core.failover import FailoverPermits, FailoverRateLimiter
 from automation_pipeline.core.meter import Meter
+from automation_pipeline.core.semaphore import Semaphore
 from automation_pipeline.core.settings import Settings, load_settings
-from automation_pipeline.core.slots import Slots
+from automation_pipeline.storage.claims import DatabaseClaims, DatabasePermits
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.leases import DatabaseLeases
 from automation_pipeline.storage.metering import Metering
 from automation_pipeline.storage.rate_limits import DatabaseRateLimiter
 from automation_pipeline.storage.work_loop import WorkLoop
@@ -53,13 +53,19 @@ class Services:
         return Database(self.settings.database_url)
 
     @cached_property
-    def leases(self) -> Leases:
-        if self.settings.redis_url is None:
-            return DatabaseLeases(self.database)
-        from automation_pipeline.locks.redis_connection import connect  # noqa: PLC0415  only where Redis is used
-        from automation_pipeline.locks.redis_leases import RedisLeases  # noqa: PLC0415  only where Redis is used
+    def claims(self) -> DatabaseClaims:
+        """In the database on every profile, so that no work stops with Redis."""
+        return DatabaseClaims(self.database)
 
-        return RedisLeases(connect(self.settings.redis_url))
+    @cached_property
+    def permits(self) -> Permits:
+        in_database = DatabasePermits(self.database)
+        if self.settings.redis_url is None:
+            return in_database
+        from automation_pipeline.locks.redis_connection import connect  # noqa: PLC0415  only where Redis is used
+        from automation_pipeline.locks.redis_permits import RedisPermits  # noqa: PLC0415  only where Redis is used
+
+        return FailoverPermits(RedisPermits(connect(self.settings.redis_url)), in_database)
 
     @cached_property
     def rate_limiter(self) -> RateLimiter:
@@ -71,10 +77,10 @@ class Services:
         return RedisRateLimiter(connect(self.settings.redis_url))
 
     @cached_property
-    def sales_list_slots(self) -> Slots:
-        """Who may ask the CRM for a sales list, of all processes."""
-        places = self.settings.fiche_sales_search_concurrency
-        return Slots(self.leases, "crm-sales-list", places, owner=f"{socket.gethostname()}:{os.getpid()}")
+    def sales_list_semaphore(self) -> Semaphore:
+        """Bounds the sales lists that all processes ask the CRM for at the same time."""
+        limit = self.settings.fiche_sales_search_concurrency
+        return Semaphore(self.permits, "crm-sales-list", limit, owner=f"{socket.gethostname()}:{os.getpid()}")
 
     @cached_property
     def crm(self) -> "FicheSource":
@@ -100,8 +106,8 @@ class Services:
 
         settings, model = self.settings, open_model(self.settings, self.clock.now, self.meter)
         owner = f"{socket.gethostname()}:{os.getpid()}"
-        places = Slots(self.leases, "language-model", settings.llm_max_concurrency, owner)
-        return Judge(model, self._shared_limiter, places, self.leases, judge_knobs(settings))
+        semaphore = Semaphore(self.permits, "language-model", settings.llm_max_concurrency, owner)
+        return Judge(model, self._shared_limiter, semaphore, self.claims, judge_knobs(settings))
 
     @cached_property
     def storefront(self) -> "Storefront":
@@ -118,7 +124,7 @@ class Services:
         from automation_pipeline.enrichment.ports import SharedLogin  # noqa: PLC0415  the same
         from automation_pipeline.enrichment.store.login_tokens import DatabaseTokens  # noqa: PLC0415  the same
 
-        login = SharedLogin(DatabaseTokens(self.database, self.clock, SourceApi.INPI), self.leases)
+        login = SharedLogin(DatabaseTokens(self.database, self.clock, SourceApi.INPI), self.claims)
         return open_registries(self.settings, self.clock.now, self.meter, self._shared_limiter, login)
 
     def registry(self, api: "SourceApi") -> "Source | None":

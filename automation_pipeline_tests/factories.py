@@ -10,10 +10,10 @@ from automation_pipeline.automation.stages.create_schedule import create_schedul
 from automation_pipeline.automation.stages.open_run import Opening, open_run
 from automation_pipeline.automation.stages.select_fiches import Selected, SelectionKnobs, select_fiches
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.slots import Slots
+from automation_pipeline.core.semaphore import Semaphore
 from automation_pipeline.fiches.ports import FicheSource
+from automation_pipeline.storage.claims import DatabasePermits
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.leases import DatabaseLeases
 from automation_pipeline_tests.fakes.crm import FakeFicheSource
 
 COOLDOWN = timedelta(minutes=5)
@@ -49,7 +49,7 @@ def selected(
         database=database,
         source=source or FakeFicheSource(),
         clock=clock,
-        slots=Slots(DatabaseLeases(database), "crm", 3, "me"),
+        semaphore=Semaphore(DatabasePermits(database), "crm", 3, "me"),
         knobs=SelectionKnobs(processes=processes, cooldown=COOLDOWN),
     )
     return asyncio.run(work)

@@ -16,7 +16,7 @@ FICHE = re.compile(r"(?<![0-9])(7000[0-9]{5})(?:[0-9]{2})?(?![0-9])")
 # Whose id means what: a column named so holds the id of a row of that table.
 POINTS_TO = {"fiche_cache_id": "fiche_cache", "recording_id": "recordings", "audit_id": "audits"}
 # Texts that hold the id of a row, by their table.
-KEYED = {"leases": (re.compile(r"^audit-([0-9]+):"), "audits")}
+KEYED = {"leases": (re.compile(r"^audit-([0-9]+)$"), "audits")}
 # Rows of the whole run, though some of them name its fiches.
 OF_THE_RUN = {"automation_logs", "automation_runs", "sales_days"}
 Value = str | int | float | bytes | None

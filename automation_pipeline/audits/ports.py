@@ -5,8 +5,9 @@ from typing import Protocol
 
 from automation_pipeline.audits.domain.chat import Question, Reply
 from automation_pipeline.audits.domain.knobs import Knobs
-from automation_pipeline.core.coordination import Leases, RateLimiter
-from automation_pipeline.core.slots import Slots
+from automation_pipeline.core.coordination import RateLimiter
+from automation_pipeline.core.semaphore import Semaphore
+from automation_pipeline.storage.claims import DatabaseClaims
 
 
 class LanguageModel(Protocol):
@@ -32,13 +33,18 @@ class LanguageModel(Protocol):
         ...
 
 
+def audit_key(audit_id: int) -> str:
+    """What a process claims before it works on the audit."""
+    return f"audit-{audit_id}"
+
+
 @dataclass(frozen=True)
 class Judge:
-    """The model as we may use it: `places` bounds the calls at the same time, `limiter` those of a minute, both over
-    all processes. `leases` keeps two from working on one audit."""
+    """The model as we may use it: `semaphore` bounds the calls at the same time, `limiter` those of a minute, both over
+    all processes. `claims` keeps two processes from working on one audit."""
 
     model: LanguageModel
     limiter: RateLimiter
-    places: Slots
-    leases: Leases
+    semaphore: Semaphore
+    claims: DatabaseClaims
     knobs: Knobs

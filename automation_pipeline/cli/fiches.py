@@ -83,7 +83,7 @@ def _sync_lists(
             database=services.database,
             source=source,
             clock=services.clock,
-            slots=services.sales_list_slots,
+            semaphore=services.sales_list_semaphore,
             force=force,
             on_day=lambda _day: progress.advance(bar),
         )

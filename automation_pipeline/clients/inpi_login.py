@@ -15,14 +15,14 @@ from automation_pipeline.clients.inpi_payloads import token_of
 from automation_pipeline.clients.per_loop import PerLoop
 from automation_pipeline.clients.registry_http import Registered, RegistryHttp, failed
 from automation_pipeline.clients.registry_payloads import NotUnderstoodError
-from automation_pipeline.core.coordination import Lease, Rate, RateLimiter
+from automation_pipeline.core.coordination import Claim, Rate, RateLimiter
 from automation_pipeline.enrichment.domain.record import SourceError
 from automation_pipeline.enrichment.domain.vocabulary import ErrorCode
 from automation_pipeline.enrichment.ports import SharedLogin
 
 INPI = Registered("INPI's register", "inpi", "INPI_RNE_BASE_URL", "INPI_RNE_USERNAME and INPI_RNE_PASSWORD")
 LOGIN_KEY = "enrichment:INPI_RNE:login"
-LOGIN_LEASE = "inpi-login"
+LOGIN_CLAIM = "inpi-login"
 LOGIN_RATE = Rate(4, 30.0)
 LONGEST_LOGIN_TURN_SECONDS = 2.0
 LOOK_AGAIN_SECONDS = 0.1
@@ -90,7 +90,7 @@ class InpiLogin:
         until = loop.time() + LOOK_FOR_SECONDS
         while True:
             found = await asyncio.to_thread(_token_or_turn, self._shared, self._longest_seconds)
-            if isinstance(found, Lease):
+            if isinstance(found, Claim):
                 return await self._log_in_for_all(self._shared, found)
             if found is not None:
                 return found
@@ -98,7 +98,7 @@ class InpiLogin:
                 return _not_now("another process is about to, or was refused just now")
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
-    async def _log_in_for_all(self, shared: SharedLogin, lease: Lease) -> str | SourceError:
+    async def _log_in_for_all(self, shared: SharedLogin, claim: Claim) -> str | SourceError:
         said: str | SourceError | None = None
         try:
             said = await self._log_in()
@@ -107,7 +107,7 @@ class InpiLogin:
             return said
         finally:
             is_refused = isinstance(said, SourceError) and said.error_code is ErrorCode.AUTH_ERROR
-            await asyncio.to_thread(_let_others, shared, lease, is_refused=is_refused)
+            await asyncio.to_thread(_let_others, shared, claim, is_refused=is_refused)
 
     async def _log_in(self) -> str | SourceError:
         turn = await asyncio.to_thread(self._turn)
@@ -131,27 +131,27 @@ class InpiLogin:
         return self._limiter.reserve(LOGIN_KEY, LOGIN_RATE, max_wait_seconds=LONGEST_LOGIN_TURN_SECONDS)
 
 
-def _token_or_turn(shared: SharedLogin, seconds: float) -> str | Lease | None:
+def _token_or_turn(shared: SharedLogin, seconds: float) -> str | Claim | None:
     """What somebody has got, or the turn to get it. None: somebody is about to."""
     token = shared.tokens.current()
-    if token is not None or shared.leases.holder(LOGIN_LEASE) is not None:
+    if token is not None or shared.claims.holder(LOGIN_CLAIM) is not None:
         return token
-    lease = shared.leases.acquire(LOGIN_LEASE, f"{socket.gethostname()}:{os.getpid()}", seconds)
-    if lease is None:
+    claim = shared.claims.take(LOGIN_CLAIM, f"{socket.gethostname()}:{os.getpid()}", seconds)
+    if claim is None:
         return None
     token = shared.tokens.current()
     if token is None:
-        return lease
-    shared.leases.release(lease)  # somebody was quicker
+        return claim
+    shared.claims.release(claim)  # somebody was quicker
     return token
 
 
-def _let_others(shared: SharedLogin, lease: Lease, *, is_refused: bool) -> None:
+def _let_others(shared: SharedLogin, claim: Claim, *, is_refused: bool) -> None:
     """Nobody tries a password again that was refused just now."""
     if is_refused:
-        shared.leases.extend(lease, REFUSAL_HOLDS_OTHERS_SECONDS)
+        shared.claims.extend(claim, REFUSAL_HOLDS_OTHERS_SECONDS)
     else:
-        shared.leases.release(lease)
+        shared.claims.release(claim)
 
 
 def _not_now(why: str) -> SourceError:

@@ -30,7 +30,7 @@ def open_registries(
     """PermanentError names a variable that is missing beside others of its registry."""
     opened = {api: open_source(api, settings, now, meter, limiter, login) for api in SourceApi}
     sources = {api: source for api, source in opened.items() if source is not None}
-    return Registries(sources, limiter, login.leases, registry_knobs(settings), meter)
+    return Registries(sources, limiter, login.claims, registry_knobs(settings), meter)
 
 
 def open_source(

@@ -1,6 +1,7 @@
-"""What processes need to agree on: who holds a piece of work, and who may call a provider when.
+"""What processes need to agree on: claims on work, permits of semaphores, and rates of calls to providers.
 
-Each promise has two adapters, in the database (`storage`) and in Redis (`locks`); one contract test runs on both.
+Claims are always in the database (`storage`). Permits and rates have a second adapter in Redis (`locks`), and one
+contract test runs on both.
 """
 
 import asyncio
@@ -9,8 +10,8 @@ from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True)
-class Lease:
-    """A claim on `key` by `owner`. A later holder always has a higher token, so a stale writer can be told."""
+class Claim:
+    """The right of `owner` to work on `key`. A later holder has a higher token, so that a stale writer is known."""
 
     key: str
     owner: str
@@ -26,45 +27,34 @@ class Holder:
     seconds_left: float
 
 
-class Leases(Protocol):
-    def acquire(self, key: str, owner: str, ttl_seconds: float) -> Lease | None:
-        """The lease, or None while somebody (this owner included) holds the key. Ends by itself after the TTL."""
+class Claims(Protocol):
+    def take(self, key: str, owner: str, ttl_seconds: float) -> Claim | None:
+        """None while the key is held, also by this owner. The claim ends by itself after the TTL."""
         ...
 
-    def extend(self, lease: Lease, ttl_seconds: float) -> bool:
-        """Hold for another TTL from now. False when the lease has ended or passed on: stop working."""
+    def extend(self, claim: Claim, ttl_seconds: float) -> bool:
+        """For another TTL from now. False when the claim has ended or passed on: stop working."""
         ...
 
-    def release(self, lease: Lease) -> bool:
-        """Give the key back. False when it was no longer this lease's to give."""
+    def release(self, claim: Claim) -> bool:
+        """False when the claim had ended or passed on."""
         ...
 
-    def holder(self, key: str) -> Holder | None:
-        """Who holds the key, if anybody."""
+    def holder(self, key: str) -> Holder | None: ...
+
+
+class Permit(Protocol):
+    """One of the places of a semaphore, for a TTL."""
+
+    async def extend(self, ttl_seconds: float) -> None: ...
+
+    async def release(self) -> None: ...
+
+
+class Permits(Protocol):
+    async def acquire(self, name: str, limit: int, owner: str, ttl_seconds: float) -> Permit | None:
+        """None while `limit` permits of this name are held. Costs one statement, however high the limit is."""
         ...
-
-
-@runtime_checkable
-class AwaitedLeases(Protocol):
-    """Leases that a task can ask for without a thread of its own."""
-
-    async def acquire_soon(self, key: str, owner: str, ttl_seconds: float) -> Lease | None: ...
-
-    async def release_soon(self, lease: Lease) -> bool:
-        """It is given back even if the task is cancelled meanwhile."""
-        ...
-
-
-async def acquire(leases: Leases, key: str, owner: str, ttl_seconds: float) -> Lease | None:
-    if isinstance(leases, AwaitedLeases):
-        return await leases.acquire_soon(key, owner, ttl_seconds)
-    return await asyncio.to_thread(leases.acquire, key, owner, ttl_seconds)
-
-
-async def release(leases: Leases, lease: Lease) -> bool:
-    if isinstance(leases, AwaitedLeases):
-        return await leases.release_soon(lease)
-    return await asyncio.to_thread(leases.release, lease)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
-"""A rate limiter that has a second place to ask when the first one does not answer."""
+"""Rate limits and permits from a second adapter while the first one does not answer."""
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from automation_pipeline.core.coordination import Rate, RateLimiter, reserve
+from automation_pipeline.core.coordination import Permit, Permits, Rate, RateLimiter, reserve
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.logs import log
 
@@ -12,32 +12,60 @@ _log = log(__name__)
 
 
 @dataclass
+class Outage:
+    """Whether the first adapter is left alone for a while, because it did not answer."""
+
+    look_again_seconds: float = 15.0
+    monotonic: Callable[[], float] = time.monotonic
+    _until: float = 0.0
+
+    @property
+    def lasts(self) -> bool:
+        return self.monotonic() < self._until
+
+    def begin(self, error: AutomationError) -> None:
+        _log.warning("Rate limits and permits are kept in the database for now: %s", error)
+        self._until = self.monotonic() + self.look_again_seconds
+
+
+@dataclass(frozen=True)
 class FailoverRateLimiter:
-    """Asks `second` while `first` is out, and looks after a while whether it is back. Processes notice an outage one by
-    one, so for that moment the cap may be met twice; the provider's own refusal is the net below."""
+    """Processes notice an outage one by one, so for that moment the cap may be met twice; the provider's own refusal
+    is the safety net."""
 
     first: RateLimiter
     second: RateLimiter
-    look_again_seconds: float = 15.0
-    monotonic: Callable[[], float] = time.monotonic
-    _out_until: float = 0.0
+    outage: Outage = field(default_factory=Outage)
 
     def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
-        if self.monotonic() >= self._out_until:
+        if not self.outage.lasts:
             try:
                 return self.first.reserve(key, rate, max_wait_seconds=max_wait_seconds)
             except AutomationError as error:
-                self._note_outage(error)
+                self.outage.begin(error)
         return self.second.reserve(key, rate, max_wait_seconds=max_wait_seconds)
 
     async def reserve_soon(self, key: str, rate: Rate) -> float | None:
-        if self.monotonic() >= self._out_until:
+        if not self.outage.lasts:
             try:
                 return await reserve(self.first, key, rate)
             except AutomationError as error:
-                self._note_outage(error)
+                self.outage.begin(error)
         return await reserve(self.second, key, rate)
 
-    def _note_outage(self, error: AutomationError) -> None:
-        _log.warning("Rate limits are kept in the database for now: %s", error)
-        self._out_until = self.monotonic() + self.look_again_seconds
+
+@dataclass(frozen=True)
+class FailoverPermits:
+    """A permit belongs to the adapter that gave it. While some are in each, up to twice the limit may be at work."""
+
+    first: Permits
+    second: Permits
+    outage: Outage = field(default_factory=Outage)
+
+    async def acquire(self, name: str, limit: int, owner: str, ttl_seconds: float) -> Permit | None:
+        if not self.outage.lasts:
+            try:
+                return await self.first.acquire(name, limit, owner, ttl_seconds)
+            except AutomationError as error:
+                self.outage.begin(error)
+        return await self.second.acquire(name, limit, owner, ttl_seconds)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from automation_pipeline.core.coordination import Leases, Rate, RateLimiter
+from automation_pipeline.core.coordination import Claims, Rate, RateLimiter
 from automation_pipeline.core.meter import Meter
 from automation_pipeline.enrichment.domain.knobs import Knobs
 from automation_pipeline.enrichment.domain.record import SourceError, SourceRecord
@@ -42,7 +42,7 @@ class SharedLogin:
     """What processes share of a login: its token, and whose turn it is to get one."""
 
     tokens: SharedTokens
-    leases: Leases
+    claims: Claims
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,6 @@ class Registries:
 
     sources: Mapping[SourceApi, Source]
     limiter: RateLimiter
-    leases: Leases
+    claims: Claims
     knobs: Knobs
     meter: Meter

@@ -31,7 +31,7 @@ _NO_SUCH_DATABASE = ("DB index is out of range", "invalid DB index")
 
 
 def connect(url: str) -> redis.Redis:
-    """A client that never repeats a command by itself: one whose answer was lost may have taken the lease already.
+    """A client that never repeats a command by itself: one whose answer was lost may have been obeyed.
 
     A connection that died while it was idle is noticed and replaced before a command is sent, so this costs little.
     """

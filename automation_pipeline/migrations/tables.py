@@ -8,8 +8,8 @@ from automation_pipeline.fiches import tables as fiches
 from automation_pipeline.org_jobs import tables as org_jobs
 from automation_pipeline.pricing import tables as pricing
 from automation_pipeline.storage import (
+    claims,
     idempotency,
-    leases,
     measures,
     outbox,
     pulses,
@@ -26,10 +26,10 @@ TABLE_MODULES = (
     access,
     audits,
     automation,
+    claims,
     enrichment,
     fiches,
     idempotency,
-    leases,
     measures,
     org_jobs,
     outbox,

@@ -51,6 +51,13 @@ class _Document(TypeDecorator[Sequence[str | int]]):
         return json.dumps(list(value or ()))
 
 
+def listed(name: str, *, postgres: bool) -> ColumnElement[str]:
+    """The texts of the list that is given under this name when the statement is run, as a column to select from."""
+    if postgres:
+        return func.unnest(bindparam(name, type_=ARRAY(Text()))).column_valued("value")
+    return func.json_each(bindparam(name, type_=_Document())).table_valued("value").c.value
+
+
 def among_given(
     column: InstrumentedAttribute[Value | None] | ColumnElement[Value], name: str, *, postgres: bool
 ) -> ColumnElement[bool]:

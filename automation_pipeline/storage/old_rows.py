@@ -6,9 +6,9 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement
 
+from automation_pipeline.storage.claims import LeaseRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.idempotency import IdempotencyKeyRow
-from automation_pipeline.storage.leases import LeaseRow
 from automation_pipeline.storage.outbox import NEVER, OutboxRow
 from automation_pipeline.storage.rate_limits import RateLimitRow
 from automation_pipeline.storage.retention import Kind, Look, look_through

@@ -7,8 +7,8 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.storage.bulk import insert_into
+from automation_pipeline.storage.claims import LeaseRow
 from automation_pipeline.storage.instants import database_now, database_time
-from automation_pipeline.storage.leases import LeaseRow
 
 _OWNER = "pause"
 # For so long somebody outside may ask to be left alone.

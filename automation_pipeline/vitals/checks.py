@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from automation_pipeline.access.store.tokens import list_tokens
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.enrichment.domain.vocabulary import SourceApi
 from automation_pipeline.pricing.ports import Storefront
@@ -45,8 +46,8 @@ def examine(services: Services) -> tuple[Finding, ...]:
 def check_redis(services: Services) -> str | None:
     if services.settings.redis_url is None:
         return None
-    services.leases.holder("doctor")
-    return "leases and rate limits are kept here"
+    services.rate_limiter.reserve("doctor", Rate(1_000_000, 1.0))
+    return "rate limits and semaphores are kept here, or in the database while it is away"
 
 
 def check_daemon(services: Services) -> str:

@@ -17,12 +17,12 @@ from automation_pipeline.audits.store.audits import find_audit
 from automation_pipeline.audits.store.steps import stored_steps
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.core.slots import Slots
+from automation_pipeline.core.semaphore import Semaphore
 from automation_pipeline.fiches.domain.fiche import Recording
 from automation_pipeline.fiches.stages.fetch_fiches import fetch_fiches
 from automation_pipeline.fiches.tables import RecordingRow
+from automation_pipeline.storage.claims import DatabaseClaims, DatabasePermits
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.leases import DatabaseLeases
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow
 from automation_pipeline.transcription.domain.transcript import Chunk
@@ -61,8 +61,8 @@ class Bench:
 
     @property
     def judge(self) -> Judge:
-        leases = DatabaseLeases(self.database)
-        places = Slots(leases, "language-model", 50, "test", poll_seconds=0.01)
+        leases = DatabaseClaims(self.database)
+        places = Semaphore(DatabasePermits(self.database), "language-model", 50, "test", poll_seconds=0.01)
         return Judge(self.model, NoLimit(), places, leases, self.knobs)
 
     def turn(self, **knobs: Any) -> None:

@@ -109,7 +109,10 @@ def test_a_database_without_tables_fails_and_says_what_to_do(healthy: Terminal) 
 @pytest.mark.services
 def test_a_redis_that_is_set_is_asked(healthy: Terminal, redis_url: str) -> None:
     healthy.export(REDIS_URL=redis_url)
-    assert findings(healthy)["redis"] == ("ok", "leases and rate limits are kept here")
+    assert findings(healthy)["redis"] == (
+        "ok",
+        "rate limits and semaphores are kept here, or in the database while it is away",
+    )
 
 
 def test_a_redis_that_is_set_and_does_not_answer_fails(healthy: Terminal) -> None:

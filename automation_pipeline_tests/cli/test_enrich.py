@@ -17,7 +17,7 @@ from automation_pipeline.enrichment.domain.configured import NOT_CONFIGURED
 from automation_pipeline.enrichment.domain.keys import lock_key
 from automation_pipeline.enrichment.store.working import begin
 from automation_pipeline.enrichment.tables import CompanyRequestRow, JobRow
-from automation_pipeline.storage.leases import DatabaseLeases, LeaseRow
+from automation_pipeline.storage.claims import DatabaseClaims, LeaseRow
 from automation_pipeline.storage.pulses import DAEMON, PulseRow, beat_pulse
 from automation_pipeline_tests.cli.pricing.workshop import Meanwhile
 from automation_pipeline_tests.cli.register import DANONE, LVMH, NOBODY, a_register
@@ -73,7 +73,7 @@ def test_a_job_whose_worker_was_killed_is_taken_over_once_its_lease_has_ended(
     terminal: Terminal, search: FakeRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terminal.json("enrich", DANONE)
-    lease = DatabaseLeases(terminal.database).acquire(lock_key(DANONE), "killed", 120)
+    lease = DatabaseClaims(terminal.database).take(lock_key(DANONE), "killed", 120)
     assert lease is not None
     with terminal.database.transaction() as session:
         begin(session, 1, lease, 3, datetime.now(UTC))
@@ -108,7 +108,7 @@ def test_where_the_daemon_falls_silent_the_command_does_the_work(
 def test_whoever_goes_away_where_no_daemon_runs_is_told_who_does_the_rest(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert DatabaseLeases(terminal.database).acquire(lock_key(DANONE), "another", 120)
+    assert DatabaseClaims(terminal.database).take(lock_key(DANONE), "another", 120)
     monkeypatch.setattr(enrich, "threading", SimpleNamespace(Event=Meanwhile))
     ended = terminal.run("enrich", DANONE, "--wait", "--json")
     assert (ended.code, ended.err) == (130, NEEDS_US)

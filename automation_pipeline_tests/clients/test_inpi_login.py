@@ -13,15 +13,15 @@ from pydantic import SecretStr
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.clients import inpi_login as subject
 from automation_pipeline.clients.inpi import InpiRegister
-from automation_pipeline.clients.inpi_login import LOGIN_LEASE, Account
+from automation_pipeline.clients.inpi_login import LOGIN_CLAIM, Account
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.enrichment.domain.record import SourceError, SourceRecord
 from automation_pipeline.enrichment.domain.vocabulary import SourceApi
 from automation_pipeline.enrichment.ports import SharedLogin
 from automation_pipeline.enrichment.store.login_tokens import DatabaseTokens
+from automation_pipeline.storage.claims import DatabaseClaims
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.leases import DatabaseLeases
 from automation_pipeline_tests import outside
 from automation_pipeline_tests.clients.registers import SIREN, fetch, formality, inpi, using
 from automation_pipeline_tests.conftest import StandingClock
@@ -40,7 +40,7 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def shared(database: Database, clock: StandingClock) -> SharedLogin:
-    return SharedLogin(DatabaseTokens(database, clock, SourceApi.INPI), DatabaseLeases(database))
+    return SharedLogin(DatabaseTokens(database, clock, SourceApi.INPI), DatabaseClaims(database))
 
 
 def register(url: str, shared: SharedLogin, clock: StandingClock, password: str) -> InpiRegister:
@@ -111,7 +111,7 @@ def test_a_wrong_password_is_tried_by_one_process_once(
 
 def test_whoever_waits_in_vain_has_not_called(shared: SharedLogin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "LOOK_FOR_SECONDS", 0.0)
-    assert shared.leases.acquire(LOGIN_LEASE, "another process", 3600.0)
+    assert shared.claims.take(LOGIN_CLAIM, "another process", 3600.0)
     calls: list[str] = []
     error = fetch(inpi(lambda request: calls.append(request.method), shared=shared))
     assert (error.error_code, error.http_status, error.retryable, error.is_ours) == ("RATE_LIMIT", None, True, True)
@@ -154,7 +154,7 @@ def test_one_who_gives_up_while_logging_in_leaves_the_door_to_others(shared: Sha
 
     at_the_door = asyncio.Event()
     using(inpi(never, shared=shared), give_up)
-    assert shared.leases.holder(LOGIN_LEASE) is None
+    assert shared.claims.holder(LOGIN_CLAIM) is None
     assert isinstance(fetch(inpi(Gate(), shared=shared)), SourceRecord)
 
 

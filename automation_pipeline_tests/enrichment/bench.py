@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from automation_pipeline.core.coordination import Leases, Rate, RateLimiter
+from automation_pipeline.core.coordination import Claims, Rate, RateLimiter
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.meter import Meter
 from automation_pipeline.enrichment.domain.asked import Enriching
@@ -43,7 +43,7 @@ from automation_pipeline_tests.enrichment.scripted import (
     SEARCH,
     SIREN,
     Answer,
-    ClockedLeases,
+    ClockedClaims,
     CountingLimiter,
     KilledError,
     ScriptedRegistry,
@@ -68,12 +68,12 @@ class Bench:
     knobs: Knobs = field(default_factory=Knobs)
     without: frozenset[SourceApi] = frozenset()
     a_day: dict[SourceApi, int] = field(default_factory=dict)
-    leases: Leases | None = None
+    claims: Claims | None = None
     limiter: RateLimiter | None = None
     meter: Meter = field(default_factory=Meter)
 
     def __post_init__(self) -> None:
-        self.leases = self.leases or ClockedLeases(self.clock)
+        self.claims = self.claims or ClockedClaims(self.clock)
         self.limiter = self.limiter or CountingLimiter(self.clock)
         self.sources = {api: ScriptedRegistry(api, says(api)) for api in SourceApi}
         self._numbers = count(1)
@@ -84,7 +84,7 @@ class Bench:
         return Registries(
             sources={api: Source(api, self.sources[api], RATE, self.a_day.get(api)) for api in called},
             limiter=self.limiter,
-            leases=self.leases,
+            claims=self.claims,
             knobs=self.knobs,
             meter=self.meter,
         )
@@ -124,7 +124,7 @@ class Bench:
     def work_and_die(self, job_id: int | None, place: SourceApi | None = SEARCH) -> None:
         """Killed while it waits for this source's answer; None: when all of it is written and nothing is kept."""
         owner, finish = f"killed-{next(self._numbers)}", worker.finish
-        self.leases.gone.add(owner)
+        self.claims.gone.add(owner)
         if place is None:
             worker.finish = _finish_and_die(finish)
         else:
@@ -153,7 +153,7 @@ class Bench:
         return self.clock.now()
 
     def holder(self, siren: str = SIREN) -> str | None:
-        held = self.leases.holder(lock_key(siren))
+        held = self.claims.holder(lock_key(siren))
         return None if held is None else held.owner
 
     def enrichment(self, siren: str = SIREN) -> EnrichmentRow:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from automation_pipeline.core.coordination import Holder, Lease, Rate
+from automation_pipeline.core.coordination import Claim, Holder, Rate
 from automation_pipeline.enrichment.domain.record import CompanyFields, SourceError, SourceRecord
 from automation_pipeline.enrichment.domain.vocabulary import ErrorCode, SourceApi
 from automation_pipeline_tests.conftest import StandingClock
@@ -75,29 +75,29 @@ class ScriptedRegistry:
         return None
 
 
-class ClockedLeases:
+class ClockedClaims:
     """Leases by the test's clock. Whoever is `gone` gives nothing back."""
 
     def __init__(self, clock: StandingClock) -> None:
         self._clock, self._tokens = clock, 0
-        self._held: dict[str, tuple[Lease, datetime]] = {}
+        self._held: dict[str, tuple[Claim, datetime]] = {}
         self.gone: set[str] = set()
 
-    def acquire(self, key: str, owner: str, ttl_seconds: float) -> Lease | None:
+    def take(self, key: str, owner: str, ttl_seconds: float) -> Claim | None:
         if self.holder(key) is not None:
             return None
         self._tokens += 1
-        lease = Lease(key, owner, self._tokens)
+        lease = Claim(key, owner, self._tokens)
         self._held[key] = lease, self._clock.now() + timedelta(seconds=ttl_seconds)
         return lease
 
-    def extend(self, lease: Lease, ttl_seconds: float) -> bool:
+    def extend(self, lease: Claim, ttl_seconds: float) -> bool:
         if not self._is_held(lease):
             return False
         self._held[lease.key] = lease, self._clock.now() + timedelta(seconds=ttl_seconds)
         return True
 
-    def release(self, lease: Lease) -> bool:
+    def release(self, lease: Claim) -> bool:
         if not self._is_held(lease) or lease.owner in self.gone:
             return False
         del self._held[lease.key]
@@ -110,7 +110,7 @@ class ClockedLeases:
         lease, until = known
         return Holder(lease.owner, lease.token, (until - self._clock.now()).total_seconds())
 
-    def _is_held(self, lease: Lease) -> bool:
+    def _is_held(self, lease: Claim) -> bool:
         holder = self.holder(lease.key)
         return holder is not None and holder.token == lease.token
 

@@ -12,8 +12,8 @@ from automation_pipeline.enrichment.domain.knobs import Knobs
 from automation_pipeline.enrichment.domain.record import CompanyFields, SourceError, SourceRecord
 from automation_pipeline.enrichment.domain.vocabulary import ErrorCode, SourceApi
 from automation_pipeline.enrichment.ports import Registries, Source
+from automation_pipeline.storage.claims import DatabaseClaims
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.leases import DatabaseLeases
 
 SIREN = "552032534"
 PLAIN = CompanyFields(
@@ -108,4 +108,4 @@ def registries(
 ) -> Registries:
     """Those registries, which nobody has to wait for; the leases are real."""
     sources = {api: Source(api, fakes[api], Rate(1000, 1.0), calls_a_day) for api in SourceApi if api in fakes}
-    return Registries(sources, AtOnce(), DatabaseLeases(database), knobs, Meter())
+    return Registries(sources, AtOnce(), DatabaseClaims(database), knobs, Meter())

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import delete, select
 
 from automation_pipeline.core.access import Reach, Scope
-from automation_pipeline.core.slots import Slots
+from automation_pipeline.core.semaphore import Semaphore
 from automation_pipeline.core.wall_clock import zone
 from automation_pipeline.fiches.domain.fetch_job import FetchJob, Webhook
 from automation_pipeline.fiches.stages.fetch_range import fetch_range
@@ -16,8 +16,8 @@ from automation_pipeline.fiches.stages.request_range import RangeStanding, Range
 from automation_pipeline.fiches.stages.revalidate_days import revalidate_days
 from automation_pipeline.fiches.store.jobs import get_job
 from automation_pipeline.fiches.tables import FetchDeliveryRow, FetchJobRow, SalesDayRow
+from automation_pipeline.storage.claims import DatabasePermits
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.leases import DatabaseLeases
 from automation_pipeline.storage.metadata import Table
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.storage.run_requests import RunRequestRow
@@ -36,8 +36,8 @@ class Ranges:
     crm: FakeFicheSource = field(default_factory=FakeFicheSource)
 
     @property
-    def slots(self) -> Slots:
-        return Slots(DatabaseLeases(self.database), "crm-sales-list", 3, "test", poll_seconds=0.01)
+    def semaphore(self) -> Semaphore:
+        return Semaphore(DatabasePermits(self.database), "crm-sales-list", 3, "test", poll_seconds=0.01)
 
     def sell(self, *days: date, fiches: int = 2) -> None:
         for day in days:
@@ -46,7 +46,7 @@ class Ranges:
     def know(self, *days: date) -> None:
         """Their lists are there, and what the CRM was asked for that is forgotten."""
         asked = revalidate_days(
-            days, database=self.database, source=self.crm, clock=self.clock, slots=self.slots, force=True
+            days, database=self.database, source=self.crm, clock=self.clock, semaphore=self.semaphore, force=True
         )
         asyncio.run(asked)
         self.crm.asked.clear()
@@ -68,8 +68,8 @@ class Ranges:
 
     def work_on(self, job_id: str, *, refresh: bool = False, tell_every: int = 5) -> FetchJob:
         work = fetch_range(
-            job_id, database=self.database, source=self.crm, clock=self.clock, slots=self.slots, refresh=refresh,
-            tell_every=tell_every,
+            job_id, database=self.database, source=self.crm, clock=self.clock, semaphore=self.semaphore,
+            refresh=refresh, tell_every=tell_every,
         )  # fmt: skip
         return asyncio.run(work)
 

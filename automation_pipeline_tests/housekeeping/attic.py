@@ -14,8 +14,8 @@ from automation_pipeline.enrichment.tables import JobRow as EnrichmentJobRow
 from automation_pipeline.fiches.tables import FetchDeliveryRow, FetchJobRow, FicheCache, RecordingRow
 from automation_pipeline.org_jobs.tables import AlertRow as OrgAlertRow
 from automation_pipeline.pricing.tables import AlertRow as PricingAlertRow
+from automation_pipeline.storage.claims import LeaseRow
 from automation_pipeline.storage.idempotency import IdempotencyKeyRow
-from automation_pipeline.storage.leases import LeaseRow
 from automation_pipeline.storage.metadata import Table
 from automation_pipeline.storage.outbox import NEVER, OutboxRow
 from automation_pipeline.storage.rate_limits import RateLimitRow

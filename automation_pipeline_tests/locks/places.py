@@ -1,4 +1,4 @@
-"""Where leases and limits can live, by address: the contract runs on each, also from other processes."""
+"""Where permits and rate limits can live, by address: the contract runs on each, also from other processes."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -6,12 +6,12 @@ from contextlib import contextmanager
 import pytest
 import redis
 
-from automation_pipeline.core.coordination import Leases, RateLimiter
+from automation_pipeline.core.coordination import Permits, RateLimiter
 from automation_pipeline.locks.redis_connection import connect
-from automation_pipeline.locks.redis_leases import RedisLeases
+from automation_pipeline.locks.redis_permits import RedisPermits
 from automation_pipeline.locks.redis_rate_limits import RedisRateLimiter
+from automation_pipeline.storage.claims import DatabasePermits
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.leases import DatabaseLeases
 from automation_pipeline.storage.rate_limits import DatabaseRateLimiter
 
 # Widens the suite's own `database_kind` by Redis.
@@ -27,9 +27,9 @@ def address(kind: str, request: pytest.FixtureRequest) -> str:
 
 
 @contextmanager
-def leases_at(url: str) -> Generator[Leases]:
+def permits_at(url: str) -> Generator[Permits]:
     with _opened(url) as place:
-        yield DatabaseLeases(place) if isinstance(place, Database) else RedisLeases(place)
+        yield DatabasePermits(place) if isinstance(place, Database) else RedisPermits(place)
 
 
 @contextmanager

@@ -1,45 +1,21 @@
-"""What the processes of the lease and limiter tests do."""
+"""What the processes of the permit and rate limit tests do."""
 
-import os
+import asyncio
 import time
-from pathlib import Path
 
-from automation_pipeline.core.coordination import Lease, Rate
-from automation_pipeline_tests.locks.places import leases_at, limiter_at
-from automation_pipeline_tests.waiting import pause
+from automation_pipeline.core.coordination import Rate
+from automation_pipeline_tests.locks.places import limiter_at, permits_at
 
 
-def hold_in_turn(url: str, key: str, owner: str, wins: int, room: Path) -> int:
-    """Take the lease `wins` times, each time writing its token in the shared book. Returns the intruders met."""
-    met = 0
-    with leases_at(url) as leases:
-        while wins:
-            lease = leases.acquire(key, owner, 30.0)
-            if lease is None:
-                pause(0.002)
-                continue
-            wins -= 1
-            met += _alone_in(room, lease)
-            assert leases.release(lease)
-    return met
+def acquire_many(url: str, name: str, limit: int, times: int) -> int:
+    """How many permits this process got."""
 
+    async def acquire() -> int:
+        with permits_at(url) as permits:
+            got = [await permits.acquire(name, limit, "process", 30.0) for _ in range(times)]
+        return len([permit for permit in got if permit is not None])
 
-def _alone_in(room: Path, lease: Lease) -> int:
-    door = room / "inside"
-    try:
-        os.close(os.open(door, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return 1
-    with (room / "book").open("a") as book:
-        book.write(f"{lease.token}\n")
-    door.unlink()
-    return 0
-
-
-def acquire_once(url: str, key: str, owner: str) -> int | None:
-    with leases_at(url) as leases:
-        lease = leases.acquire(key, owner, 30.0)
-    return lease.token if lease else None
+    return asyncio.run(acquire())
 
 
 def reserve_many(url: str, key: str, rate: Rate, count: int) -> list[float]:

@@ -1,5 +1,6 @@
 """What only Redis can do to us: be away, forget scripts, lose an answer, refuse the password."""
 
+import asyncio
 import socket
 import socketserver
 import threading
@@ -12,7 +13,7 @@ import pytest
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.locks.redis_connection import connect
-from automation_pipeline.locks.redis_leases import REMEMBER_SECONDS, RedisLeases
+from automation_pipeline.locks.redis_permits import RedisPermits
 from automation_pipeline.locks.redis_rate_limits import RedisRateLimiter
 from automation_pipeline_tests.services import free_port, redis_server
 from automation_pipeline_tests.tables import every_case
@@ -29,27 +30,26 @@ def key() -> str:
 def test_a_redis_that_is_not_there_is_one_transient_sentence(key: str) -> None:
     client = connect(f"redis://127.0.0.1:{free_port()}/0")
     with pytest.raises(TransientError, match=r"^Redis does not answer: ") as caught:
-        RedisLeases(client).acquire(key, "anna", 1.0)
+        RedisRateLimiter(client).reserve(key, RATE)
     assert "\n" not in str(caught.value)
     with pytest.raises(TransientError, match=r"^Redis does not answer: "):
-        RedisRateLimiter(client).reserve(key, RATE)
+        asyncio.run(RedisPermits(client).acquire(key, 1, "anna", 1.0))
 
 
 def test_scripts_that_redis_forgot_are_told_again(redis_url: str, key: str) -> None:
     client = connect(redis_url)
-    leases = RedisLeases(client)
-    lease = leases.acquire(key, "anna", 30.0)
+    limiter = RedisRateLimiter(client)
+    limiter.reserve(key, RATE)
     client.script_flush()
-    assert lease is not None
-    assert leases.release(lease)
+    assert limiter.reserve(key, RATE) is not None
 
 
 def test_a_connection_that_died_while_idle_is_not_noticed_by_the_caller(redis_url: str, key: str) -> None:
     client, killer = connect(redis_url), connect(redis_url)
-    leases = RedisLeases(client)
-    leases.holder(key)
+    limiter = RedisRateLimiter(client)
+    limiter.reserve(key, RATE)
     killer.client_kill_filter(_type="normal", skipme=True)
-    assert leases.acquire(key, "anna", 30.0) is not None
+    assert limiter.reserve(key, RATE) is not None
 
 
 class _Mute(socketserver.BaseRequestHandler):
@@ -96,7 +96,7 @@ def test_a_redis_that_keeps_silent_is_given_up_on(key: str, monkeypatch: pytest.
     with socket.create_server(("127.0.0.1", 0)) as silent:
         client = connect(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
         with pytest.raises(TransientError, match=r"^Redis does not answer: "):
-            RedisLeases(client).acquire(key, "anna", 1.0)
+            RedisRateLimiter(client).reserve(key, RATE)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_what_redis_says_decides_whether_another_attempt_can_help(
     answer: bytes, verdict: type[Exception], sentence: str, key: str
 ) -> None:
     with mute_redis(answer) as (_, url), connect(url) as client, pytest.raises(verdict, match=f"^{sentence}"):
-        RedisLeases(client).acquire(key, "anna", 1.0)
+        RedisRateLimiter(client).reserve(key, RATE)
 
 
 @pytest.fixture
@@ -132,20 +132,16 @@ def redis_of_our_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_a_full_redis_is_one_transient_sentence_until_there_is_room(redis_of_our_own: str, key: str) -> None:
     client = connect(redis_of_our_own)
     client.config_set("maxmemory", 1)
-    for attempt in (
-        lambda: RedisLeases(client).acquire(key, "anna", 1.0),
-        lambda: RedisRateLimiter(client).reserve(key, RATE),
-    ):
-        with pytest.raises(TransientError, match=r"^Redis cannot serve us now: OOM command not allowed [^\n]+[^.]\.$"):
-            attempt()
+    with pytest.raises(TransientError, match=r"^Redis cannot serve us now: OOM command not allowed [^\n]+[^.]\.$"):
+        RedisRateLimiter(client).reserve(key, RATE)
     client.config_set("maxmemory", 0)
-    assert RedisLeases(client).acquire(key, "anna", 1.0) is not None
+    assert RedisRateLimiter(client).reserve(key, RATE) is not None
 
 
 def test_a_database_that_redis_does_not_have_is_one_permanent_sentence(redis_url: str, key: str) -> None:
-    leases = RedisLeases(connect(redis_url.removesuffix("/0") + "/99"))
+    limiter = RedisRateLimiter(connect(redis_url.removesuffix("/0") + "/99"))
     with pytest.raises(PermanentError, match=r"^REDIS_URL names a database that this Redis does not have: "):
-        leases.acquire(key, "anna", 1.0)
+        limiter.reserve(key, RATE)
 
 
 @every_case("url", ["nonsense", "http://127.0.0.1", "redis://127.0.0.1:port/0"])
@@ -165,24 +161,17 @@ def test_a_limit_back_at_rest_leaves_nothing_behind(redis_url: str, key: str) ->
     wait_until(lambda: not list(client.scan_iter(match=f"*{key}:fast*")))
 
 
-def test_a_token_is_remembered_after_its_lease_but_not_for_ever(redis_url: str, key: str) -> None:
+def test_permits_leave_nothing_behind_and_a_late_beat_gives_none_back(redis_url: str, key: str) -> None:
     client = connect(redis_url)
-    leases = RedisLeases(client)
-    lease = leases.acquire(key, "anna", 30.0)
-    assert lease is not None
-    leases.release(lease)
-    [name] = client.scan_iter(match=f"*{key}*")
-    assert REMEMBER_SECONDS - 60 < client.ttl(name) <= REMEMBER_SECONDS
+    permits = RedisPermits(client)
 
+    async def use() -> None:
+        permit = await permits.acquire(key, 1, "anna", 30.0)
+        assert permit is not None
+        await permit.extend(30.0)
+        assert await permits.acquire(key, 1, "berta", 30.0) is None
+        await permit.release()
+        await permit.extend(30.0)
 
-def test_tokens_rise_although_the_clock_of_redis_was_set_back(redis_url: str, key: str) -> None:
-    client = connect(redis_url)
-    leases = RedisLeases(client)
-    lease = leases.acquire(key, "anna", 30.0)
-    assert lease is not None
-    leases.release(lease)
-    [name] = client.scan_iter(match=f"*{key}*")
-    client.hset(name, "token", lease.token + 3_600_000)
-    after = leases.acquire(key, "berta", 30.0)
-    assert after is not None
-    assert after.token == lease.token + 3_600_001
+    asyncio.run(use())
+    assert list(client.scan_iter(match=f"*{key}*")) == []

@@ -10,8 +10,8 @@ from sqlalchemy import func, select, update
 
 from automation_pipeline.automation.ports import EventPublisher
 from automation_pipeline.automation.stages.relay_events import relay_events
+from automation_pipeline.storage.claims import LeaseRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.leases import LeaseRow
 from automation_pipeline.storage.outbox import OutboxRow, enqueue
 from automation_pipeline_tests.automation.stages.post import a_post_office
 from automation_pipeline_tests.fakes.post import FakeWebhookSender

@@ -9,8 +9,8 @@ from sqlalchemy import select, text
 
 from automation_pipeline import migrations
 from automation_pipeline.storage.bulk import upsert
+from automation_pipeline.storage.claims import LeaseRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.leases import LeaseRow
 from automation_pipeline.storage.outbox import Event, OutboxRow, claim_waiting, enqueue, mark_published
 from automation_pipeline.storage.outbox_order import claim_in_order, take_turn
 from automation_pipeline.storage.pauses import pause as begin_pause

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.automation.tables import FicheResultRow, NotificationRow, RunRow
 from automation_pipeline.realtime.batches import entries_of
+from automation_pipeline.storage.claims import LeaseRow
 from automation_pipeline.storage.instants import database_now
-from automation_pipeline.storage.leases import LeaseRow
 from automation_pipeline.storage.outbox import OutboxRow, event_in
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.step_beats import StepBeatRow

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from automation_pipeline.automation.tables import FicheResultRow, RunRow
+from automation_pipeline.storage.claims import DatabaseClaims
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.leases import DatabaseLeases
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule
 from automation_pipeline_tests.survival.checks import ledger_faults, left_behind
@@ -63,10 +63,10 @@ def test_a_ledger_that_is_not_whole_is_noticed(
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 def test_what_is_held_or_at_work_when_all_is_over_is_noticed(database: Database) -> None:
-    leases = DatabaseLeases(database)
+    leases = DatabaseClaims(database)
     with database.reading() as session:
         assert list(left_behind(session)) == []
-    lease = leases.acquire("audit:1", "somebody", 60)
+    lease = leases.take("audit:1", "somebody", 60)
     ended_run(database, status="running", completed_at=None)
     with database.reading() as session:
         assert list(left_behind(session)) == ["leases left behind: audit:1", "runs at work left behind: 1"]

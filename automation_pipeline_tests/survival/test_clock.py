@@ -4,15 +4,15 @@ from datetime import timedelta
 
 import pytest
 
+from automation_pipeline.storage.claims import DatabaseClaims, LeaseRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.leases import DatabaseLeases, LeaseRow
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline_tests.survival.clock import leap
 
 
 @pytest.mark.parametrize("seconds", [3600.0, -20.0])
 def test_what_is_stored_is_older_by_as_much_as_the_clock_leaps(database: Database, seconds: float) -> None:
-    lease = DatabaseLeases(database).acquire("key", "owner", 30)
+    lease = DatabaseClaims(database).take("key", "owner", 30)
     assert lease
     with database.reading() as session:
         before = session.get_one(LeaseRow, "key")
@@ -23,4 +23,4 @@ def test_what_is_stored_is_older_by_as_much_as_the_clock_leaps(database: Databas
     moved = before.expires_at - after.expires_at
     assert abs(moved - timedelta(seconds=seconds)) < timedelta(milliseconds=2)
     assert (after.token, after.owner) == (before.token, before.owner)
-    assert DatabaseLeases(database).extend(lease, 30) == (seconds < 30)
+    assert DatabaseClaims(database).extend(lease, 30) == (seconds < 30)

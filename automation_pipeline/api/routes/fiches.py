@@ -59,9 +59,13 @@ async def search(
     include_status: Annotated[bool, Query(alias="includeStatus", description="How each fiche stands.")] = True,
 ) -> Response:
     """Ask the CRM for the sales of a day, as it lists them now."""
-    day, source, slots = read_day(request.query_params.get("date"), NO_DATE), services.crm, services.sales_list_slots
+    day, source, semaphore = (
+        read_day(request.query_params.get("date"), NO_DATE),
+        services.crm,
+        services.sales_list_semaphore,
+    )
     with asking_outside():
-        sold = await search_day(day, reach, database=services.database, source=source, slots=slots)
+        sold = await search_day(day, reach, database=services.database, source=source, semaphore=semaphore)
     heard = await run_in_threadpool(_audible, caller, [fiche.fiche_id for fiche in sold], services)
     fiches = [sales_document(fiche, with_audio=fiche.fiche_id in heard) for fiche in sold]
     if include_status:

@@ -20,7 +20,7 @@ async def ask_model(question: Question, judge: Judge) -> Reply:
         raise PermanentError(f"The prompt has {question.characters} characters, more than the {longest} allowed.")
 
     async def attempt() -> Reply:
-        async with judge.places.hold_one():
+        async with judge.semaphore.acquire():
             wait = await reserve(judge.limiter, LIMIT, Rate(judge.knobs.per_minute, MINUTE))
             await asyncio.sleep(wait or 0.0)
             return await judge.model.ask(question)

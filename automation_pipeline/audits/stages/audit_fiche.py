@@ -8,7 +8,7 @@ from typing import TypeAlias
 from automation_pipeline.audits.domain import failures
 from automation_pipeline.audits.domain.audit import Standing, Wish
 from automation_pipeline.audits.domain.notes import audit_note
-from automation_pipeline.audits.ports import Judge
+from automation_pipeline.audits.ports import Judge, audit_key
 from automation_pipeline.audits.stages.begin_analysis import begin_analysis
 from automation_pipeline.audits.stages.fail_audit import fail_audit
 from automation_pipeline.audits.stages.judge_steps import judge_steps
@@ -18,7 +18,6 @@ from automation_pipeline.audits.store.audits import FoundAudit, get_audit, take_
 from automation_pipeline.audits.store.calls import Heard, heard_of
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import PermanentError, TransientError, sentence_of
-from automation_pipeline.core.slots import Slots
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.workflow_logs import write_notes
@@ -37,13 +36,12 @@ async def audit_fiche(
     if found.standing.is_over:
         return found.standing
     audit_id = found.standing.audit_id
-    whole = Slots(judge.leases, f"audit-{audit_id}", 1, judge.places.owner, ttl_seconds=judge.knobs.lease_seconds)
-    async with whole.hold_one() as lease:
-        held, heard = await database.write(partial(_take_up, audit_id, lease.token))
+    async with judge.claims.hold(audit_key(audit_id), judge.semaphore.owner, judge.knobs.lease_seconds) as claim:
+        held, heard = await database.write(partial(_take_up, audit_id, claim.token))
         if held.standing.is_over:
             return held.standing
         heard, unheard = await _listen(held, heard, listen, database)
-        return await _judge(held, heard, lease.token, unheard, database, judge)
+        return await _judge(held, heard, claim.token, unheard, database, judge)
 
 
 def _take_up(audit_id: int, token: int, session: Session) -> tuple[FoundAudit, Heard]:

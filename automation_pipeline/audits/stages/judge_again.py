@@ -24,7 +24,6 @@ from automation_pipeline.audits.store.steps import get_step, save_finding
 from automation_pipeline.audits.store.summaries import write_summary
 from automation_pipeline.audits.store.trails import add_rerun, has_rerun
 from automation_pipeline.core.errors import PermanentError
-from automation_pipeline.core.slots import Slots
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.instants import database_time
 from automation_pipeline.storage.outbox import enqueue
@@ -50,8 +49,7 @@ async def judge_again(rerun: Rerun, way: Way, *, database: Database, judge: Judg
     """
     rerun = replace(rerun, instructions=checked_instructions(rerun.instructions))
     name = f"rerun-{rerun.place.audit_id}-{rerun.place.position}"
-    turn = Slots(judge.leases, name, 1, judge.places.owner, ttl_seconds=judge.knobs.lease_seconds)
-    async with turn.hold_one():
+    async with judge.claims.hold(name, judge.semaphore.owner, judge.knobs.lease_seconds):
         task = await asyncio.to_thread(_begin, rerun, way, database, judge)
         if task is not None:
             result = await analyse_step(task, judge=judge)

@@ -26,7 +26,7 @@ from automation_pipeline.automation.store.schedules import schedule_of_run
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.notes import Note
-from automation_pipeline.core.slots import Slots
+from automation_pipeline.core.semaphore import Semaphore
 from automation_pipeline.core.wall_clock import zone
 from automation_pipeline.fiches.domain.days import DayFailed, SalesDay, is_final
 from automation_pipeline.fiches.ports import FicheSource
@@ -88,7 +88,13 @@ class _Journal:
 
 
 async def select_fiches(
-    ticket: RunTicket, *, database: Database, source: FicheSource, clock: Clock, slots: Slots, knobs: SelectionKnobs
+    ticket: RunTicket,
+    *,
+    database: Database,
+    source: FicheSource,
+    clock: Clock,
+    semaphore: Semaphore,
+    knobs: SelectionKnobs,
 ) -> Selected:
     """Nothing is left in a run that has ended. A later attempt finds the selection made and adds nothing.
 
@@ -106,7 +112,7 @@ async def select_fiches(
     days = _days_to_ask(wish, database, clock.now() - knobs.cooldown)
     _announce(wish, days, journal)
     outcomes = await revalidate_days(
-        days, database=database, source=source, clock=clock, slots=slots, on_day=journal.say_of_day
+        days, database=database, source=source, clock=clock, semaphore=semaphore, on_day=journal.say_of_day
     )
     failures = [outcome for outcome in outcomes if isinstance(outcome, DayFailed)]
     with database.transaction() as session:

@@ -46,7 +46,7 @@ class HousekeepingSettings(EngineSettings):
         default=7, description="How long answers under an `Idempotency-Key` stay stored; they are repeated for 7 days."
     )
     leases_keep_days: KeepDays = Field(
-        default=7, description="How long leases, pauses, rate limits and signs of life are kept that are over."
+        default=7, description="How long claims, pauses, rate limits and signs of life are kept that are over."
     )
     fetch_jobs_keep_days: KeepDays = Field(
         default=90, description="How long ended jobs over days are kept, with what their webhooks were told."

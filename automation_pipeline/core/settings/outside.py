@@ -18,7 +18,8 @@ class OutsideSettings(BaseSettings):
     redis_url: RedisUrl | None = Field(
         default=None,
         repr=False,  # it may hold a password
-        description="Leases and rate limits live here when set, in the database otherwise, with the same promises.",
+        description="Rate limits, semaphores and the Celery queue are here when set. While it is away, and without it, "
+        "limits and semaphores are in the database. Claims and the state of runs are always in the database.",
     )
     fiche_api_base_url: HttpAddress | None = Field(
         default=None,

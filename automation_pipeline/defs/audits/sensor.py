@@ -11,6 +11,6 @@ from automation_pipeline.orchestration.resource import ServicesResource
 @dg.sensor(target=None, minimum_interval_seconds=every(30), default_status=dg.DefaultSensorStatus.RUNNING)
 def sweep_audits(context: dg.SensorEvaluationContext, services: ServicesResource) -> dg.SkipReason:
     our = services.get()
-    abandoned = end_abandoned(our.settings.audit_max_wait_seconds, database=our.database, leases=our.leases)
+    abandoned = end_abandoned(our.settings.audit_max_wait_seconds, database=our.database, claims=our.claims)
     ended = [*abandoned, *end_lost_audits(context.instance, our)]
     return dg.SkipReason(f"Ended {', '.join(ended)}." if ended else "No audit is abandoned.")

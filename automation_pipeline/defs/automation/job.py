@@ -55,7 +55,7 @@ def select_fiches(ticket: RunTicket, services: ServicesResource) -> Iterator[dg.
     with verdicts(), beating(ticket, our):
         ground = {"database": our.database, "source": our.crm, "clock": our.clock}
         knobs = selection_knobs(our)
-        selected = our.run(selecting.select_fiches(ticket, **ground, slots=our.sales_list_slots, knobs=knobs))
+        selected = our.run(selecting.select_fiches(ticket, **ground, semaphore=our.sales_list_semaphore, knobs=knobs))
     yield from _batches(ticket, selected.batches)
 
 

@@ -16,7 +16,7 @@ def sales_list(context: dg.AssetExecutionContext, services: ServicesResource) ->
     our = services.get()
     with verdicts():
         asking = revalidate_day(
-            day_of(context), database=our.database, source=our.crm, clock=our.clock, slots=our.sales_list_slots
+            day_of(context), database=our.database, source=our.crm, clock=our.clock, semaphore=our.sales_list_semaphore
         )
         return dg.MaterializeResult(metadata=sales_day_metadata(our.run(asking)))
 

@@ -26,7 +26,12 @@ def fetch_days(context: dg.OpExecutionContext, config: RangeConfig, services: Se
     our = services.get()
     with verdicts():
         take_request(context, our)
-        ground = {"database": our.database, "source": our.crm, "clock": our.clock, "slots": our.sales_list_slots}
+        ground = {
+            "database": our.database,
+            "source": our.crm,
+            "clock": our.clock,
+            "semaphore": our.sales_list_semaphore,
+        }
         every = our.settings.progressive_fetch_webhook_frequency
         job = our.run(fetch_range(config.job_id, **ground, refresh=config.refresh, tell_every=every))
     if job.status is JobStatus.FAILED:

@@ -1,4 +1,4 @@
-"""Do a job of a SIREN: under its lease, source by source, to an end that is written in one piece."""
+"""Do a job of a SIREN: under its claim, source by source, to an end that is written in one piece."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.coordination import Lease
+from automation_pipeline.core.coordination import Claim
 from automation_pipeline.core.correlation import correlated
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.logs import log
@@ -61,37 +61,37 @@ class _Worker:
             return get_job(session, self._job_id)
 
     async def work(self) -> None:
-        lease = await asyncio.to_thread(self._acquire)
-        if lease is None:
+        claim = await asyncio.to_thread(self._acquire)
+        if claim is None:
             await self._write(lambda session: note_visit(session, self._job_id, self._now()))
             return
         try:
             with suppress(LostJobError):
-                await self._work_under(lease)
+                await self._work_under(claim)
         finally:
             with suppress(TransientError):  # it ends by itself
-                await asyncio.shield(asyncio.to_thread(self._registries.leases.release, lease))
+                await asyncio.shield(asyncio.to_thread(self._registries.claims.release, claim))
 
-    async def _work_under(self, lease: Lease) -> None:
+    async def _work_under(self, claim: Claim) -> None:
         knobs = self._registries.knobs
-        begun = await self._write(lambda session: begin(session, self._job_id, lease, knobs.max_attempts, self._now()))
+        begun = await self._write(lambda session: begin(session, self._job_id, claim, knobs.max_attempts, self._now()))
         if begun is not None:
             with correlated(begun.facts.correlation_id):  # whoever is waited for here may only be attached
-                await self._go_on(begun, lease)
+                await self._go_on(begun, claim)
 
-    async def _go_on(self, begun: Begun, lease: Lease) -> None:
+    async def _go_on(self, begun: Begun, claim: Claim) -> None:
         knobs = self._registries.knobs
         if begun.facts.attempt > knobs.max_attempts:
             evaluation = await self._write(lambda session: give_up(session, begun, knobs, self._now()))
             await asyncio.to_thread(self._tell, begun, evaluation)
             return
         _log.info("Enrichment has begun", attempt=begun.facts.attempt, **of_job(begun.facts, events.STARTED))
-        await self._beside_heartbeats(begun, lease)
+        await self._beside_heartbeats(begun, claim)
 
-    async def _beside_heartbeats(self, begun: Begun, lease: Lease) -> None:
-        """Whoever has lost the lease stops at once."""
+    async def _beside_heartbeats(self, begun: Begun, claim: Claim) -> None:
+        """Whoever has lost the claim stops at once."""
         working = asyncio.create_task(self._go_through(begun))
-        beating = asyncio.create_task(self._keep_beating(begun, lease))
+        beating = asyncio.create_task(self._keep_beating(begun, claim))
         try:
             await asyncio.wait({working, beating}, return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
@@ -103,13 +103,13 @@ class _Worker:
                 task.cancel()
             await asyncio.gather(working, beating, return_exceptions=True)
 
-    async def _keep_beating(self, begun: Begun, lease: Lease) -> None:
-        """Until the lease is lost. A beat that is missed is no loss: what is written is fenced."""
+    async def _keep_beating(self, begun: Begun, claim: Claim) -> None:
+        """Until the claim is lost. A beat that is missed is no loss: what is written is fenced."""
         knobs = self._registries.knobs
         while True:
             await asyncio.sleep(knobs.heartbeat_seconds)
             with suppress(TransientError):
-                if not await asyncio.to_thread(self._registries.leases.extend, lease, knobs.lock_seconds):
+                if not await asyncio.to_thread(self._registries.claims.extend, claim, knobs.lock_seconds):
                     return
                 await self._write(lambda session: beat(session, begun, self._now()))
 
@@ -144,10 +144,10 @@ class _Worker:
         if outcome.was_called:
             self._log_outcome(begun, outcome)
 
-    def _acquire(self) -> Lease | None:
+    def _acquire(self) -> Claim | None:
         with self._database.reading() as session:
             siren = siren_of(session, self._job_id)
-        return self._registries.leases.acquire(lock_key(siren), self._owner, self._registries.knobs.lock_seconds)
+        return self._registries.claims.take(lock_key(siren), self._owner, self._registries.knobs.lock_seconds)
 
     async def _write(self, work: Callable[[Session], Value]) -> Value:
         def written() -> Value:

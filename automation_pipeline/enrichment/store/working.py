@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from automation_pipeline.core.coordination import Lease
+from automation_pipeline.core.coordination import Claim
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.enrichment.domain import events
 from automation_pipeline.enrichment.domain.events import JobFacts
@@ -56,14 +56,14 @@ def siren_of(session: Session, job_id: int) -> str:
     return siren
 
 
-def begin(session: Session, job_id: int, lease: Lease, max_attempts: int, now: datetime) -> Begun | None:
+def begin(session: Session, job_id: int, claim: Claim, max_attempts: int, now: datetime) -> Begun | None:
     """None: it is over, it waits for a source, or a later holder has begun it. Each lease begins a job once."""
     row = locked_enrichment(session, siren_of(session, job_id), now)
     job = _locked(session, job_id)
     is_waiting = job.not_before is not None and job.not_before > now
-    if is_waiting or job.state == JobState.DONE or job.lock_token >= lease.token:
+    if is_waiting or job.state == JobState.DONE or job.lock_token >= claim.token:
         return None
-    job.attempt, job.lock_token, job.lock_owner = job.attempt + 1, lease.token, lease.owner
+    job.attempt, job.lock_token, job.lock_owner = job.attempt + 1, claim.token, claim.owner
     job.state, job.heartbeat_at = JobState.RUNNING, now
     job.started_at, job.not_before = job.started_at or now, None
     facts = facts_of(job)
@@ -74,7 +74,7 @@ def begin(session: Session, job_id: int, lease: Lease, max_attempts: int, now: d
     if job.attempt <= max_attempts:
         enqueue(session, [events.started(facts, now)])
     called = _not_to_call(session, job_id)
-    return Begun(facts=facts, siret=job.company_siret, token=lease.token, called=called, put_offs=job.put_offs)
+    return Begun(facts=facts, siret=job.company_siret, token=claim.token, called=called, put_offs=job.put_offs)
 
 
 def _not_to_call(session: Session, job_id: int) -> frozenset[SourceApi]:

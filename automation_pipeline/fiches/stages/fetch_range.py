@@ -5,7 +5,7 @@ from datetime import date
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.notes import Note
-from automation_pipeline.core.slots import Slots
+from automation_pipeline.core.semaphore import Semaphore
 from automation_pipeline.fiches.domain.days import DayFailed, SalesDay
 from automation_pipeline.fiches.domain.fetch_job import FetchJob, after_day, begun
 from automation_pipeline.fiches.ports import FicheSource
@@ -22,7 +22,7 @@ async def fetch_range(  # noqa: PLR0913  the collaborators by name, and two wish
     database: Database,
     source: FicheSource,
     clock: Clock,
-    slots: Slots,
+    semaphore: Semaphore,
     refresh: bool = False,
     tell_every: int = 5,
 ) -> FetchJob:
@@ -30,7 +30,7 @@ async def fetch_range(  # noqa: PLR0913  the collaborators by name, and two wish
 
     async def one(day: date) -> None:
         [outcome] = await revalidate_days(
-            [day], database=database, source=source, clock=clock, slots=slots, force=refresh
+            [day], database=database, source=source, clock=clock, semaphore=semaphore, force=refresh
         )
         await asyncio.to_thread(_count, job_id, outcome, tell_every, database, clock)
 

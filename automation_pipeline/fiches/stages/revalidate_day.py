@@ -4,7 +4,7 @@ import asyncio
 from datetime import date
 
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.slots import Slots
+from automation_pipeline.core.semaphore import Semaphore
 from automation_pipeline.fiches.domain.days import SalesDay
 from automation_pipeline.fiches.domain.sales import SalesList
 from automation_pipeline.fiches.ports import FicheSource
@@ -12,9 +12,11 @@ from automation_pipeline.fiches.store.sales import save_sales_list
 from automation_pipeline.storage.database import Database
 
 
-async def revalidate_day(day: date, *, database: Database, source: FicheSource, clock: Clock, slots: Slots) -> SalesDay:
-    """One call, under the slots that all processes share. A list that cannot be understood changes nothing."""
-    async with slots.hold_one():
+async def revalidate_day(
+    day: date, *, database: Database, source: FicheSource, clock: Clock, semaphore: Semaphore
+) -> SalesDay:
+    """One call, under the semaphore that all processes share. A list that cannot be understood changes nothing."""
+    async with semaphore.acquire():
         sales = await source.sales_list(day)
     return await asyncio.to_thread(_save, sales, database, clock)
 

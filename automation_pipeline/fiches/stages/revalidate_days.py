@@ -6,7 +6,7 @@ from datetime import date
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import AutomationError
-from automation_pipeline.core.slots import Slots
+from automation_pipeline.core.semaphore import Semaphore
 from automation_pipeline.fiches.domain.days import DayFailed, SalesDay, is_final
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.fiches.stages.revalidate_day import revalidate_day
@@ -20,7 +20,7 @@ async def revalidate_days(  # noqa: PLR0913  the collaborators by name, and two 
     database: Database,
     source: FicheSource,
     clock: Clock,
-    slots: Slots,
+    semaphore: Semaphore,
     force: bool = False,
     on_day: Callable[[SalesDay | DayFailed], None] = lambda _day: None,
 ) -> list[SalesDay | DayFailed]:
@@ -33,7 +33,7 @@ async def revalidate_days(  # noqa: PLR0913  the collaborators by name, and two 
 
     async def ask(day: date) -> SalesDay | DayFailed:
         try:
-            return await revalidate_day(day, database=database, source=source, clock=clock, slots=slots)
+            return await revalidate_day(day, database=database, source=source, clock=clock, semaphore=semaphore)
         except AutomationError as error:
             return DayFailed(day, str(error))
 

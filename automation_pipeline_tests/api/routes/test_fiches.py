@@ -17,10 +17,10 @@ from automation_pipeline.api.schemas.fiches import (
 )
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import TransientError
-from automation_pipeline.core.slots import Slots
+from automation_pipeline.core.semaphore import Semaphore
 from automation_pipeline.fiches.stages.fetch_fiches import fetch_fiches
 from automation_pipeline.fiches.stages.revalidate_day import revalidate_day
-from automation_pipeline.storage.leases import DatabaseLeases
+from automation_pipeline.storage.claims import DatabasePermits
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording, summary
@@ -35,10 +35,10 @@ def crm(services: Services) -> FakeFicheSource:
     """Three fiches: of the group NORD, of SUD, and one of which only the sales list is known."""
     source = FakeFicheSource([fiche("1", recording("11"), groupe="NORD"), fiche("2", groupe="SUD"), fiche("3")])
     source.sell(DAY, *(summary(name, recording(f"{name}1")) for name in "123"))
-    slots = Slots(DatabaseLeases(services.database), "crm", 3, "test")
-    services.__dict__.update(crm=source, sales_list_slots=slots)
+    semaphore = Semaphore(DatabasePermits(services.database), "crm", 3, "test")
+    services.__dict__.update(crm=source, sales_list_semaphore=semaphore)
     ground = {"database": services.database, "source": source, "clock": services.clock}
-    asyncio.run(revalidate_day(DAY, **ground, slots=slots))
+    asyncio.run(revalidate_day(DAY, **ground, semaphore=semaphore))
     asyncio.run(fetch_fiches(["1", "2"], since=services.clock.now(), settle=lambda *_: None, **ground))
     source.asked.clear()
     return source

@@ -6,14 +6,15 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select, update
 
+from automation_pipeline.audits.ports import audit_key
 from automation_pipeline.audits.stages.fail_audit import fail_audit
 from automation_pipeline.audits.stages.request_audits import Asking, Filed, request_audits
 from automation_pipeline.audits.stages.sweep_audits import sweep_audits
 from automation_pipeline.audits.store.batches import BatchStanding, batch_standing
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
+from automation_pipeline.storage.claims import DatabaseClaims
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.leases import DatabaseLeases
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
@@ -99,10 +100,10 @@ def test_the_sweep_counts_items_whose_request_was_refused(bench: Bench) -> None:
     with bench.database.transaction() as session:
         for one in filed.audits:
             mark_refused(session, one.tracking_id, "The job could not be launched")
-    leases = DatabaseLeases(bench.database)
-    assert set(sweep_audits(1800, database=bench.database, leases=leases)) == {one.tracking_id for one in filed.audits}
+    leases = DatabaseClaims(bench.database)
+    assert set(sweep_audits(1800, database=bench.database, claims=leases)) == {one.tracking_id for one in filed.audits}
     assert standing(bench, filed).completed_at is not None
-    assert sweep_audits(1800, database=bench.database, leases=leases) == []
+    assert sweep_audits(1800, database=bench.database, claims=leases) == []
 
 
 def abandoned(bench: Bench) -> None:
@@ -126,8 +127,8 @@ def abandoned(bench: Bench) -> None:
 )
 def test_the_sweep_ends_what_nobody_works_on(bench: Bench, seconds: float, lasting: str) -> None:
     abandoned(bench)
-    leases = DatabaseLeases(bench.database)
-    assert sweep_audits(seconds, database=bench.database, leases=leases) == ["audit-1"]
+    leases = DatabaseClaims(bench.database)
+    assert sweep_audits(seconds, database=bench.database, claims=leases) == ["audit-1"]
     row = bench.row()
     assert (row.status, row.error_message) == ("failed", f"Nobody has worked on this audit for {lasting}")
     assert [event["failed_phase"] for event in bench.events("audit.failed")] == ["sweep"]
@@ -135,10 +136,10 @@ def test_the_sweep_ends_what_nobody_works_on(bench: Bench, seconds: float, lasti
 
 def test_the_sweep_leaves_what_somebody_holds(bench: Bench) -> None:
     abandoned(bench)
-    leases = DatabaseLeases(bench.database)
-    lease = leases.acquire(f"audit-{bench.row().id}:0", "somebody", 60)
+    leases = DatabaseClaims(bench.database)
+    lease = leases.take(audit_key(bench.row().id), "somebody", 60)
     assert lease is not None
-    assert sweep_audits(1800, database=bench.database, leases=leases) == []
+    assert sweep_audits(1800, database=bench.database, claims=leases) == []
     assert bench.row().status == "running"
 
 

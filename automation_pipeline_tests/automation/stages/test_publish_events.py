@@ -13,8 +13,8 @@ from automation_pipeline.automation.stages.publish_events import publish_events
 from automation_pipeline.core.channels import is_internal
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.events import Event
+from automation_pipeline.storage.claims import LeaseRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.leases import LeaseRow
 from automation_pipeline.storage.outbox import OutboxRow, enqueue
 from automation_pipeline.storage.outbox_order import claim_in_order
 from automation_pipeline_tests.automation.stages.post import a_post_office, outbox, relay

@@ -7,11 +7,13 @@ from automation_pipeline import bootstrap
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.audits.job import audit_fiche
+from automation_pipeline.defs.audits.sensor import sweep_audits
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel, step_answer
+from automation_pipeline_tests.services import free_port
 
 
 @pytest.fixture
@@ -64,3 +66,19 @@ def test_an_audit_without_a_grade_is_red_and_says_why(bench: Bench) -> None:
     assert not result.success
     [failure] = result.get_step_failure_events()
     assert "The key is refused" in (failure.step_failure_data.user_failure_data.description or "")
+
+
+def test_audits_and_their_sweep_do_not_stop_with_redis(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    services = bootstrap.Services(Settings(redis_url=f"redis://127.0.0.1:{free_port()}/0"), bench.clock)
+    services.database, services.crm = bench.database, bench.crm
+    monkeypatch.setattr("automation_pipeline.clients.opening.open_model", lambda *_given: bench.model)
+    monkeypatch.setattr(bootstrap, "services", lambda: services)
+    result = execute(bench.configure(steps=2))
+    assert result.success
+    assert metadata_of(result)["status"] == "completed"
+    resources = {"services": ServicesResource()}
+    with (
+        dg.DagsterInstance.ephemeral() as instance,
+        dg.build_sensor_context(instance=instance, resources=resources) as context,
+    ):
+        assert sweep_audits(context) == dg.SkipReason("No audit is abandoned.")

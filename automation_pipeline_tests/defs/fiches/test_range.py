@@ -27,7 +27,7 @@ def ranges(database: Database, monkeypatch: pytest.MonkeyPatch) -> Ranges:
     """The services of the process are those of the test; the clock shows the present, as Dagster's does."""
     ranges = Ranges(database, StandingClock(datetime.now(UTC)))
     services = bootstrap.Services(Settings(), ranges.clock)
-    services.__dict__.update(database=database, crm=ranges.crm, sales_list_slots=ranges.slots)
+    services.__dict__.update(database=database, crm=ranges.crm, sales_list_semaphore=ranges.semaphore)
     monkeypatch.setattr(bootstrap, "services", lambda: services)
     return ranges
 

@@ -10,8 +10,8 @@ from typing import Any
 from automation_pipeline.enrichment.domain.vocabulary import SourceApi
 from automation_pipeline.enrichment.stages import work_enrichment as worker
 from automation_pipeline.enrichment.store.sources import take_call
+from automation_pipeline.storage.claims import DatabaseClaims
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.leases import DatabaseLeases
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.enrichment.bench import Bench
 
@@ -23,7 +23,7 @@ def bench_at(url: str, now: str) -> Generator[Bench]:
     """With the leases that all processes share."""
     database = Database(url)
     try:
-        yield Bench(database, StandingClock(datetime.fromisoformat(now)), leases=DatabaseLeases(database))
+        yield Bench(database, StandingClock(datetime.fromisoformat(now)), claims=DatabaseClaims(database))
     finally:
         database.dispose()
 
@@ -83,7 +83,7 @@ def _work_and_be_killed(url: str, now: str, job_id: int, place: str) -> None:
         elif place == WRITTEN:
             worker.finish = _then_die(worker.finish)
         else:
-            bench.leases.release = _die
+            bench.claims.release = _die
         bench.work(job_id, "killed")
 
 

@@ -203,7 +203,7 @@ def after_one_that_died(bench: Bench) -> int | None:
     """A job whose worker finds the lease of the one before, which has died when its work was done."""
     bench.enriched()
     bench.pass_time(days=31)
-    lock = bench.leases.acquire(lock_key(SIREN), "dead", bench.knobs.lock_seconds)
+    lock = bench.claims.take(lock_key(SIREN), "dead", bench.knobs.lock_seconds)
     assert lock is not None
     asked = bench.request()
     bench.take_requests()

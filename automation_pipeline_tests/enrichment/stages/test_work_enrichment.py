@@ -158,7 +158,7 @@ def test_a_job_that_is_lost_again_and_again_is_given_up(bench: Bench) -> None:
 
 def test_a_second_worker_leaves_the_job_to_the_first(bench: Bench) -> None:
     asked, seen = bench.request(), []
-    bench.tell(inpi=[lambda: seen.append(bench.leases.acquire(f"company_enrichment:{SIREN}", "second", 1.0))])
+    bench.tell(inpi=[lambda: seen.append(bench.claims.take(f"company_enrichment:{SIREN}", "second", 1.0))])
     bench.work(asked.job_id)
     assert seen == [None]
     assert bench.work(asked.job_id).attempt == 1

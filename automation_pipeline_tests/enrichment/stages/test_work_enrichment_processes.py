@@ -12,13 +12,13 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
-from automation_pipeline.core.coordination import Lease
+from automation_pipeline.core.coordination import Claim
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.enrichment.domain.events import COMPLETED, REQUESTED, SOURCE_FETCHED, STARTED
 from automation_pipeline.enrichment.domain.vocabulary import SourceApi
+from automation_pipeline.storage.claims import DatabaseClaims, LeaseRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.instants import database_now
-from automation_pipeline.storage.leases import DatabaseLeases, LeaseRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import INPI, RCS, SEARCH, SIREN, says
@@ -44,7 +44,7 @@ def let_leases_end(database: Database) -> None:
 @pytest.fixture
 def shared(database: Database, clock: StandingClock) -> Bench:
     """With the leases that processes share."""
-    return Bench(database, clock, leases=DatabaseLeases(database))
+    return Bench(database, clock, claims=DatabaseClaims(database))
 
 
 def test_several_processes_that_want_the_same_new_company_make_one_job(shared: Bench, database_url: str) -> None:
@@ -96,7 +96,7 @@ def finished_by_the_next(bench: Bench, job_id: int, siren: str, heard: int, *, a
 def pass_the_lease_on(bench: Bench, job_id: int) -> None:
     """The worker has slept through its lease: another has it now, and has told another story."""
     bench.pass_time(seconds=121)
-    other = Bench(bench.database, bench.clock, leases=bench.leases)
+    other = Bench(bench.database, bench.clock, claims=bench.claims)
     other.tell(search=says(SEARCH, legal_name="BY ANOTHER"))
     other.work(job_id, "another")
 
@@ -120,7 +120,7 @@ def test_a_worker_whose_lease_another_has_taken_but_not_finished_writes_nothing(
 
     def die_with_it() -> None:
         bench.pass_time(seconds=121)
-        Bench(bench.database, bench.clock, leases=bench.leases).work_and_die(asked.job_id, INPI)
+        Bench(bench.database, bench.clock, claims=bench.claims).work_and_die(asked.job_id, INPI)
 
     bench.sources[INPI].script = [die_with_it]
     bench.work(asked.job_id, "late")
@@ -134,7 +134,7 @@ def test_a_worker_that_cannot_hold_its_lease_stops(bench: Bench) -> None:
     bench.knobs = replace(bench.knobs, heartbeat_seconds=0.0, call_seconds=600.0)
     asked = bench.request()
     bench.take_requests()
-    bench.leases.extend = lambda *_given: False
+    bench.claims.extend = lambda *_given: False
     bench.sources[SEARCH].fetch = _never
     assert bench.work(asked.job_id).state == "RUNNING"
     bench.pass_time(seconds=120)
@@ -145,11 +145,11 @@ def test_a_beat_that_is_missed_and_a_lease_that_cannot_be_given_back_are_no_loss
     bench.knobs = replace(bench.knobs, heartbeat_seconds=0.0)
     asked, missed = bench.request(), []
 
-    def fail(lease: Lease, *_given: object) -> bool:
+    def fail(lease: Claim, *_given: object) -> bool:
         missed.append(lease)
         raise TransientError("The database is too busy.")
 
-    bench.leases.extend = bench.leases.release = fail
+    bench.claims.extend = bench.claims.release = fail
     assert bench.work(asked.job_id).status == "SUCCESS"
     assert missed
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.core.coordination import Lease
+from automation_pipeline.core.coordination import Claim
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.enrichment.domain.record import CompanyFields, SourceOutcome, SourceRecord
 from automation_pipeline.enrichment.domain.vocabulary import SourceApi
@@ -29,7 +29,7 @@ SAID = SourceOutcome(source=SEARCH, duration_ms=5, record=says(SEARCH, creation_
 
 def begun(bench: Bench, job_id: int, token: int) -> Begun | None:
     with bench.database.transaction() as session:
-        return begin(session, job_id, Lease("company_enrichment:1", f"worker-{token}", token), 3, bench.clock.now())
+        return begin(session, job_id, Claim("company_enrichment:1", f"worker-{token}", token), 3, bench.clock.now())
 
 
 def begun_by_two(bench: Bench) -> tuple[Begun, Begun]:

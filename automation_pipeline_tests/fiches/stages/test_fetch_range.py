@@ -126,7 +126,7 @@ def test_two_workers_at_once_count_every_day_once(ranges: Ranges) -> None:
                 database=ranges.database,
                 source=ranges.crm,
                 clock=ranges.clock,
-                slots=ranges.slots,
+                semaphore=ranges.semaphore,
                 tell_every=1,
             )
             for _ in range(2)
@@ -164,7 +164,9 @@ def test_a_job_that_was_broken_off_meanwhile_stays_so(ranges: Ranges) -> None:
 
 
 def test_there_must_be_such_a_job(ranges: Ranges) -> None:
-    work = fetch_range("nope", database=ranges.database, source=ranges.crm, clock=ranges.clock, slots=ranges.slots)
+    work = fetch_range(
+        "nope", database=ranges.database, source=ranges.crm, clock=ranges.clock, semaphore=ranges.semaphore
+    )
     with pytest.raises(NotFoundError, match="Job nope not found"):
         asyncio.run(work)
     assert not fail_range("nope", "gone", database=ranges.database, clock=ranges.clock)

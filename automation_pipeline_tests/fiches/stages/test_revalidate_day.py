@@ -3,11 +3,11 @@
 import asyncio
 from datetime import date
 
-from automation_pipeline.core.slots import Slots
+from automation_pipeline.core.semaphore import Semaphore
 from automation_pipeline.fiches.domain.sales import SalesList
 from automation_pipeline.fiches.stages.revalidate_day import revalidate_day
+from automation_pipeline.storage.claims import DatabaseClaims, DatabasePermits
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.leases import DatabaseLeases
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource
 
@@ -17,7 +17,7 @@ DAY = date(2026, 2, 3)
 def test_the_crm_is_asked_from_a_place_only_and_the_place_is_given_back(
     database: Database, clock: StandingClock
 ) -> None:
-    leases = DatabaseLeases(database)
+    leases = DatabaseClaims(database)
     held: list[bool] = []
 
     class Watched(FakeFicheSource):
@@ -25,7 +25,7 @@ def test_the_crm_is_asked_from_a_place_only_and_the_place_is_given_back(
             held.append(leases.holder("crm:0") is not None)
             return await super().sales_list(day)
 
-    slots = Slots(leases, "crm", 1, "me")
-    asyncio.run(revalidate_day(DAY, database=database, source=Watched(), clock=clock, slots=slots))
+    semaphore = Semaphore(DatabasePermits(database), "crm", 1, "me")
+    asyncio.run(revalidate_day(DAY, database=database, source=Watched(), clock=clock, semaphore=semaphore))
     assert held == [True]
     assert leases.holder("crm:0") is None

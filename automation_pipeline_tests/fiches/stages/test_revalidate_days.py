@@ -7,11 +7,11 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from automation_pipeline.core.errors import TransientError
-from automation_pipeline.core.slots import Slots
+from automation_pipeline.core.semaphore import Semaphore
 from automation_pipeline.fiches.domain.days import DayFailed, SalesDay
 from automation_pipeline.fiches.stages.revalidate_days import revalidate_days
+from automation_pipeline.storage.claims import DatabasePermits
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.leases import DatabaseLeases
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, summary
 
@@ -27,9 +27,11 @@ class OneBadDay(FakeFicheSource):
 
 def test_a_day_that_fails_is_a_value(database: Database, clock: StandingClock) -> None:
     heard: list[SalesDay | DayFailed] = []
-    slots = Slots(DatabaseLeases(database), "crm", 3, "me")
+    semaphore = Semaphore(DatabasePermits(database), "crm", 3, "me")
     outcomes = asyncio.run(
-        revalidate_days(DAYS, database=database, source=OneBadDay(), clock=clock, slots=slots, on_day=heard.append)
+        revalidate_days(
+            DAYS, database=database, source=OneBadDay(), clock=clock, semaphore=semaphore, on_day=heard.append
+        )
     )
     assert [outcome.day for outcome in outcomes] == DAYS
     assert [type(outcome) for outcome in outcomes] == [SalesDay, DayFailed, SalesDay]
@@ -39,10 +41,10 @@ def test_a_day_that_fails_is_a_value(database: Database, clock: StandingClock) -
 def revalidate(
     days: list[date], source: FakeFicheSource, database: Database, clock: StandingClock, *, force: bool = False
 ) -> list[SalesDay | DayFailed]:
-    slots = Slots(DatabaseLeases(database), "crm", 3, "me")
+    semaphore = Semaphore(DatabasePermits(database), "crm", 3, "me")
     heard: list[SalesDay | DayFailed] = []
     work = revalidate_days(
-        days, database=database, source=source, clock=clock, slots=slots, force=force, on_day=heard.append
+        days, database=database, source=source, clock=clock, semaphore=semaphore, force=force, on_day=heard.append
     )
     outcomes = asyncio.run(work)
     assert sorted(heard, key=lambda each: each.day) == outcomes

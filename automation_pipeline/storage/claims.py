@@ -1,0 +1,278 @@
+"""Claims: the right to work on something for a time, fenced by a token that only rises. Always in the database.
+
+A claim on a key without a row of its own is a row of the table `leases`. Every instant is the database's own.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from random import uniform
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Float,
+    Integer,
+    Select,
+    Text,
+    UpdateBase,
+    bindparam,
+    case,
+    cast,
+    exists,
+    func,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy.orm import Mapped, Session, aliased, mapped_column
+
+from automation_pipeline.core.coordination import Claim, Holder
+from automation_pipeline.core.errors import AutomationError, TransientError
+from automation_pipeline.core.logs import log
+from automation_pipeline.storage.bulk import dialects_insert, listed
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.instants import database_epoch, database_now
+from automation_pipeline.storage.metadata import Table
+from automation_pipeline.storage.prepared import execute
+from automation_pipeline.storage.types import UtcDateTime
+
+LONGEST_PAUSE_SECONDS = 1.0
+
+_log = log(__name__)
+
+
+class LeaseRow(Table):
+    __tablename__ = "leases"
+
+    key: Mapped[str] = mapped_column(primary_key=True)
+    owner: Mapped[str]
+    token: Mapped[int] = mapped_column(BigInteger)
+    acquired_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+
+
+class LostClaimError(TransientError):
+    """The claim has ended or passed on: what its holder did is not wanted any more."""
+
+
+def take(session: Session, keys: Iterable[str], owner: str, ttl_seconds: float, most: int | None = None) -> list[Claim]:
+    """Those of the keys that are free, at once; with `most`, so many of them, chosen at random."""
+    wanted = sorted(set(keys))
+    values = {"wanted": wanted, "by": owner, "ttl": ttl_seconds}
+    if most is None:
+        rows = execute(session, _taking_all, values)
+    else:
+        rows = execute(session, _taking_some, {**values, "most": most})
+    return [Claim(key, owner, token) for key, token in rows]
+
+
+def extend(session: Session, claims: Sequence[Claim], ttl_seconds: float) -> list[Claim]:
+    """Those that are still held, now for another TTL. Who finds its claim missing stops working."""
+    held = session.execute(_set_expiry(claims, ttl_seconds)).tuples()
+    kept = {(key, token) for key, token in held}
+    return [claim for claim in claims if (claim.key, claim.token) in kept]
+
+
+def release(session: Session, claims: Sequence[Claim]) -> list[Claim]:
+    """Those that were still held. Each key is free at once, and its next token is higher."""
+    return extend(session, claims, 0.0)
+
+
+def require(session: Session, claim: Claim) -> None:
+    """LostClaimError unless the claim is held. Nobody else can take it before the transaction ends."""
+    held = (LeaseRow.key == claim.key, LeaseRow.token == claim.token, LeaseRow.expires_at > database_now())
+    if session.scalar(select(LeaseRow.key).where(*held).with_for_update()) is None:
+        raise LostClaimError(f"The claim on {claim.key} was lost.")
+
+
+class DatabaseClaims:
+    """Claims on keys, each call in a short transaction of its own."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def take(self, key: str, owner: str, ttl_seconds: float) -> Claim | None:
+        return _only(self._database.write_soon(partial(_take, (key,), owner, ttl_seconds, None)))
+
+    async def take_any(self, keys: Sequence[str], owner: str, ttl_seconds: float) -> Claim | None:
+        """One of the keys, by one statement however many they are."""
+        return _only(await self._database.write(partial(_take, keys, owner, ttl_seconds, 1)))
+
+    def extend(self, claim: Claim, ttl_seconds: float) -> bool:
+        return self._database.write_soon(partial(_expire_in, ttl_seconds, claim))
+
+    async def extend_soon(self, claim: Claim, ttl_seconds: float) -> bool:
+        return await self._database.write(partial(_expire_in, ttl_seconds, claim))
+
+    def release(self, claim: Claim) -> bool:
+        return self._database.write_soon(partial(_expire_in, 0.0, claim))
+
+    async def release_soon(self, claim: Claim) -> bool:
+        """Also if the task is cancelled meanwhile."""
+        return await self._database.write(partial(_expire_in, 0.0, claim), anyway=True)
+
+    def holder(self, key: str) -> Holder | None:
+        with self._database.reading() as session:
+            row = session.get(LeaseRow, key)
+            now = session.scalar(select(database_now()))
+        if row is None or now is None or row.expires_at <= now:
+            return None
+        return Holder(row.owner, row.token, (row.expires_at - now).total_seconds())
+
+    @asynccontextmanager
+    async def hold(self, key: str, owner: str, ttl_seconds: float, poll_seconds: float = 0.1) -> AsyncGenerator[Claim]:
+        """Waits for the claim and extends it while the body runs. LostClaimError: it ended, and the body with it."""
+        claim, taken_at = await self._wait(key, owner, ttl_seconds, poll_seconds)
+        try:
+            async with self._kept(claim, taken_at, ttl_seconds):
+                yield claim
+        finally:
+            try:
+                await self.release_soon(claim)
+            except AutomationError as error:
+                _log.warning("The claim on %s ends only with its time: %s", key, error)
+
+    async def _wait(self, key: str, owner: str, ttl_seconds: float, poll_seconds: float) -> tuple[Claim, float]:
+        """The claim, and when it was asked for by the loop's clock: it lasts a TTL from then on at least."""
+        now, pause = asyncio.get_running_loop().time, poll_seconds
+        while True:
+            asked_at = now()
+            claim = await self.take_any((key,), owner, ttl_seconds)
+            if claim is not None:
+                return claim, asked_at
+            await asyncio.sleep(uniform(0.5, 1.5) * pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    @asynccontextmanager
+    async def _kept(self, claim: Claim, taken_at: float, ttl_seconds: float) -> AsyncGenerator[None]:
+        body = asyncio.timeout(None)
+        beating = asyncio.create_task(self._beat(claim, taken_at, ttl_seconds, body))
+        try:
+            async with body:
+                yield
+        except TimeoutError:
+            if not body.expired():
+                raise
+            raise LostClaimError(f"The claim on {claim.key} was lost.") from beating.exception()
+        finally:
+            beating.cancel()
+            await asyncio.gather(beating, return_exceptions=True)
+
+    async def _beat(self, claim: Claim, taken_at: float, ttl_seconds: float, body: asyncio.Timeout) -> None:
+        try:
+            with suppress(TimeoutError):
+                await self._extend_until_lost(claim, taken_at, ttl_seconds)
+        finally:  # a bug ends the body too; a body that has ended takes no new deadline, and needs none
+            body.reschedule(asyncio.get_running_loop().time())
+
+    async def _extend_until_lost(self, claim: Claim, asked_at: float, ttl_seconds: float) -> None:
+        """Returns when the claim is known to be lost; TimeoutError when nothing extended it for a whole TTL."""
+        now = asyncio.get_running_loop().time
+        async with asyncio.timeout_at(asked_at + ttl_seconds) as held:
+            while True:
+                await asyncio.sleep(asked_at + ttl_seconds / 4 - now())
+                asked_at = now()
+                try:
+                    if not await self.extend_soon(claim, ttl_seconds):
+                        return
+                    held.reschedule(asked_at + ttl_seconds)
+                except AutomationError as error:
+                    _log.warning("The claim on %s could not be extended, which is tried again: %s", claim.key, error)
+
+
+class DatabasePermits:
+    """Permits of semaphores: a semaphore of this limit is so many keys, of which anybody may claim any."""
+
+    def __init__(self, database: Database) -> None:
+        self._claims = DatabaseClaims(database)
+
+    async def acquire(self, name: str, limit: int, owner: str, ttl_seconds: float) -> "DatabasePermit | None":
+        claim = await self._claims.take_any([f"{name}:{place}" for place in range(limit)], owner, ttl_seconds)
+        return None if claim is None else DatabasePermit(self._claims, claim)
+
+
+@dataclass(frozen=True)
+class DatabasePermit:
+    claims: DatabaseClaims
+    claim: Claim
+
+    async def extend(self, ttl_seconds: float) -> None:
+        await self.claims.extend_soon(self.claim, ttl_seconds)
+
+    async def release(self) -> None:
+        await self.claims.release_soon(self.claim)
+
+
+def _take(keys: Sequence[str], owner: str, ttl_seconds: float, most: int | None, session: Session) -> list[Claim]:
+    return take(session, keys, owner, ttl_seconds, most)
+
+
+def _only(claims: Sequence[Claim]) -> Claim | None:
+    return claims[0] if claims else None
+
+
+def _expire_in(ttl_seconds: float, claim: Claim, session: Session) -> bool:
+    values = {"of_key": claim.key, "with_token": claim.token, "ttl": ttl_seconds}
+    return execute(session, _SET_EXPIRY, values).changed == 1
+
+
+_TTL = bindparam("ttl", type_=Float(53))
+_IS_HELD = LeaseRow.expires_at > database_now()
+_SET_EXPIRY = (
+    update(LeaseRow)
+    .where(LeaseRow.key == bindparam("of_key"), LeaseRow.token == bindparam("with_token"), _IS_HELD)
+    .values(expires_at=database_now(_TTL))
+)
+
+
+def _set_expiry(claims: Sequence[Claim], ttl_seconds: float) -> UpdateBase:
+    named = [(claim.key, claim.token) for claim in claims]
+    return (
+        update(LeaseRow)
+        .where(tuple_(LeaseRow.key, LeaseRow.token).in_(named), _IS_HELD)
+        .values(expires_at=database_now(ttl_seconds))
+        .returning(LeaseRow.key, LeaseRow.token)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def _taking_all(postgres: bool) -> UpdateBase:
+    """In the order of the keys, so that two who take the same ones wait for each other and never crosswise."""
+    wanted = listed("wanted", postgres=postgres)
+    return _taking(_free(wanted).order_by(wanted), postgres)
+
+
+def _taking_some(postgres: bool) -> UpdateBase:
+    wanted, most = listed("wanted", postgres=postgres), bindparam("most", type_=Integer())
+    return _taking(_free(wanted).order_by(func.random()).limit(most), postgres)
+
+
+# Tokens follow the clock, so that they keep rising even after the row of a released claim was deleted.
+_CLOCK_TOKEN = cast(database_epoch() * 1000, BigInteger)
+
+
+def _free(wanted: ColumnElement[str]) -> Select[tuple[str, str, int, datetime, datetime]]:
+    other = aliased(LeaseRow)
+    is_held = exists().where(other.key == wanted, other.expires_at > database_now())
+    row = (wanted, bindparam("by", type_=Text()), _CLOCK_TOKEN, database_now(), database_now(_TTL))
+    return select(*row).where(~is_held)
+
+
+def _taking(free: Select[Any], postgres: bool) -> UpdateBase:
+    insert = dialects_insert(LeaseRow, postgres=postgres).from_select(
+        ["key", "owner", "token", "acquired_at", "expires_at"], free
+    )
+    values = {
+        "owner": insert.excluded.owner,
+        "token": case((LeaseRow.token >= _CLOCK_TOKEN, LeaseRow.token + 1), else_=_CLOCK_TOKEN),
+        "acquired_at": database_now(),
+        "expires_at": database_now(_TTL),
+    }
+    return insert.on_conflict_do_update(
+        index_elements=[LeaseRow.key], set_=values, where=LeaseRow.expires_at <= database_now()
+    ).returning(LeaseRow.key, LeaseRow.token)

@@ -1,0 +1,166 @@
+"""A semaphore within one process: permits are shared fairly, kept by a heartbeat, and never lost with an error."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from automation_pipeline.core import semaphore as semaphore_module
+from automation_pipeline.core.errors import TransientError
+from automation_pipeline.core.semaphore import Semaphore
+from automation_pipeline_tests.waiting import come_true, leap, run
+
+AWAY = TransientError("Redis does not answer.")
+
+
+class Permits:
+    """In memory. Counts what is asked, and fails where the test says so."""
+
+    def __init__(self) -> None:
+        self.held: set[object] = set()
+        self.asked = Counter[str]()
+        self.failing: set[str] = set()
+
+    def note(self, call: str) -> None:
+        self.asked[call] += 1
+        if call in self.failing:
+            raise AWAY
+
+    async def acquire(self, name: str, limit: int, owner: str, ttl_seconds: float) -> "Held | None":
+        self.note("acquire")
+        if len(self.held) >= limit:
+            return None
+        permit = Held(self)
+        self.held.add(permit)
+        return permit
+
+
+class Held:
+    def __init__(self, permits: Permits) -> None:
+        self.permits = permits
+
+    async def extend(self, ttl_seconds: float) -> None:
+        self.permits.note("extend")
+
+    async def release(self) -> None:
+        self.permits.note("release")
+        self.permits.held.discard(self)
+
+
+@pytest.fixture
+def permits() -> Permits:
+    return Permits()
+
+
+class Crowd:
+    def __init__(self) -> None:
+        self.inside = self.most = self.been = 0
+
+    @contextmanager
+    def enter(self) -> Iterator[None]:
+        self.inside += 1
+        self.been += 1
+        self.most = max(self.most, self.inside)
+        yield
+        self.inside -= 1
+
+
+async def work(semaphore: Semaphore, seconds: float = 0.0, crowd: Crowd | None = None) -> str:
+    async with semaphore.acquire():
+        with (crowd or Crowd()).enter():
+            await asyncio.sleep(seconds)
+        return "result"
+
+
+def test_no_more_are_inside_than_the_limit_and_all_get_in(permits: Permits) -> None:
+    crowd, semaphore = Crowd(), Semaphore(permits, "crm", 3, "me")
+
+    async def visit() -> None:
+        await asyncio.gather(*(work(semaphore, 0.001, crowd) for _ in range(12)))
+
+    for _ in range(2):  # each time in a loop of its own
+        asyncio.run(visit())
+    assert (crowd.most, crowd.been, permits.held) == (3, 24, set())
+    assert permits.asked["acquire"] == 6, "tasks of one process hand permits over"
+
+
+def test_another_process_gets_its_turn_although_this_one_is_busy(
+    permits: Permits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(semaphore_module, "HAND_OVER_SECONDS", 0.02)
+    monkeypatch.setattr(semaphore_module, "LONGEST_PAUSE_SECONDS", 0.002)
+    busy_one, other = (Semaphore(permits, "crm", 1, owner, poll_seconds=0.001) for owner in ("me", "other"))
+
+    async def both() -> None:
+        async def be_busy() -> None:
+            while True:
+                await work(busy_one, 0.002)
+
+        busy = [asyncio.create_task(be_busy()) for _ in range(3)]
+        await asyncio.wait_for(work(other), 60)
+        for task in busy:
+            task.cancel()
+        await asyncio.gather(*busy, return_exceptions=True)
+
+    asyncio.run(both())
+    assert permits.held == set()
+
+
+def test_a_permit_handed_over_to_a_task_that_is_cancelled_is_given_back(permits: Permits) -> None:
+    semaphore = Semaphore(permits, "crm", 1, "me")
+
+    async def cancel() -> None:
+        async with semaphore.acquire():
+            waiting = asyncio.create_task(work(semaphore))
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert waiting.cancelled()
+
+    asyncio.run(cancel())
+    assert permits.held == set()
+
+
+@pytest.mark.parametrize("error", [LookupError, TimeoutError, asyncio.CancelledError])
+def test_an_error_of_the_body_gives_the_permit_back(permits: Permits, error: type[BaseException]) -> None:
+    async def fail() -> None:
+        async with Semaphore(permits, "crm", 1, "me").acquire():
+            raise error
+
+    with pytest.raises(error):
+        asyncio.run(fail())
+    assert permits.held == set()
+
+
+def test_a_permit_is_extended_and_a_body_outlives_an_outage(permits: Permits) -> None:
+    async def outlive() -> str:
+        async with Semaphore(permits, "crm", 1, "me", ttl_seconds=60).acquire():
+            for beats in range(1, 9):
+                leap(15)
+                await come_true(lambda beats=beats: permits.asked["extend"] == beats)
+                permits.failing = {"extend", "release"} if beats > 3 else set()
+            return "result"
+
+    assert run(outlive()) == "result"
+    permits.failing.clear()
+
+
+def test_waits_for_other_processes_grow_and_cost_one_call_a_round(
+    permits: Permits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 6:
+            permits.held.clear()
+
+    monkeypatch.setattr(semaphore_module, "uniform", lambda _low, _high: 1.0)
+    semaphore = Semaphore(permits, "model", 50, "me")
+    permits.held = {Held(permits) for _ in range(50)}
+    monkeypatch.setattr(semaphore_module.asyncio, "sleep", sleep)
+    asyncio.run(semaphore._wait())
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    assert permits.asked["acquire"] == 7
