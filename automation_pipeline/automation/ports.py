@@ -8,10 +8,14 @@ from automation_pipeline.audits.domain.audit import Standing as AuditStanding
 from automation_pipeline.audits.domain.audit import Wish as AuditWish
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.delivery import Patience
+from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.webhooks import WebhookSender
 from automation_pipeline.storage.database import Database
+from automation_pipeline.transcription.domain.run import Standing
 from automation_pipeline.transcription.stages.begin_transcription import Wish as TranscriptionWish
+
+STALL_POLLS = 3
 
 
 class MailSender(Protocol):
@@ -85,20 +89,34 @@ class PostOffice:
 
 @dataclass(frozen=True)
 class WorkKnobs:
-    """How long the fiches of a batch may wait for transcripts and for audits, and how many are audited at once."""
+    """How long a batch may wait for transcripts and for audits, and how many fiches are audited at once. All batches
+    and attempts of a run together have no more than the sum of both times.
+
+    `audit_poll_seconds`: how often the run's log has a line about audits; three without progress are a stall.
+    """
 
     transcription_seconds: float
     audit_seconds: float
     longest_pause_seconds: float
     audits_at_once: int
+    audit_poll_seconds: float = 60.0
+
+    @property
+    def stall_seconds(self) -> float:
+        return STALL_POLLS * self.audit_poll_seconds
 
 
 @dataclass(frozen=True)
 class Workshop:
-    """What a batch is worked on with. The providers behind it are made when they are first needed."""
+    """What a batch is worked on with. The providers behind it are made when they are first needed.
+
+    `begin_transcriptions` answers each request, in order, with the run that works on its fiche or with why none does;
+    `transcribe` works until the runs of these ids are over; its second argument names those that this run began.
+    """
 
     database: Database
     clock: Clock
     knobs: WorkKnobs
-    transcribe: Callable[[Sequence[TranscriptionWish]], Awaitable[object]]
+    begin_transcriptions: Callable[[Sequence[TranscriptionWish]], Awaitable[Sequence[Standing | AutomationError]]]
+    transcribe: Callable[[Sequence[str], Sequence[str]], Awaitable[object]]
     audit: Callable[[AuditWish], Awaitable[AuditStanding]]

@@ -23,4 +23,8 @@ def fetch_knobs(services: "Services") -> "FetchKnobs":
 
     settings = services.settings
     seconds = settings.automation_fiche_details_max_wait_ms / 1000
-    return FetchKnobs(budget_seconds=seconds, most_recordings=settings.automation_max_recordings_per_fiche)
+    return FetchKnobs(
+        budget_seconds=seconds,
+        most_recordings=settings.automation_max_recordings_per_fiche,
+        poll_seconds=settings.automation_fiche_details_poll_interval_seconds,
+    )

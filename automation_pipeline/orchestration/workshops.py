@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 
-from automation_pipeline.audits.domain.audit import Standing
+from automation_pipeline.audits.domain.audit import Standing as AuditStanding
 from automation_pipeline.audits.domain.audit import Wish as AuditWish
 from automation_pipeline.audits.stages.audit_fiche import audit_fiche
 from automation_pipeline.automation.ports import WorkKnobs, Workshop
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.orchestration.listening import listener
+from automation_pipeline.transcription.domain.run import Standing
 from automation_pipeline.transcription.stages.begin_transcription import Wish as TranscriptionWish
-from automation_pipeline.transcription.stages.transcribe_fiches import transcribe_fiches
+from automation_pipeline.transcription.stages.transcribe_fiches import begin_transcriptions, work_on_runs
 
 
 def workshop(services: Services, owner: str) -> Workshop:
@@ -19,19 +21,20 @@ def workshop(services: Services, owner: str) -> Workshop:
         audit_seconds=settings.automation_audit_max_wait_ms / 1000,
         longest_pause_seconds=settings.automation_transcription_poll_interval_seconds,
         audits_at_once=settings.audit_run_concurrency,
+        audit_poll_seconds=settings.automation_audit_poll_interval_seconds,
     )
 
-    async def transcribe(wishes: Sequence[TranscriptionWish]) -> object:
-        return await transcribe_fiches(
-            wishes,
-            database=services.database,
-            source=lambda: services.crm,
-            provider=lambda: services.speech,
-            clock=services.clock,
-            owner=owner,
+    async def begin(wishes: Sequence[TranscriptionWish]) -> Sequence[Standing | AutomationError]:
+        return await begin_transcriptions(
+            wishes, database=services.database, source=lambda: services.crm, clock=services.clock
         )
 
-    async def audit(wish: AuditWish) -> Standing:
+    async def transcribe(run_ids: Sequence[str], own: Sequence[str]) -> object:
+        return await work_on_runs(
+            run_ids, own=own, database=services.database, provider=lambda: services.speech, owner=owner
+        )
+
+    async def audit(wish: AuditWish) -> AuditStanding:
         return await audit_fiche(
             wish,
             database=services.database,
@@ -41,4 +44,4 @@ def workshop(services: Services, owner: str) -> Workshop:
             clock=services.clock,
         )
 
-    return Workshop(services.database, services.clock, knobs, transcribe, audit)
+    return Workshop(services.database, services.clock, knobs, begin, transcribe, audit)

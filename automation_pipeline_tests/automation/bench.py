@@ -24,11 +24,18 @@ from automation_pipeline.automation.store.progress import logs_after
 from automation_pipeline.automation.store.runs import Tries, get_run, tries_of
 from automation_pipeline.automation.tables import FicheResultRow
 from automation_pipeline.core.coordination import RateLimiter
+from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.fiches.domain.fiche import Recording
+from automation_pipeline.storage.workflow_logs import WorkflowLogRow
 from automation_pipeline.transcription.domain.run import Priority
+from automation_pipeline.transcription.domain.run import Standing as TranscriptionStanding
 from automation_pipeline.transcription.ports import Provider
 from automation_pipeline.transcription.stages.begin_transcription import Wish
-from automation_pipeline.transcription.stages.transcribe_fiches import transcribe_fiches
+from automation_pipeline.transcription.stages.transcribe_fiches import (
+    begin_transcriptions,
+    transcribe_fiches,
+    work_on_runs,
+)
 from automation_pipeline_tests.audits.bench import Bench as AuditBench
 from automation_pipeline_tests.audits.bench import call
 from automation_pipeline_tests.factories import a_schedule, an_opening, selected
@@ -133,19 +140,30 @@ class Bench(AuditBench):
 
     @property
     def shop(self) -> Workshop:
-        return Workshop(self.database, self.clock, self.work, self._transcribe, self._audit)
+        return Workshop(
+            self.database, self.clock, self.work, self.begin_transcriptions, self.transcribe_runs, self._audit
+        )
 
     def tries(self, ticket: RunTicket) -> Tries:
         with self.database.reading() as session:
             return tries_of(session, ticket.run_id)
 
+    @property
+    def provider(self) -> Provider:
+        return Provider(self.speech, self.limiter, KNOBS)
+
+    async def begin_transcriptions(self, wishes: Sequence[Wish]) -> Sequence[TranscriptionStanding | AutomationError]:
+        return await begin_transcriptions(wishes, database=self.database, source=lambda: self.crm, clock=self.clock)
+
+    async def transcribe_runs(self, run_ids: Sequence[str], own: Sequence[str]) -> object:
+        return await work_on_runs(run_ids, own=own, database=self.database, provider=lambda: self.provider, owner="me")
+
     async def _transcribe(self, wishes: Sequence[Wish]) -> object:
-        provider = Provider(self.speech, self.limiter, KNOBS)
         return await transcribe_fiches(
             wishes,
             database=self.database,
             source=lambda: self.crm,
-            provider=lambda: provider,
+            provider=lambda: self.provider,
             clock=self.clock,
             owner="me",
         )
@@ -180,3 +198,10 @@ class Bench(AuditBench):
             return [
                 row.message for row in logs_after(session, run.id if isinstance(run, Run) else run.run_id, 0, "debug")
             ]
+
+    def notes(self, run: Run | RunTicket) -> list[str]:
+        """The workflow log of the run, without the selection."""
+        run_id = run.id if isinstance(run, Run) else run.run_id
+        with self.database.reading() as session:
+            of_run = (WorkflowLogRow.entity_type == "automation_run", WorkflowLogRow.entity_id == str(run_id))
+            return list(session.scalars(select(WorkflowLogRow.message).where(*of_run).order_by(WorkflowLogRow.id)))

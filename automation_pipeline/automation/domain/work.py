@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from automation_pipeline.automation.domain.outcomes import LedgerMove, failed
 from automation_pipeline.automation.domain.run import FicheStage, OutcomeStatus, Reason
 
-NOT_TRANSCRIBED = "Transcription incomplete (timeout/stall)"
+INCOMPLETE_TRANSCRIPTION, INCOMPLETE_AUDIT = "Transcription incomplete", "Audit incomplete"
+TIMED_OUT = " (timeout/stall)"
 NO_CONFIG = "No audit configs resolved"
-NOT_AUDITED = "Audit incomplete (timeout/stall)"
 
 
 def retry_suffix(attempt: int) -> str:
@@ -30,13 +30,19 @@ class AuditEnd:
     config_id: int
     completed: bool | None
     error: str | None = None
+    timed_out: bool = False
 
 
-def after_transcription(fiche_id: str, cause: str | None) -> LedgerMove:
+def after_transcription(fiche_id: str, cause: str | None, *, timed_out: bool) -> LedgerMove:
     """For a fiche that still lacks transcripts when nothing more is tried."""
-    return failed(
-        fiche_id, Reason.TRANSCRIPTION_INCOMPLETE, f"{NOT_TRANSCRIBED}: {cause}" if cause else NOT_TRANSCRIBED
-    )
+    words = incomplete(INCOMPLETE_TRANSCRIPTION, cause, timed_out=timed_out)
+    return failed(fiche_id, Reason.TRANSCRIPTION_INCOMPLETE, words)
+
+
+def incomplete(what: str, cause: str | None, *, timed_out: bool) -> str:
+    """The text says timeout/stall only where the time was over, or nothing else is known."""
+    start = what + TIMED_OUT if timed_out or not cause else what
+    return f"{start}: {cause}" if cause else start
 
 
 def after_audits(fiche_id: str, ends: Sequence[AuditEnd]) -> LedgerMove:
@@ -49,6 +55,6 @@ def after_audits(fiche_id: str, ends: Sequence[AuditEnd]) -> LedgerMove:
         return replace(failed(fiche_id, Reason.AUDIT_FAILED, words), audits=ended)
     if ended < len(ends):
         cause = next((end.error for end in ends if end.completed is None and end.error), None)
-        words = f"{NOT_AUDITED}: {cause}" if cause else NOT_AUDITED
+        words = incomplete(INCOMPLETE_AUDIT, cause, timed_out=any(end.timed_out for end in ends))
         return replace(failed(fiche_id, Reason.AUDIT_INCOMPLETE, words), audits=ended)
     return LedgerMove(fiche_id, OutcomeStatus.SUCCESSFUL, stage=FicheStage.FETCHED, audits=ended)

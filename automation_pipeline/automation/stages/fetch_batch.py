@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -15,7 +15,15 @@ from automation_pipeline.automation.domain.work import retry_suffix
 from automation_pipeline.automation.stages.tell_progress import tell_progress
 from automation_pipeline.automation.store.details import groupes_of, why_without_details
 from automation_pipeline.automation.store.ledger import pending_fiches, record_moves
-from automation_pipeline.automation.store.runs import enter_phase, get_run, hold_attempt, tries_of, write_log
+from automation_pipeline.automation.store.phases import seconds_since
+from automation_pipeline.automation.store.runs import (
+    Tries,
+    enter_phase,
+    get_run,
+    hold_attempt,
+    tries_of,
+    write_log,
+)
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.fiches.domain.fiche import DetailsFetched, DetailsKnown, FetchFailed, FetchOutcome
 from automation_pipeline.fiches.ports import FicheSource
@@ -24,14 +32,17 @@ from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.workflow_logs import write_notes
 
 TELL_EVERY = timedelta(seconds=2)
+MOST_KEYS = 5
 
 
 @dataclass(frozen=True)
 class FetchKnobs:
-    """How long a batch may take, and how many recordings are too many where the schedule does not say (0: none are)."""
+    """How long a run may fetch details, over all batches and attempts; how many recordings are too many where the
+    schedule does not say (0: none are); how often the run's log has a line about progress."""
 
     budget_seconds: float
     most_recordings: int
+    poll_seconds: float = 20.0
 
 
 async def fetch_batch(
@@ -54,36 +65,50 @@ class _Batch:
         self._ticket, self._number, self._knobs = ticket, number, knobs
         self._database, self._source, self._clock = database, source, clock
         self._ended: Counter[str] = Counter()
+        self._causes: dict[str, str] = {}
+        self._retried: list[tuple[str, int]] = []
         self._told_at: datetime | None = None
+        self._logged_at: datetime | None = None
 
     async def run(self) -> Counter[str]:
         with self._database.transaction() as session:
             enter_phase(session, self._ticket, Phase.FETCHING)
             tries = tries_of(session, self._ticket.run_id)
+            left = pending_fiches(session, self._ticket.run_id, self._number, FicheStage.SELECTED)
+            spent = seconds_since(session, self._ticket.run_id, Phase.FETCHING)
+            if left:
+                self._log_fan_out(session, left)
         try:
-            async with asyncio.timeout(self._knobs.budget_seconds):
-                for attempt in range(1 + tries.retries):
-                    await self._attempt(tries.selection, tries.since, attempt, is_last=attempt == tries.retries)
+            async with asyncio.timeout(max(self._knobs.budget_seconds - spent, 0.0)):
+                await self._fetch(left, tries)
         except TimeoutError:
             self._give_up()
         return self._ended
 
-    async def _attempt(self, selection: FicheSelection, since: datetime, attempt: int, *, is_last: bool) -> None:
-        left = self._left()
-        if not left:
-            return
-        self._log_attempt(left, attempt)
-
+    async def _fetch(self, left: Sequence[str], tries: Tries) -> None:
         def settle(session: Session, outcomes: Sequence[FetchOutcome]) -> None:
-            settled = [each for each in outcomes if is_last or not isinstance(each, FetchFailed)]
-            self._settle(session, settled, selection)
+            self._settle(session, outcomes, tries.selection)
+
+        def on_retry(outcome: FetchFailed, retry: int) -> None:
+            self._causes[outcome.fiche_id] = outcome.error
+            self._retried.append((outcome.fiche_id, retry))
 
         await fetch_fiches(
-            left, since=since, settle=settle, database=self._database, source=self._source, clock=self._clock
+            left,
+            since=tries.since,
+            settle=settle,
+            database=self._database,
+            source=self._source,
+            clock=self._clock,
+            retries=tries.retries,
+            on_retry=on_retry,
         )
 
     def _settle(self, session: Session, outcomes: Sequence[FetchOutcome], selection: FicheSelection) -> None:
         hold_attempt(session, self._ticket)
+        self._log_retries(session)
+        if not outcomes:
+            return
         known = groupes_of(session, [each.fiche_id for each in outcomes if isinstance(each, DetailsKnown)])
         why = why_without_details(session, [each.fiche_id for each in outcomes if isinstance(each, FetchFailed)])
         moves = [self._move(outcome, selection, known.get(outcome.fiche_id), why) for outcome in outcomes]
@@ -91,7 +116,11 @@ class _Batch:
         record_moves(session, self._ticket.run_id, moves, now)
         if self._told_at is None or now - self._told_at >= TELL_EVERY:
             self._told_at = now
-            tell_progress(session, self._ticket, now)
+            is_line_due = self._logged_at is None or now - self._logged_at >= timedelta(
+                seconds=self._knobs.poll_seconds
+            )
+            self._logged_at = now if is_line_due else self._logged_at
+            tell_progress(session, self._ticket, now, in_log=is_line_due)
         self._ended.update("fetched" if move.status is OutcomeStatus.PENDING else move.status for move in moves)
 
     def _move(
@@ -110,25 +139,34 @@ class _Batch:
         return move if unwanted is None else ignored(move.fiche_id, *unwanted, recordings)
 
     def _give_up(self) -> None:
-        """The time is over: what has not come by now is not waited for."""
+        """The time is over: what has not come by now is not waited for. What went wrong before is kept as the cause."""
         with self._database.transaction() as session:
             hold_attempt(session, self._ticket)
             left = pending_fiches(session, self._ticket.run_id, self._number, FicheStage.SELECTED)
             why = why_without_details(session, left)
-            moves = [failed(fiche_id, Reason.FETCH_INCOMPLETE, why[fiche_id]) for fiche_id in left]
+            words = {each: f"{why[each]}: {self._causes[each]}" if each in self._causes else why[each] for each in left}
+            moves = [failed(fiche_id, Reason.FETCH_INCOMPLETE, words[fiche_id]) for fiche_id in left]
             record_moves(session, self._ticket.run_id, moves, self._clock.now())
             self._ended.update(move.status for move in moves)
 
-    def _left(self) -> list[str]:
-        with self._database.reading() as session:
-            return pending_fiches(session, self._ticket.run_id, self._number, FicheStage.SELECTED)
+    def _log_fan_out(self, session: Session, left: Sequence[str]) -> None:
+        details = {"count": len(left), "retry": 0, "keys": self._keys((fiche_id, 0) for fiche_id in left[:MOST_KEYS])}
+        write_log(
+            session, self._ticket.run_id, self._clock.now(), "info", "Dispatched fiche/fetch fan-out events", details
+        )
+        run = get_run(session, self._ticket.run_id)
+        waiting = run_note(run, "WAITING: fiche-details gate (polling DB for full details)")
+        write_notes(session, run_note(run, f"FAN-OUT: fiche/fetch x{len(left)}"), waiting)
 
-    def _log_attempt(self, left: Sequence[str], attempt: int) -> None:
+    def _log_retries(self, session: Session) -> None:
+        """One line for all that were put back into the queue since the last one."""
+        retried, self._retried = self._retried, []
+        if retried:
+            words = "Fiche details stalled; retrying incomplete fetches"
+            retry = max(number for _, number in retried)
+            details = {"count": len(retried), "retry": retry, "keys": self._keys(retried[:MOST_KEYS])}
+            write_log(session, self._ticket.run_id, self._clock.now(), "warning", words, details)
+
+    def _keys(self, attempts: Iterable[tuple[str, int]]) -> list[str]:
         run_id = self._ticket.run_id
-        keys = [f"automation-{run_id}-fetch-{fiche_id}{retry_suffix(attempt)}" for fiche_id in left[:5]]
-        again, first = "Fiche details stalled; retrying incomplete fetches", "Dispatched fiche/fetch fan-out events"
-        with self._database.transaction() as session:
-            details = {"count": len(left), "retry": attempt, "keys": keys}
-            level, words = ("warning", again) if attempt else ("info", first)
-            write_log(session, run_id, self._clock.now(), level, words, details)
-            write_notes(session, run_note(get_run(session, run_id), f"FAN-OUT: fiche/fetch x{len(left)}"))
+        return [f"automation-{run_id}-fetch-{fiche_id}{retry_suffix(retry)}" for fiche_id, retry in attempts]

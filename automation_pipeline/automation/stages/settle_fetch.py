@@ -1,5 +1,6 @@
 """The gate after the details: who needs nothing more ends, and the batches that go on are named."""
 
+from automation_pipeline.automation.domain.notes import run_note
 from automation_pipeline.automation.domain.run import Reason, RunTicket
 from automation_pipeline.automation.stages.tell_progress import tell_progress
 from automation_pipeline.automation.store.ledger import (
@@ -9,9 +10,10 @@ from automation_pipeline.automation.store.ledger import (
     succeed_fetched,
     tally,
 )
-from automation_pipeline.automation.store.runs import has_ended, held_run, tries_of, write_log
+from automation_pipeline.automation.store.runs import as_run, has_ended, held_run, tries_of, write_log
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.workflow_logs import write_notes
 
 STOPPED = "continueOnError=false and details are missing: transcription and audits are skipped"
 
@@ -42,6 +44,7 @@ def settle_fetch(ticket: RunTicket, *, database: Database, clock: Clock) -> list
             for reason, ignored in ignored_by_reason(session, row.id).items():
                 write_log(session, row.id, now, "info", IGNORING[reason], {"count": ignored})
             tell_progress(session, ticket, now)
+            write_notes(session, run_note(as_run(row), "DONE: fiche-details-gate", data=counts))
             if row.stopped_after_fetch:
                 write_log(session, row.id, now, "warning", STOPPED, {"failed": failed})
         wants_more = schedule.run_transcription or schedule.run_audits

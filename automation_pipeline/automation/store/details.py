@@ -12,7 +12,8 @@ from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.fiches.tables import FicheCache, RecordingRow
 from automation_pipeline.storage.bulk import among, among_given
 from automation_pipeline.storage.prepared import execute
-from automation_pipeline.transcription.tables import TranscriptionTaskRow
+from automation_pipeline.transcription.domain.run import RunStatus
+from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 
 ABSENT = "Fiche not found in cache"
 IN_SHORT = "Fiche details not fetched (still sales-list-only cache)"
@@ -69,6 +70,17 @@ def why_untranscribed(session: Session, fiche_ids: Sequence[str]) -> dict[str, s
         .order_by(TranscriptionTaskRow.id)
     )
     return {fiche_id: error for fiche_id, error in session.execute(query).tuples() if error}
+
+
+def runs_over(session: Session, run_ids: Sequence[str]) -> Mapping[str, str | None]:
+    """Those of the transcription runs that have ended, with why the run as a whole failed if it did."""
+    over = TranscriptionRunRow.status != RunStatus.RUNNING
+    query = select(TranscriptionRunRow.id, TranscriptionRunRow.error)
+    return dict(session.execute(query.where(among(session, TranscriptionRunRow.id, run_ids), over)).tuples().all())
+
+
+def is_audit_stored(session: Session, tracking_id: str) -> bool:
+    return session.scalar(select(AuditRow.id).where(AuditRow.tracking_id == tracking_id)) is not None
 
 
 @dataclass(frozen=True)

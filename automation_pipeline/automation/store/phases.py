@@ -24,6 +24,15 @@ def first_entry(session: Session, run_id: int) -> datetime | None:
     return session.scalar(select(func.min(RunPhaseRow.entered_at)).where(RunPhaseRow.run_id == run_id))
 
 
+def seconds_since(session: Session, run_id: int, *phases: Phase) -> float:
+    """How long ago the run first entered one of the phases, in whichever attempt: what their time budget has spent."""
+    entered = select(func.min(RunPhaseRow.entered_at)).where(
+        RunPhaseRow.run_id == run_id, RunPhaseRow.phase.in_(phases)
+    )
+    at = session.scalar(entered)
+    return 0.0 if at is None else max((database_time(session) - at).total_seconds(), 0.0)
+
+
 def time_by_phase(session: Session, run_id: int) -> list[PhaseLength]:
     """Of the run's last attempt, up to its end or to now."""
     query = (

@@ -21,8 +21,35 @@ UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
+class WorkDue:
+    """Fiches with recordings that a run has to transcribe, those of them that it can audit, and those transcribed."""
+
+    fiches: int
+    transcribed: int
+    fiches_to_audit: int
+
+
+def work_due(session: Session, run_id: int) -> WorkDue:
+    """Fiches that failed before their transcripts were due do not count, and untranscribed ones cannot be audited."""
+    fiche = FicheResultRow
+    failed_in_work = fiche.reason.in_(
+        (Reason.TRANSCRIPTION_INCOMPLETE, Reason.NO_AUDIT_CONFIG, Reason.AUDIT_FAILED, Reason.AUDIT_INCOMPLETE)
+    )
+    at_work = or_(
+        and_(fiche.status == OutcomeStatus.PENDING, fiche.stage == FicheStage.FETCHED),
+        fiche.status == OutcomeStatus.SUCCESSFUL,
+        failed_in_work,
+    )
+    heard = func.coalesce(fiche.reason, "") != Reason.TRANSCRIPTION_INCOMPLETE
+    counts = (func.count(), func.count().filter(fiche.transcribed), func.count().filter(heard))
+    with_recordings = (fiche.run_id == run_id, fiche.recordings_count > 0, at_work)
+    return WorkDue(*session.execute(select(*counts).where(*with_recordings)).tuples().one())
+
+
+@dataclass(frozen=True)
 class Progress:
-    """Fiches of a run by how far they have come. `to_work` have their details and are past the filters."""
+    """Fiches of a run by how far they have come. `to_work` have recordings and their details, and are past the filters.
+    `audited` fiches have an audit that ended."""
 
     selected: int
     fetched: int
@@ -34,16 +61,17 @@ class Progress:
 
 
 def progress_of(session: Session, run_id: int) -> Progress:
-    """One query over the ledger. A fiche that has ended has nothing left to be transcribed or audited."""
+    """One query over the ledger."""
     fiche = FicheResultRow
     ended = fiche.status != OutcomeStatus.PENDING
-    to_work = or_(fiche.stage == FicheStage.FETCHED, fiche.status == OutcomeStatus.SUCCESSFUL)
+    fetched = or_(fiche.stage == FicheStage.FETCHED, fiche.status == OutcomeStatus.SUCCESSFUL)
+    to_work = and_(fetched, fiche.recordings_count > 0)
     counts = (
         func.count(),
         func.count().filter(or_(ended, fiche.stage == FicheStage.FETCHED)),
         func.count().filter(to_work),
-        func.count().filter(and_(to_work, or_(ended, fiche.transcribed))),
-        func.count().filter(and_(to_work, ended)),
+        func.count().filter(and_(to_work, fiche.transcribed)),
+        func.count().filter(and_(to_work, ended, fiche.audits > 0)),
         func.count().filter(ended),
         func.coalesce(func.sum(fiche.audits), 0),
     )

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import cast
 
 from sqlalchemy import and_, bindparam, or_, select, update
 from sqlalchemy.orm import Session
 
+from automation_pipeline.audits.store.configs import automatic_configs
 from automation_pipeline.automation.domain.run import Phase, Run, RunStatus, RunTicket, Trigger
 from automation_pipeline.automation.domain.run_options import options_document, with_options
 from automation_pipeline.automation.domain.schedule import Schedule
@@ -84,6 +86,8 @@ class Tries:
     since: datetime
     # Transcripts from before the run, by the database's clock, where the schedule does not skip transcribed fiches.
     renew_before: datetime | None = None
+    # Audit configurations, as they were when the run selected its fiches.
+    configs: tuple[int, ...] = ()
 
     @property
     def retries(self) -> int:
@@ -94,14 +98,28 @@ def tries_of(session: Session, run_id: int) -> Tries:
     row = session.get_one(RunRow, run_id)
     schedule = with_options(schedule_of_run(session, row.schedule_id), row.config_snapshot.get("options"))
     renew_before = None if schedule.skip_if_transcribed else first_entry(session, run_id)
-    return Tries(schedule, selection_of(session, row), row.started_at, renew_before)
+    frozen = cast("list[int] | None", row.config_snapshot.get("auditConfigs"))
+    configs = audit_configs_of(session, schedule) if frozen is None else tuple(frozen)
+    return Tries(schedule, selection_of(session, row), row.started_at, renew_before, configs)
+
+
+def audit_configs_of(session: Session, schedule: Schedule) -> tuple[int, ...]:
+    """Those that the schedule names, then the automatic ones, each once; none where it does not audit."""
+    if not schedule.run_audits:
+        return ()
+    automatic = automatic_configs(session) if schedule.use_automatic_audits else []
+    return tuple(dict.fromkeys([*schedule.specific_audit_configs, *(stored.id for stored in automatic)]))
 
 
 def freeze_options(session: Session, row: RunRow) -> None:
-    """From now on edits of the schedule are for later runs."""
-    selection = selection_of(session, row).model_dump(mode="json", by_alias=True)
-    options = options_document(schedule_of_run(session, row.schedule_id))
-    row.config_snapshot = {**row.config_snapshot, "selection": selection, "options": options}
+    """From now on edits of the schedule and of the automatic configurations are for later runs."""
+    schedule = schedule_of_run(session, row.schedule_id)
+    row.config_snapshot = {
+        **row.config_snapshot,
+        "selection": selection_of(session, row).model_dump(mode="json", by_alias=True),
+        "options": options_document(schedule),
+        "auditConfigs": list(audit_configs_of(session, schedule)),
+    }
 
 
 def lock_run(session: Session, run_id: int) -> RunRow:

@@ -40,6 +40,9 @@ class Settings(HousekeepingSettings):
     automation_fiche_details_max_wait_ms: int = Field(
         default=600_000, ge=60_000, le=86_400_000, description="How long a run may fetch details."
     )
+    automation_fiche_details_poll_interval_seconds: float = Field(
+        default=20, ge=5, le=600, description="How often a run's log has a line about the details that are fetched."
+    )
     automation_transcription_max_wait_ms: int = Field(
         default=900_000, ge=60_000, le=86_400_000, description="How long a run may wait for transcripts."
     )
@@ -51,6 +54,12 @@ class Settings(HousekeepingSettings):
     )
     automation_audit_max_wait_ms: int = Field(
         default=1_800_000, ge=60_000, le=86_400_000, description="How long a run may wait for audits."
+    )
+    automation_audit_poll_interval_seconds: float = Field(
+        default=60,
+        ge=5,
+        le=600,
+        description="How often a run's log has a line about its audits; three without progress are a stall.",
     )
     automation_revalidation_cooldown_ms: int = Field(
         default=300_000, ge=0, le=86_400_000, description="A day's sales list that is younger is not asked for again."

@@ -36,40 +36,66 @@ async def transcribe_fiches(  # noqa: PLR0913  ports, by name
     setting is missing, and that is how the runs end too. The provider is opened only if something is to be transcribed.
     With `gives_up=False` the caller repeats the same wishes after a TransientError: their runs stay open for it.
     """
-    try:
-        crm = source()
-    except PermanentError as error:
-        await _fail_all(wishes, error, database)
-        raise
-    begun: list[Standing | AutomationError] = []
-    fresh = _fresh(wishes, database, clock)
-
-    async def begin(wish: Wish) -> Standing | AutomationError:
-        try:
-            is_fresh = wish.fiche_id in fresh
-            return await begin_transcription(
-                wish, database=database, source=crm, clock=clock, is_fresh=is_fresh, gives_up=gives_up
-            )
-        except GroundError:
-            raise
-        except (TransientError, PermanentError) as error:
-            return error
-
-    await work_through(wishes, begin, begun.extend, width=crm.at_once)
+    begun = await begin_transcriptions(wishes, database=database, source=source, clock=clock, gives_up=gives_up)
     runs = [one for one in begun if isinstance(one, Standing)]
     errors = [one for one in begun if isinstance(one, AutomationError)]
     if errors and not runs:
         raise errors[0]
     running = [run.run_id for run in runs if run.status is RunStatus.RUNNING]
     if running:
-        try:
-            speech = provider()
-        except PermanentError as error:
-            await _fail_all([wish for wish in wishes if wish.run_id in running], error, database)
-            raise
-        await transcribe_waiting(running, database=database, provider=speech, owner=owner)
+        own = [wish.run_id for wish in wishes if wish.run_id in running]
+        await work_on_runs(running, own=own, database=database, provider=provider, owner=owner)
     with database.reading() as session:
         return standings(session, [run.run_id for run in runs])
+
+
+async def begin_transcriptions(
+    wishes: Sequence[Wish],
+    *,
+    database: Database,
+    source: Callable[[], FicheSource],
+    clock: Clock,
+    gives_up: bool = True,
+) -> list[Standing | AutomationError]:
+    """For each request, in order: the run that works on its fiche, its own or the one under way, or why none does."""
+    try:
+        crm = source()
+    except PermanentError as error:
+        await _fail_all(wishes, error, database)
+        raise
+    begun: dict[str, Standing | AutomationError] = {}
+    fresh = _fresh(wishes, database, clock)
+
+    async def begin(wish: Wish) -> tuple[str, Standing | AutomationError]:
+        try:
+            is_fresh = wish.fiche_id in fresh
+            return wish.run_id, await begin_transcription(
+                wish, database=database, source=crm, clock=clock, is_fresh=is_fresh, gives_up=gives_up
+            )
+        except GroundError:
+            raise
+        except (TransientError, PermanentError) as error:
+            return wish.run_id, error
+
+    await work_through(wishes, begin, begun.update, width=crm.at_once)
+    return [begun[wish.run_id] for wish in wishes]
+
+
+async def work_on_runs(
+    run_ids: Sequence[str], *, own: Sequence[str], database: Database, provider: Callable[[], Provider], owner: str
+) -> None:
+    """Until they are over. Without a provider the `own` runs fail; a run that another process began goes on."""
+    try:
+        speech = provider()
+    except PermanentError as error:
+        for run_id in own:
+            await database.write(partial(_fail, run_id, sentence_of(error)))
+        raise
+    await transcribe_waiting(run_ids, database=database, provider=speech, owner=owner)
+
+
+def _fail(run_id: str, reason: str, session: Session) -> None:
+    fail_run(session, run_id, reason)
 
 
 async def _fail_all(wishes: Sequence[Wish], error: PermanentError, database: Database) -> None:

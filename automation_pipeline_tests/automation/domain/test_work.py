@@ -1,5 +1,7 @@
 """What becomes of a fiche once its transcripts and audits were asked for, in words and keys that stay."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,13 +33,20 @@ LATE = AuditEnd(6, completed=False, error="No transcript")
         ([MUTE], "failed", "audit_failed", "Audit failed (1/1 config(s))", 1),
         ([DONE, MUTE, MUTE], "failed", "audit_failed", "Audit failed (2/3 config(s))", 3),
         ([LOST, BROKEN], "failed", "audit_failed", "The model refused", 1),
+        (
+            [replace(LOST, timed_out=True)],
+            "failed",
+            "audit_incomplete",
+            "Audit incomplete (timeout/stall): The model did not answer",
+            0,
+        ),
         ([SILENT], "failed", "audit_incomplete", "Audit incomplete (timeout/stall)", 0),
         ([DONE, SILENT], "failed", "audit_incomplete", "Audit incomplete (timeout/stall)", 1),
         (
             [SILENT, LOST],
             "failed",
             "audit_incomplete",
-            "Audit incomplete (timeout/stall): The model did not answer",
+            "Audit incomplete: The model did not answer",
             0,
         ),
     ],
@@ -58,18 +67,20 @@ def test_a_fiche_is_successful_only_when_each_of_its_audits_is(ends: list[AuditE
     assert move.audits == sum(end.completed is not None for end in ends)
 
 
-@pytest.mark.parametrize(
-    ("cause", "error"),
-    [
-        (None, "Transcription incomplete (timeout/stall)"),
-        ("", "Transcription incomplete (timeout/stall)"),
-        ("status=429", "Transcription incomplete (timeout/stall): status=429"),
-    ],
-)
-def test_without_its_transcripts_a_fiche_has_failed_with_the_cause(cause: str | None, error: str) -> None:
-    move = after_transcription("7", cause)
-    assert (move.status, move.error) == (OutcomeStatus.FAILED, error)
-    assert move.reason is Reason.TRANSCRIPTION_INCOMPLETE
+def test_without_its_transcripts_a_fiche_has_failed_with_the_cause_and_says_timeout_only_where_the_time_was_over() -> (
+    None
+):
+    stable = "Transcription incomplete"
+    cases = [
+        (None, True, f"{stable} (timeout/stall)"),
+        (None, False, f"{stable} (timeout/stall)"),
+        ("", True, f"{stable} (timeout/stall)"),
+        ("status=429", True, f"{stable} (timeout/stall): status=429"),
+        ("No recording URL available", False, f"{stable}: No recording URL available"),
+    ]
+    moves = [after_transcription("7", cause, timed_out=timed_out) for cause, timed_out, _ in cases]
+    assert [move.error for move in moves] == [error for *_, error in cases]
+    assert {(move.status, move.reason) for move in moves} == {(OutcomeStatus.FAILED, Reason.TRANSCRIPTION_INCOMPLETE)}
 
 
 def test_keys_are_the_same_each_time_and_a_retry_has_its_own() -> None:

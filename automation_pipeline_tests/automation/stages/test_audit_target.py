@@ -66,7 +66,7 @@ DONE, AT_WORK = AuditStatus.COMPLETED, AuditStatus.RUNNING
         (1, ["Refused", DONE], ["4", "4-retry-1"], "successful", None),
         (2, ["Refused", "Again", "Still"], ["4", "4-retry-1", "4-retry-2"], "failed", "Still"),
         (0, [LOST, DONE], ["4", "4"], "successful", None),
-        (0, [LOST, LOST], ["4", "4"], "failed", f"Audit incomplete (timeout/stall): {LOST}"),
+        (0, [LOST, LOST], ["4", "4"], "failed", f"Audit incomplete: {LOST}"),
         (0, [LOST, "Refused"], ["4", "4"], "failed", "Refused"),
         (2, [LOST, LOST, DONE], ["4", "4", "4"], "successful", None),
         (2, [LOST, "Refused", DONE], ["4", "4", "4-retry-1"], "successful", None),
@@ -115,4 +115,4 @@ def test_a_configuration_that_is_gone_is_an_audit_that_did_not_end(bench: Bench)
     gone = NotFoundError("Audit configuration 4 not found")
     move = audited(bench, Judges(config_4=[gone, gone]), 4)
     assert (move.reason, move.audits) == ("audit_incomplete", 0)
-    assert move.error == f"Audit incomplete (timeout/stall): {gone}"
+    assert move.error == f"Audit incomplete: {gone}"

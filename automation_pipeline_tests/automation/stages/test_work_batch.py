@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
+from sqlalchemy import insert
 
 from automation_pipeline.audits.domain.audit import Standing
 from automation_pipeline.audits.domain.audit import Wish as AuditWish
@@ -13,10 +15,12 @@ from automation_pipeline.automation.domain.run import RunTicket
 from automation_pipeline.automation.stages import work_batch as working
 from automation_pipeline.automation.stages.cancel_run import cancel_run
 from automation_pipeline.automation.stages.work_batch import work_batch
+from automation_pipeline.automation.store.progress import progress_of
 from automation_pipeline.automation.store.runs import StaleAttemptError
+from automation_pipeline.automation.tables import RunPhaseRow
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.storage.database import Database
-from automation_pipeline.transcription.stages.begin_transcription import Wish
+from automation_pipeline.storage.instants import database_time
 from automation_pipeline_tests.automation.bench import Bench, Outcome
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
@@ -127,7 +131,7 @@ def test_what_could_not_be_transcribed_is_not_audited_and_stops_nobody(bench: Be
     bench.speech.fail_always(bench.url("1"), PermanentError("No speech in this audio"))
     ticket = bench.until_work("1", "2")
     bench.carry_out_work(ticket)
-    words = "Transcription incomplete (timeout/stall): No speech in this audio"
+    words = "Transcription incomplete: No speech in this audio"
     assert bench.outcomes(ticket) == {
         "1": Outcome("failed", "transcription_incomplete", words),
         "2": Outcome("successful"),
@@ -136,7 +140,7 @@ def test_what_could_not_be_transcribed_is_not_audited_and_stops_nobody(bench: Be
 
 
 def test_when_the_time_for_transcripts_is_over_the_rest_has_failed_in_the_stable_words(bench: Bench) -> None:
-    async def never(_wishes: Sequence[Wish]) -> object:
+    async def never(_run_ids: Sequence[str], _own: Sequence[str]) -> object:
         leap(bench.work.transcription_seconds)
         return await asyncio.Event().wait()
 
@@ -250,3 +254,99 @@ def test_transcripts_and_audits_that_are_there_count_when_the_time_for_audits_is
     assert [(row.transcribed, row.audits) for row in bench.rows(ticket)] == [(True, 1)]
     ended = bench.finalise(ticket)
     assert (ended.transcriptions_run, ended.audits_run) == (1, 1)
+
+
+def test_progress_counts_audits_that_are_due_and_the_gates_say_what_they_wait_for(bench: Bench) -> None:
+    """Finding 2.4: the denominator was the number of audits begun, and lines that people search for did not exist."""
+    bench.sell("1")
+    bench.sell("2")
+    bench.offer("3")
+    bench.offer("4", calls=0)
+    bench.speech.fail_always(bench.url("3"), PermanentError("No speech in this audio"))
+    done, stalls = bench.automatic(), bench.automatic(name="Stalls")
+    ticket = bench.until_work("1", "2", "3", "4")
+    bench.work = replace(bench.work, audit_seconds=200, audit_poll_seconds=20)
+    audit = bench.shop.audit
+
+    async def one_hangs(wish: AuditWish) -> Standing:
+        if (wish.fiche_id, wish.audit_config_id) != ("2", stalls):
+            return await audit(wish)
+        await come_true(lambda: bench.audits() == 3)
+        for _ in range(11):
+            await asyncio.to_thread(lambda: None)
+            leap(20)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0.05)
+        return await asyncio.Event().wait()  # type: ignore[return-value]
+
+    run(work_batch(ticket, 0, shop=replace(bench.shop, audit=one_hangs)), threads=1)
+    assert done
+    logs = bench.logs(ticket)
+    assert "Audit progress: 3/4 (completed=3, failed=0)" in logs
+    assert "Audits stalled; extending wait" in logs
+    assert "Audit timeout/stall - finished 3/4 (completed=3, failed=0)" in logs
+    assert bench.outcomes(ticket)["2"] == UNAUDITED
+    assert [note for note in bench.notes(ticket) if note.startswith(("WAITING", "DONE"))] == [
+        "WAITING: fiche-details gate (polling DB for full details)",
+        "DONE: fiche-details-gate",
+        "WAITING: transcription gate (polling DB for has_transcription)",
+        "WAITING: audit gate (polling DB for audit completion)",
+        "DONE: transcription-gate",
+        "DONE: audit-gate",
+    ]
+
+
+def test_a_pair_that_is_missing_is_asked_for_again_while_the_gate_waits_and_holds_up_no_other(bench: Bench) -> None:
+    bench.sell("1")
+    first, second = bench.automatic(), bench.automatic(name="Second")
+    ticket = bench.until_work("1")
+    bench.work = replace(bench.work, audit_poll_seconds=5)
+    audit, asked = bench.shop.audit, list[int]()
+
+    async def lost_once(wish: AuditWish) -> Standing:
+        asked.append(wish.audit_config_id)
+        if asked.count(first) == 1 and wish.audit_config_id == first:
+            leap(16)
+            return await asyncio.Event().wait()  # type: ignore[return-value]
+        return await audit(wish)
+
+    run(work_batch(ticket, 0, shop=replace(bench.shop, audit=lost_once)))
+    assert (sorted(asked), bench.statuses(ticket)) == ([first, first, second], ["successful"])
+
+
+def test_automatic_configurations_are_those_of_the_selection(bench: Bench) -> None:
+    """Finding 2.8: each batch resolved them anew."""
+    bench.sell("1")
+    bench.automatic()
+    ticket = bench.until_work("1")
+    bench.automatic(name="Later")
+    bench.carry_out_work(ticket)
+    assert bench.audits() == 1
+
+
+def test_the_time_for_work_is_that_of_the_run_over_its_batches_and_attempts(bench: Bench) -> None:
+    """Finding 2.8: each batch and attempt had all of it again."""
+    bench.sell("1")
+    bench.automatic()
+    ticket = bench.until_work("1")
+    with bench.database.transaction() as session:
+        spent = timedelta(seconds=bench.work.transcription_seconds + bench.work.audit_seconds)
+        session.execute(
+            insert(RunPhaseRow).values(
+                run_id=ticket.run_id, attempt=0, phase="transcribing", entered_at=database_time(session) - spent
+            )
+        )
+    bench.carry_out_work(ticket)
+    assert bench.outcomes(ticket) == {"1": UNAUDITED}
+
+
+def test_fiches_without_recordings_are_neither_transcribed_nor_audited(bench: Bench) -> None:
+    """Finding 2.8: progress counted them as both."""
+    bench.sell("1")
+    bench.offer("2", calls=0)
+    bench.automatic()
+    ticket = bench.until_work("1", "2")
+    bench.carry_out_work(ticket)
+    with bench.database.reading() as session:
+        done = progress_of(session, ticket.run_id)
+    assert (done.fetched, done.to_work, done.transcribed, done.audited, done.ended) == (2, 1, 1, 1, 2)

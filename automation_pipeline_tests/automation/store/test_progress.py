@@ -24,6 +24,7 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+CALLED = {"recordings_count": 1}
 
 
 @pytest.fixture
@@ -55,12 +56,14 @@ def put(database: Database, run_id: int, rows: Sequence[dict[str, object]]) -> N
     ("row", "progress"),
     [
         ({}, Progress(1, 0, 0, 0, 0, 0, 0)),
-        ({"stage": "fetched"}, Progress(1, 1, 1, 0, 0, 0, 0)),
-        ({"stage": "fetched", "transcribed": True}, Progress(1, 1, 1, 1, 0, 0, 0)),
-        ({"stage": "fetched", "transcribed": True, "audits": 2}, Progress(1, 1, 1, 1, 0, 0, 2)),
-        ({"stage": "fetched", "status": "successful", "audits": 3}, Progress(1, 1, 1, 1, 1, 1, 3)),
-        ({"stage": "fetched", "status": "failed"}, Progress(1, 1, 1, 1, 1, 1, 0)),
-        ({"status": "successful"}, Progress(1, 1, 1, 1, 1, 1, 0)),
+        ({"stage": "fetched", "recordings_count": 0}, Progress(1, 1, 0, 0, 0, 0, 0)),
+        ({"stage": "fetched", "status": "successful", "recordings_count": 0}, Progress(1, 1, 0, 0, 0, 1, 0)),
+        ({"stage": "fetched", **CALLED}, Progress(1, 1, 1, 0, 0, 0, 0)),
+        ({"stage": "fetched", **CALLED, "transcribed": True}, Progress(1, 1, 1, 1, 0, 0, 0)),
+        ({"stage": "fetched", **CALLED, "transcribed": True, "audits": 2}, Progress(1, 1, 1, 1, 0, 0, 2)),
+        ({"status": "successful", **CALLED, "transcribed": True, "audits": 3}, Progress(1, 1, 1, 1, 1, 1, 3)),
+        ({"stage": "fetched", **CALLED, "status": "failed"}, Progress(1, 1, 1, 0, 0, 1, 0)),
+        ({"status": "successful", **CALLED}, Progress(1, 1, 1, 0, 0, 1, 0)),
         ({"status": "failed"}, Progress(1, 1, 0, 0, 0, 1, 0)),
         ({"status": "ignored"}, Progress(1, 1, 0, 0, 0, 1, 0)),
     ],
