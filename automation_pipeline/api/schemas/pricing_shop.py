@@ -6,7 +6,7 @@ from typing import Self
 from pydantic import Field
 
 from automation_pipeline.core.json_model import Instant, JsonModel
-from automation_pipeline.pricing.domain.circuit import CircuitState
+from automation_pipeline.pricing.domain.circuit import Circuit, CircuitState
 from automation_pipeline.pricing.store.shops import ShopStanding
 
 
@@ -15,12 +15,16 @@ class ShopPauseInput(JsonModel):
 
 
 class CircuitShown(JsonModel):
-    """`until` is when an open circuit is tried again."""
+    """`until` is when an open circuit is tried again; the counts are those of the kind of call that has more."""
 
     state: CircuitState = CircuitState.CLOSED
     throttles: int = 0
     failures: int = 0
     until: Instant | None = None
+
+    @classmethod
+    def of(cls, circuit: Circuit) -> Self:
+        return cls(state=circuit.state, throttles=circuit.throttles, failures=circuit.failures, until=circuit.until)
 
 
 class BucketShown(JsonModel):
@@ -44,7 +48,7 @@ class ShopShown(JsonModel):
     def of(cls, standing: ShopStanding) -> Self:
         return cls(
             shop=standing.shop,
-            circuit=CircuitShown.model_validate(vars(standing.circuit)),
+            circuit=CircuitShown.of(standing.circuit),
             bucket=BucketShown.model_validate(vars(standing.bucket)),
             paused_at=standing.paused_at,
             paused_by=standing.paused_by,

@@ -40,7 +40,7 @@ def test_alerts_are_listed_newest_first(pricing: TestClient, bench: Bench) -> No
     alert = Alert(AlertName.DEAD_LETTERS, AlertSeverity.WARNING, "51 failed price changes wait for somebody.")
     for project in ("default", "shoes"):
         with bench.database.transaction() as session:
-            add_alerts(session, [(project, alert)], bench.clock.now(), has_webhook=False)
+            add_alerts(session, [(project, alert)], bench.clock.now(), webhooks={})
     told = pricing.get(ALERTS).json()
     assert [(one["projectId"], one["name"], one["status"]) for one in told["data"]] == [
         ("shoes", "dlq_size", "unsent"),

@@ -13,6 +13,7 @@ from automation_pipeline_tests.cli.pricing.workshop import TENTH_OFF, Workshop, 
 from automation_pipeline_tests.cli.terminal import Terminal
 from automation_pipeline_tests.fakes.shop import FakeShop, storefront
 from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.ended import EVERY_ALERT
 
 LOOKING = """
 rules list
@@ -99,7 +100,7 @@ def workshop(terminal: Terminal, shop: FakeShop) -> Workshop:
     workshop.json("policy", "set", "--file", "-", "--project", "summer", given={"floor": 100, "currency": "EUR"})
     alert = Alert(AlertName.DEAD_LETTERS, AlertSeverity.WARNING, "60 failed [price] changes wait.")
     with terminal.database.transaction() as session:
-        add_alerts(session, [("summer", alert)], SystemClock().now(), has_webhook=True)
+        add_alerts(session, [("summer", alert)], SystemClock().now(), webhooks=EVERY_ALERT)
     return workshop
 
 

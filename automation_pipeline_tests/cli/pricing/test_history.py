@@ -32,7 +32,7 @@ def test_alerts_are_listed_newest_first(workshop: Workshop) -> None:
         ("summer", Alert(AlertName.SUCCESS_RATE, AlertSeverity.CRITICAL, "Only [half] succeeded.")),
     ]
     with workshop.terminal.database.transaction() as session:
-        add_alerts(session, raised, workshop.bench.clock.now(), has_webhook=False)
+        add_alerts(session, raised, workshop.bench.clock.now(), webhooks={})
     assert [one["projectId"] for one in workshop.json("alerts")["alerts"]] == ["summer", "default"]
     assert [one["id"] for one in workshop.json("alerts", "--project", "default")["alerts"]] == ["1"]
     said = workshop.said("alerts", "--limit", "1")

@@ -48,6 +48,7 @@ def worked_off(bench: Bench, run: RuleRun) -> RuleRun:
     """With all the tries that it takes."""
     worked = bench.work(run)
     while worked.wish is not None:
+        bench.rested()
         bench.make_due(run.id)
         worked = bench.work(run)
     return worked
