@@ -20,6 +20,7 @@ from automation_pipeline_tests.e2e.composed import (
     variables_in,
 )
 from automation_pipeline_tests.e2e.system import REPOSITORY
+from automation_pipeline_tests.tables import every_case
 
 SECRETS = {"POSTGRES_PASSWORD": "one", "REDIS_PASSWORD": "two"}
 SERVICES = services(SECRETS)
@@ -96,7 +97,7 @@ def test_only_this_machine_gets_in_and_nobody_to_the_databases() -> None:
     assert SERVICES["postgres"].document["networks"] == SERVICES["redis"].document["networks"] == ["data"]
 
 
-@pytest.mark.parametrize("missing", SECRETS)
+@every_case("missing", SECRETS)
 def test_without_a_password_nothing_is_started(missing: str) -> None:
     with pytest.raises(NotSetError, match=rf"{missing}: It is not set"):
         services({**SECRETS, missing: ""})

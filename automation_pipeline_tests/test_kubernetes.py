@@ -12,6 +12,7 @@ from dagster._core.instance.config import dagster_instance_config_schema
 
 from automation_pipeline_tests.e2e.composed import DOCKER
 from automation_pipeline_tests.e2e.system import REPOSITORY
+from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.test_containers import settings
 
 VALUES: Mapping[str, Any] = yaml.safe_load((DOCKER / "kubernetes/values.yaml").read_text())
@@ -154,7 +155,7 @@ def test_every_variable_is_a_setting_of_ours_or_dagsters() -> None:
     assert {variable["name"]: variable["value"] for variable in DEPLOYMENT["env"]}["AUTOMATION_EXECUTOR"] == "k8s"
 
 
-@pytest.mark.parametrize("path", ["podSecurityContext", "securityContext"])
+@every_case("path", ["podSecurityContext", "securityContext"])
 def test_nobody_is_root_or_becomes_it_or_writes_where_it_is_not_said(path: str) -> None:
     wanted = {
         "podSecurityContext": {"runAsNonRoot": True, "runAsUser": 10001},

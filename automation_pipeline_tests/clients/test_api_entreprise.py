@@ -18,6 +18,7 @@ from automation_pipeline_tests.clients.registers import (
     saying,
     using,
 )
+from automation_pipeline_tests.tables import every_case
 
 
 def test_every_call_says_for_whom_and_why() -> None:
@@ -34,7 +35,7 @@ def test_every_call_says_for_whom_and_why() -> None:
     assert fetch(entreprise(answer), siret=f"{SIREN}00646").said.rcs_city == "PARIS"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("status", "codes", "code", "says"),
     [
         (422, ("00201",), "INTERNAL_ERROR", "API_ENTREPRISE_CONTEXT"),
@@ -54,13 +55,13 @@ def test_a_refusal_says_what_to_look_at(status: int, codes: tuple[str, ...], cod
     assert says in error.message
 
 
-@pytest.mark.parametrize(("headers", "wait"), [({}, 12.0), ({"Retry_After": "3"}, 3.0)])
+@every_case(("headers", "wait"), [({}, 12.0), ({"Retry_After": "3"}, 3.0)])
 def test_a_wait_may_stand_in_the_errors(headers: dict[str, str], wait: float) -> None:
     error = fetch(entreprise(saying(complaint("00429", retry_in=12), 429, **headers)))
     assert (error.error_code, error.retry_after_seconds) == ("RATE_LIMIT", wait)
 
 
-@pytest.mark.parametrize(("status", "code"), [(404, "02003"), (422, "00301")])
+@every_case(("status", "code"), [(404, "02003"), (422, "00301")])
 def test_the_check_asks_for_nobody_and_is_content_when_that_is_all_that_is_wrong(status: int, code: str) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         assert f"/{NOBODY}/" in request.url.path
@@ -69,7 +70,7 @@ def test_the_check_asks_for_nobody_and_is_content_when_that_is_all_that_is_wrong
     using(entreprise(answer), lambda one: one.check())
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("answer", "kind", "says"),
     [
         (saying(complaint("00101"), 401), PermanentError, "API_ENTREPRISE_TOKEN"),

@@ -10,6 +10,7 @@ from automation_pipeline.clients.api_entreprise_payloads import company_of, erro
 from automation_pipeline.clients.registry_payloads import NotUnderstoodError
 from automation_pipeline.enrichment.domain.record import CompanyFields, SourceRecord
 from automation_pipeline_tests.clients.registers import OTHER, SIREN, complaint, extract
+from automation_pipeline_tests.tables import every_case
 
 
 def read(document: Any) -> SourceRecord:
@@ -28,7 +29,7 @@ def test_a_company_is_told_in_our_words() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("changed", "field", "value"),
     [
         (
@@ -53,13 +54,13 @@ def test_the_day_of_the_extract_is_not_kept_for_it_changes_by_itself() -> None:
     assert read(extract()).document == read(extract(date_extrait="05/05/2026")).document
 
 
-@pytest.mark.parametrize("document", [{}, {"data": None}, {"data": {}}, extract(OTHER), extract(greffe="PARIS")])
+@every_case("document", [{}, {"data": None}, {"data": {}}, extract(OTHER), extract(greffe="PARIS")])
 def test_another_schema_and_another_company_are_not_understood(document: Any) -> None:
     with pytest.raises(NotUnderstoodError):
         read(document)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("document", "codes", "wait"),
     [
         (complaint("00203"), ("00203",), None),

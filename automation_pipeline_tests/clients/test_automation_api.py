@@ -15,6 +15,7 @@ from automation_pipeline.core.errors import (
     PermanentError,
     TransientError,
 )
+from automation_pipeline_tests.tables import every_case
 
 URL, TOKEN = "https://api.example.test:8443/deep/", "s3cret-token-of-ours"
 DONE = {"success": True, "data": {}}
@@ -43,7 +44,7 @@ def refused(status: int, code: str, sentence: str = "It cannot be", **more: obje
     return httpx.Response(status, json={"success": False, "error": sentence, "code": code, **more})
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("status", "code", "kind", "sentence"),
     [
         (400, "VALIDATION_ERROR", InvalidInputError, "It cannot be"),
@@ -79,7 +80,7 @@ def test_the_fields_at_fault_come_along() -> None:
     assert error.value.fields == (("timeOfDay", "is required"), ("", "both at once"))
 
 
-@pytest.mark.parametrize(
+@every_case(
     "answer",
     [
         httpx.Response(200, text="<html>Welcome</html>"),
@@ -96,9 +97,7 @@ def test_what_is_not_our_api_is_told_as_such(answer: httpx.Response) -> None:
     assert [request.url.host for request in line.asked] == ["api.example.test"]
 
 
-@pytest.mark.parametrize(
-    "lost", [httpx.ReadError("reset"), httpx.RemoteProtocolError("gone"), httpx.ReadTimeout("slow")]
-)
+@every_case("lost", [httpx.ReadError("reset"), httpx.RemoteProtocolError("gone"), httpx.ReadTimeout("slow")])
 def test_a_post_whose_answer_was_lost_is_sent_once_more_under_the_same_key(lost: Exception) -> None:
     line = Line(lost, httpx.Response(201, json=DONE))
     assert line.api.post("/x", {"a": 1}) == DONE
@@ -119,7 +118,7 @@ def test_two_wishes_have_two_keys() -> None:
     assert len({request.headers["Idempotency-Key"] for request in line.asked}) == 2
 
 
-@pytest.mark.parametrize("ask", [
+@every_case("ask", [
     lambda api: api.put("/x", {}), lambda api: api.patch("/x", {}), lambda api: api.delete("/x"),
     lambda api: api.post("/x", repeatable=False),
 ])  # fmt: skip
@@ -130,7 +129,7 @@ def test_what_is_not_safe_to_repeat_is_sent_once(ask: object) -> None:
     assert [request.headers.get("Idempotency-Key") for request in line.asked] == [None]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("trouble", "says"),
     [
         (httpx.ConnectError("no route"), "could not be reached"),

@@ -19,9 +19,10 @@ from automation_pipeline_tests.clients.registers import (
     unit,
     using,
 )
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize("siret", [None, SIRET, f"{SIREN}99999"])
+@every_case("siret", [None, SIRET, f"{SIREN}99999"])
 def test_one_call_asks_for_the_company_for_all_that_is_read_and_for_no_officers(siret: str | None) -> None:
     requests: list[httpx.Request] = []
 
@@ -39,13 +40,13 @@ def test_one_call_asks_for_the_company_for_all_that_is_read_and_for_no_officers(
     assert "Authorization" not in request.headers
 
 
-@pytest.mark.parametrize("units", [[], [unit(OTHER)]])
+@every_case("units", [[], [unit(OTHER)]])
 def test_nobody_and_somebody_else_are_not_found(units: list[Any]) -> None:
     error = fetch(search(saying(found(*units))))
     assert (error.error_code, error.http_status, error.retryable) == ("NOT_FOUND", 200, False)
 
 
-@pytest.mark.parametrize("document", [found(unit(SIREN)), found()])
+@every_case("document", [found(unit(SIREN)), found()])
 def test_the_check_is_content_with_any_answer_of_the_service(document: object) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         assert request.url.params["q"] == SOMEBODY_KNOWN
@@ -54,7 +55,7 @@ def test_the_check_is_content_with_any_answer_of_the_service(document: object) -
     using(search(answer), lambda one: one.check())
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("answer", "kind"),
     [
         (saying({}, 404), PermanentError),

@@ -4,11 +4,10 @@ import json
 from datetime import date
 from typing import Any
 
-import pytest
-
 from automation_pipeline.clients.company_search_payloads import company_of
 from automation_pipeline.enrichment.domain.record import CompanyFields, SourceRecord
 from automation_pipeline_tests.clients.registers import OTHER, SIREN, SIRET, found, seat, unit
+from automation_pipeline_tests.tables import every_case
 
 MASK = "[NON-DIFFUSIBLE]"
 
@@ -42,7 +41,7 @@ def test_a_company_is_told_in_our_words() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("changed", "field", "value"),
     [
         ({"nom_raison_sociale": None, "nom_complet": "ODILE MARTEL"}, "legal_name", "ODILE MARTEL"),
@@ -92,7 +91,7 @@ def test_what_changes_by_itself_is_not_kept() -> None:
     assert record.document["nom_complet"] == "DANONE (GERVAIS)"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("sirens", "is_found"),
     [([], False), ([SIREN], True), ([OTHER], False), ([SIREN, OTHER], True), ([OTHER, SIREN], False)],
 )

@@ -18,6 +18,7 @@ from automation_pipeline.clients.crm import (
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline_tests.clients.gateway import FICHE, GOOD, SOLD, Crm, answering, saying
 from automation_pipeline_tests.outside import TOKEN, calls, fault
+from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import wait_until
 
 
@@ -30,7 +31,7 @@ def strike(gateway: Crm, **rule: object) -> None:
     fault(gateway.url, {"route": "crm.details", **rule})
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("configured", "root"),
     [
         ("https://crm.test", "https://crm.test/api"),
@@ -46,7 +47,7 @@ def test_the_address_ends_with_exactly_one_api(configured: str, root: str) -> No
     assert api_root(configured) == root
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("token", "headers"),
     [
         (None, {}),
@@ -69,7 +70,7 @@ def test_however_it_is_configured_it_reaches_the_crm(simulated: str, suffix: str
     Crm(simulated + suffix, token).check()
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("fiche_id", "path"),
     [
         ("1900417", b"1900417"),

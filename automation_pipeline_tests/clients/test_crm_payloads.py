@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import httpx
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -23,9 +22,10 @@ from automation_pipeline_tests.clients.gateway import (
     answering,
     saying,
 )
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("unlike", "where"),
     [
         ({"message": None}, "message"),
@@ -60,7 +60,7 @@ def test_parts_of_seconds_are_rounded() -> None:
     assert gateway.details().recordings[0].duration_seconds == 742
 
 
-@pytest.mark.parametrize("array", [name for name, told in GOOD.items() if isinstance(told, list)])
+@every_case("array", [name for name, told in GOOD.items() if isinstance(told, list)])
 def test_an_array_must_be_there(array: str) -> None:
     met = saying({name: told for name, told in GOOD.items() if name != array}).error()
     assert type(met) is CrmMistypedError
@@ -72,7 +72,7 @@ def test_the_start_of_a_call_is_read_day_first_on_the_clock_of_paris() -> None:
     assert call.started_at == datetime(2026, 2, 3, 9, 14, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("told", "url", "uuid"),
     [
         (URL, URL, "0a1b2c3d-1111-4222-8333-444455556666"),
@@ -93,7 +93,7 @@ def test_what_nobody_models_is_kept_in_its_place() -> None:
     assert saying(GOOD).details().rest == {}
 
 
-@pytest.mark.parametrize(
+@every_case(
     "document",
     [
         GOOD | {"success": False, "message": "Fiche verrouillée"},
@@ -109,7 +109,7 @@ def test_a_refusal_is_understood_whatever_comes_with_it(document: object) -> Non
         assert str(met).endswith(": Fiche verrouillée")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "kept"),
     [
         ("a\0b", "ab"),

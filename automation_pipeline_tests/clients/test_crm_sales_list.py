@@ -18,6 +18,7 @@ from automation_pipeline.clients.crm import (
 from automation_pipeline.core.errors import AutomationError, NotFoundError
 from automation_pipeline_tests.clients.gateway import DAY, LIST, SALE, SOLD_ON, Crm, answering, saying
 from automation_pipeline_tests.outside import calls, fault
+from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import wait_until
 
 ITEM = SOLD_ON.isoformat()
@@ -76,7 +77,7 @@ def test_a_day_without_sales_is_an_empty_list() -> None:
     assert (sales.listed, sales.fiches) == (0, ())
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("names", "fiche_id"),
     [
         ({"id": "1"}, "1"),
@@ -92,7 +93,7 @@ def test_the_id_is_the_first_that_is_there(names: dict[str, object], fiche_id: s
     assert [f.fiche_id for f in saying({"fiches": [sale | names], "total": 1}).sales_list().fiches] == [fiche_id]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("told", "instant"),
     [
         ("03/02/2026 10:12", datetime(2026, 2, 3, 9, 12, tzinfo=UTC)),
@@ -115,7 +116,7 @@ def test_a_fiche_that_is_listed_twice_is_counted_twice_and_kept_as_it_came_first
     assert [fiche.nom for fiche in sales.fiches] == ["MARTEL", "MARTEL"]
 
 
-@pytest.mark.parametrize("total", [0, 1])
+@every_case("total", [0, 1])
 def test_more_fiches_than_announced_are_taken(total: int) -> None:
     assert saying({"fiches": [SALE, SALE | {"id": "2"}], "total": total}).sales_list().listed == 2
 
@@ -132,7 +133,7 @@ def without(document: dict[str, object], name: str) -> dict[str, object]:
     return {key: told for key, told in document.items() if key != name}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("document", "where"),
     [
         ([], "its top level"),

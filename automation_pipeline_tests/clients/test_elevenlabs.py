@@ -36,6 +36,7 @@ from automation_pipeline_tests.clients.studio import (
     silent,
     trickle,
 )
+from automation_pipeline_tests.tables import every_case
 
 FAILED = "ElevenLabs speech-to-text failed"
 WORD = {"text": "oui", "start": 0.1, "end": 0.5, "type": "word", "speaker_id": "speaker_0"}
@@ -53,7 +54,7 @@ def without(document: dict[str, object], name: str) -> dict[str, object]:
     return {key: value for key, value in document.items() if key != name}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("key", "sent"),
     [
         ("sk_1", "sk_1"),
@@ -71,14 +72,14 @@ def test_a_key_is_what_is_left_without_blanks_and_one_pair_of_quotes(key: str, s
     assert usable_key(key) == sent
 
 
-@pytest.mark.parametrize("key", [None, "", "  ", '""', "' '"])
+@every_case("key", [None, "", "  ", '""', "' '"])
 def test_without_a_key_nothing_is_made(key: str | None) -> None:
     with pytest.raises(PermanentError) as caught:
         ElevenLabsSpeechToText(key, now=lambda: NOW)
     assert str(caught.value) == "ElevenLabs API key not configured (set ELEVENLABS_API_KEY)"
 
 
-@pytest.mark.parametrize("key", ["sk_é", "sk_1\nX-Admin: 1"])
+@every_case("key", ["sk_é", "sk_1\nX-Admin: 1"])
 def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(key: str) -> None:
     with pytest.raises(PermanentError, match="holds characters that cannot be sent") as caught:
         usable_key(key)
@@ -253,13 +254,13 @@ def test_words_that_lack_something_are_left_out(
     assert (heard.text, heard.words) == (text, words)
 
 
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "1" + "0" * 400])
+@every_case("number", ["NaN", "Infinity", "-Infinity", "1e999", "1" + "0" * 400])
 def test_a_word_whose_time_is_no_number_is_left_out(number: str) -> None:
     strange = json.dumps(WORD).replace("0.5", number)
     assert _understood((RAW % f"{json.dumps(WORD)}, {strange}").encode()).words == (YES,)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("said", "probability"),
     [
         ("0.5", 0.5),

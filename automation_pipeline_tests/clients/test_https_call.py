@@ -16,6 +16,7 @@ from automation_pipeline_tests.certificates import Certificate, certificate_for
 from automation_pipeline_tests.clients.breaking_off import over_after
 from automation_pipeline_tests.clients.receiver import Receiver, hangs_up, never_ends, receiver, says
 from automation_pipeline_tests.outside import NO_CERTIFICATES
+from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import pause
 
 SECRET = 'hunter2/hunter"2'
@@ -123,7 +124,7 @@ def test_at_most_three_redirects_are_followed(hook: Receiver) -> None:
     assert len(hook.calls) == 4
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("url", "places", "why"),
     [
         ("http://hooks.example.com/a", ["93.184.216.34"], "url must begin with https:// unless "),

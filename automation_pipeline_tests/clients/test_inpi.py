@@ -28,6 +28,7 @@ from automation_pipeline_tests.clients.registers import (
     using,
 )
 from automation_pipeline_tests.fakes.registries import AtOnce
+from automation_pipeline_tests.tables import every_case
 
 
 class Inpi:
@@ -119,7 +120,7 @@ def test_a_refused_password_is_not_tried_again_for_a_while() -> None:
     assert isinstance(fetch(one), SourceRecord)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("status", "code", "retryable"),
     [
         (400, "INTERNAL_ERROR", False),
@@ -139,7 +140,7 @@ def test_a_login_that_fails_is_told_and_may_be_tried_by_the_next_call(status: in
     assert isinstance(fetch(one), SourceRecord)
 
 
-@pytest.mark.parametrize("document", [{}, {"token": ""}, []])
+@every_case("document", [{}, {"token": ""}, []])
 def test_a_login_that_gives_no_token_is_not_understood(document: object) -> None:
     assert fetch(inpi(saying(document))).error_code == "INTERNAL_ERROR"
 
@@ -182,12 +183,12 @@ def test_one_who_gives_up_while_logging_in_leaves_the_door_open() -> None:
     assert isinstance(using(inpi(answer), ask), SourceRecord)
 
 
-@pytest.mark.parametrize("answer", [saying(formality(siren=subject.SOMEBODY_KNOWN)), saying({}, 404)])
+@every_case("answer", [saying(formality(siren=subject.SOMEBODY_KNOWN)), saying({}, 404)])
 def test_the_check_is_content_when_it_is_let_in(answer: Any) -> None:
     using(inpi(logged_in(answer)), lambda one: one.check())
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("answer", "kind"),
     [
         (saying({}, 401), PermanentError),

@@ -13,6 +13,7 @@ from automation_pipeline.clients.inpi_payloads import company_of, token_of
 from automation_pipeline.clients.registry_payloads import NotUnderstoodError
 from automation_pipeline.enrichment.domain.record import CompanyFields, SourceError, SourceRecord
 from automation_pipeline_tests.clients.registers import OTHER, SIREN, SIRET, fetch, formality, inpi, logged_in
+from automation_pipeline_tests.tables import every_case
 
 PERSON = {"entrepreneur": {"descriptionPersonne": {"nom": "MARTEL", "prenoms": ["Odile", "Anne"]}}}
 
@@ -21,7 +22,7 @@ def read(document: Any) -> SourceRecord:
     return company_of(json.dumps(document).encode(), SIREN)
 
 
-@pytest.mark.parametrize("shape", ["personneMorale", "personnePhysique", "exploitation"])
+@every_case("shape", ["personneMorale", "personnePhysique", "exploitation"])
 def test_whoever_it_is_is_told_in_our_words(shape: str) -> None:
     assert read(formality(shape)).said == CompanyFields(
         siret=SIRET,
@@ -38,7 +39,7 @@ def test_whoever_it_is_is_told_in_our_words(shape: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("who", "field", "value"),
     [
         ({"identite": PERSON}, "legal_name", "Odile MARTEL"),
@@ -71,7 +72,7 @@ COMPANY, TRADER, FARM = described("COMPANY"), described("TRADER"), described("FA
 SOMEWHERE = {"adresseEntreprise": {"adresse": {"commune": "PARIS"}}}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("kind", "content", "name"),
     [
         ("P", {"personneMorale": COMPANY, "personnePhysique": TRADER}, "TRADER"),
@@ -95,7 +96,7 @@ def test_where_nobody_is_told_by_name_the_one_that_is_named_keeps_its_address() 
     assert read({"siren": SIREN, "formality": {"typePersonne": "P", "content": content}}).said.city == "PARIS"
 
 
-@pytest.mark.parametrize(
+@every_case(
     "content",
     [
         {},
@@ -109,7 +110,7 @@ def test_a_company_of_which_next_to_nothing_is_known_is_told_as_that(content: di
     assert (record.said, record.is_masked) == (CompanyFields(), False)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("changed", "is_masked"), [({"diffusionCommerciale": False}, True), ({"diffusionCommerciale": None}, False)]
 )
 def test_who_objects_to_commercial_use_is_told_in_part(changed: dict[str, object], is_masked: bool) -> None:
@@ -118,7 +119,7 @@ def test_who_objects_to_commercial_use_is_told_in_part(changed: dict[str, object
     assert read(document).is_masked is is_masked
 
 
-@pytest.mark.parametrize(
+@every_case(
     "document",
     [
         {},
@@ -163,7 +164,7 @@ def test_the_token_of_a_login_is_read() -> None:
     assert token_of(b'{"token": " a.b.c ", "user": {"id": 1}}') == "a.b.c"
 
 
-@pytest.mark.parametrize("body", [None, b"{}", b'{"token": null}', b'{"token": " "}', b'{"token": "a\\nb"}'])
+@every_case("body", [None, b"{}", b'{"token": null}', b'{"token": " "}', b'{"token": "a\\nb"}'])
 def test_a_login_without_a_token_that_can_be_sent_is_not_understood(body: bytes | None) -> None:
     with pytest.raises(NotUnderstoodError):
         token_of(body)

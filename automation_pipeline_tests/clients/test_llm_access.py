@@ -13,9 +13,10 @@ from automation_pipeline.clients.llm import (
 )
 from automation_pipeline.core.errors import AutomationError, PermanentError
 from automation_pipeline_tests.clients.test_llm import KEY, ROOT, ask, client, completion, refusing, saying, using
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("configured", "root"),
     [
         ("http://127.0.0.1:1234/v1", "http://127.0.0.1:1234/v1"),
@@ -31,7 +32,7 @@ def test_an_address_without_a_path_gets_v1(configured: str, root: str) -> None:
     assert str(chat_root(configured)) == root
 
 
-@pytest.mark.parametrize(
+@every_case(
     "configured", ["", "llm.test/v1", "ftp://llm.test", "http://", "http://h:port/", "http://h:99999", "http://\n"]
 )
 def test_an_address_that_is_not_of_the_web_is_refused_at_once(configured: str) -> None:
@@ -39,7 +40,7 @@ def test_an_address_that_is_not_of_the_web_is_refused_at_once(configured: str) -
         client(saying({}), base_url=configured)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("base_url", "path"),
     [("http://h/api?version=3", "/api/models/org%2Fmodel?version=3"), (ROOT, "/v1/models/org%2Fmodel")],
 )
@@ -54,9 +55,7 @@ def test_the_query_of_the_address_stays_and_a_models_name_is_one_segment(base_ur
     assert asked[1] == path
 
 
-@pytest.mark.parametrize(
-    ("key", "header"), [(f' "{KEY}"\n', f"Bearer {KEY}"), (None, None), ("", None), (" '' ", None)]
-)
+@every_case(("key", "header"), [(f' "{KEY}"\n', f"Bearer {KEY}"), (None, None), ("", None), (" '' ", None)])
 def test_a_server_of_ones_own_may_do_without_a_key(key: str | None, header: str | None) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         assert request.headers.get("Authorization") == header
@@ -65,7 +64,7 @@ def test_a_server_of_ones_own_may_do_without_a_key(key: str | None, header: str 
     assert ask(answer, key=key).content == "{}"
 
 
-@pytest.mark.parametrize("key", [None, "", ' "" '])
+@every_case("key", [None, "", ' "" '])
 def test_openai_itself_wants_a_key(key: str | None) -> None:
     with pytest.raises(PermanentError) as caught:
         client(saying({}), key=key, base_url="https://API.openai.com/v1")
@@ -90,7 +89,7 @@ WRONG_KEY = (401, refusing("Wrong key.", "invalid_api_key"))
 DOWN = (503, {})
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("pages", "kind"),
     [
         ([LISTED], None),

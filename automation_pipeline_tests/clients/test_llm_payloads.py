@@ -3,8 +3,6 @@
 import json
 from typing import Any
 
-import pytest
-
 from automation_pipeline.audits.domain.chat import (
     Message,
     Question,
@@ -17,6 +15,7 @@ from automation_pipeline.audits.domain.chat import (
 )
 from automation_pipeline.clients.llm_payloads import FILTERED, CompletionPayload, question_json
 from automation_pipeline_tests.clients.test_llm import QUESTION, SCHEMA, completion
+from automation_pipeline_tests.tables import every_case
 
 SEARCH = Tool("searchTranscript", "Finds passages.", {"type": "object", "properties": {}})
 CALL = ToolCall("call_7", "searchTranscript", '{"query": "mutuelle"}')
@@ -38,12 +37,12 @@ def test_a_question_is_sent_with_its_schema_and_nothing_that_was_not_asked_for()
     }
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@every_case("temperature", [0.0, 0.7])
 def test_a_temperature_is_sent_when_there_is_one(temperature: float) -> None:
     assert sent(QUESTION, temperature)["temperature"] == temperature
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("tools", "choice", "chosen", "has_schema"),
     [
         ((), ToolChoice.NONE, None, True),
@@ -82,7 +81,7 @@ def test_half_a_character_does_not_keep_a_question_from_being_sent() -> None:
 BILL = {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("document", "reply"),
     [
         (completion(usage=BILL, content='{"a": 1}'), Reply('{"a": 1}', Usage(12, 3))),

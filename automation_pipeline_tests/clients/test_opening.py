@@ -11,6 +11,7 @@ from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.pricing.domain.knobs import Knobs
 from automation_pipeline.pricing.ports import Storefront
+from automation_pipeline_tests.tables import every_case
 
 TOKEN = SecretStr("shpat_s3cret")
 
@@ -20,7 +21,7 @@ def storefront(**settings: object) -> Storefront:
     return Services(Settings().model_copy(update={**both, **settings})).storefront
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("missing", "says"),
     [
         ({"shop_api_base_url": None}, "SHOP_API_BASE_URL is not set"),
@@ -57,7 +58,7 @@ def test_a_shop_is_opened_for_each_loop_and_closed_with_it() -> None:
     assert front.meter.drain()["provider_calls_total", 'provider="shop",status="ConnectError"'] == 2
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("address", "host"),
     [
         ("https://Example.MyShopify.com", "example.myshopify.com"),

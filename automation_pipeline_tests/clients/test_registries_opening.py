@@ -11,6 +11,7 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.enrichment.domain.knobs import Knobs
 from automation_pipeline.enrichment.domain.vocabulary import SourceApi
 from automation_pipeline.enrichment.ports import Registries
+from automation_pipeline_tests.tables import every_case
 
 SEARCH = {"recherche_entreprises_base_url": "http://127.0.0.1:9/search"}
 INPI = {
@@ -35,7 +36,7 @@ def opened(**settings: object) -> Registries:
     return services(**settings).registries
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("settings", "called"),
     [
         ({}, []),
@@ -59,7 +60,7 @@ def test_each_has_its_pace_and_inpi_its_day() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("whole", "missing"),
     [(whole, name) for whole in (INPI, RCS) for name in whole],
 )

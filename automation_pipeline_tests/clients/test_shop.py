@@ -30,6 +30,7 @@ from automation_pipeline_tests.clients.counter import (
     using,
     write,
 )
+from automation_pipeline_tests.tables import every_case
 
 ASKING = (
     (page, catalogue(), CATALOGUE, {"first": 250, "after": None}),
@@ -38,7 +39,7 @@ ASKING = (
 )
 
 
-@pytest.mark.parametrize(("ask", "document", "query", "variables"), ASKING, ids=["page", "prices", "write"])
+@every_case(("ask", "document", "query", "variables"), ASKING, ids=["page", "prices", "write"])
 def test_every_call_is_one_post_of_graphql(ask: Any, document: object, query: str, variables: object) -> None:
     requests: list[httpx.Request] = []
 
@@ -77,7 +78,7 @@ NEVER_SENT = ("network", True, False)
 NOBODY_KNOWS = ("network", True, True)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("error", "expected", "says"),
     [
         (httpx.ConnectError("x"), NEVER_SENT, "could not be reached (ConnectError; check SHOP_API_BASE_URL)"),
@@ -92,7 +93,7 @@ NOBODY_KNOWS = ("network", True, True)
         (httpx.RemoteProtocolError(PATH), NOBODY_KNOWS, "broke (RemoteProtocolError)"),
     ],
 )
-@pytest.mark.parametrize("ask", [page, prices, write])
+@every_case("ask", [page, prices, write])
 def test_a_call_that_is_not_answered_says_whether_it_may_have_had_its_effect(
     error: Exception, expected: tuple[str, bool, bool], says: str, ask: Any
 ) -> None:
@@ -116,7 +117,7 @@ class Endless(httpx.AsyncByteStream):
             yield self._piece
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("status", "ask", "expected"),
     [
         (200, page, ("server", True, True)),
@@ -136,8 +137,8 @@ def test_an_answer_that_drips_is_waited_for_no_longer_than_the_limit() -> None:
     assert (verdict(failure), failure.message) == (NOBODY_KNOWS, "The shop did not answer in time.")
 
 
-@pytest.mark.parametrize(("ask", "expected"), [(page, ("server", True, True)), (write, NOBODY_KNOWS)])
-@pytest.mark.parametrize("body", [b"", b"null", b"[]", b"7", b"<html>Welcome</html>", b'{"data": {"sh'])
+@every_case(("ask", "expected"), [(page, ("server", True, True)), (write, NOBODY_KNOWS)])
+@every_case("body", [b"", b"null", b"[]", b"7", b"<html>Welcome</html>", b'{"data": {"sh'])
 def test_a_body_that_is_no_answer_at_all(ask: Any, expected: tuple[str, bool, bool], body: bytes) -> None:
     failure = ask(lambda _: httpx.Response(200, content=body)).failure
     assert verdict(failure) == expected
@@ -153,13 +154,13 @@ def test_every_call_is_counted() -> None:
     assert counted["provider_calls_total", 'provider="shop",status="429"'] == 1
 
 
-@pytest.mark.parametrize("token", [None, "", "  ", "tökén", "a\nb"])
+@every_case("token", [None, "", "  ", "tökén", "a\nb"])
 def test_without_a_token_that_can_be_sent_there_is_no_client(token: str | None) -> None:
     with pytest.raises(PermanentError, match="SHOP_API_TOKEN"):
         client(saying({}), token=token)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "address",
     ["", "shop.test", "ftp://shop.test", "http://", "http://h:port/", "http://h:99999", "http://h:0", "http://\n"],
 )
@@ -168,7 +169,7 @@ def test_an_address_that_is_not_of_the_web_is_refused_at_once(address: str) -> N
         client(saying({}), base_url=address)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("base_url", "address"),
     [
         ("https://shop.test", "https://shop.test/admin/api/2026-10/graphql.json"),
@@ -188,7 +189,7 @@ def test_the_check_asks_who_the_shop_is_and_says_nothing_when_it_answers() -> No
     using(client(answer), lambda opened: opened.check())
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("answer", "kind", "says"),
     [
         (saying({"errors": "[API] Invalid API key"}, 401), PermanentError, "Invalid API key (check SHOP_API_TOKEN)"),

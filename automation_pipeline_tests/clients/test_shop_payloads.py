@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from automation_pipeline.pricing.domain.money import Price, format_amount
 from automation_pipeline.pricing.domain.shop_calls import Page
 from automation_pipeline.pricing.domain.variant import Variant
 from automation_pipeline_tests.clients.counter import catalogue, node, page, priced, prices, saying, told
+from automation_pipeline_tests.tables import every_case
 
 
 def only(**changed: object) -> Variant:
@@ -39,7 +39,7 @@ def test_a_variant_comes_with_all_that_rules_ask_about() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("changed", "field", "value"),
     [
         ({"status": "DRAFT"}, "is_active", False),
@@ -65,7 +65,7 @@ def test_what_a_shop_may_leave_out_or_say_otherwise(changed: dict[str, Any], fie
     assert getattr(only(**changed), field) == value
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("currency", "text", "amount"),
     [("EUR", "19.99", 1999), ("JPY", "1299", 1299), ("JPY", "1299.0", 1299), ("KWD", "1.234", 1234)],
 )
@@ -75,7 +75,7 @@ def test_amounts_are_of_the_currency_that_the_answer_tells(currency: str, text: 
     assert prices(saying(told(priced(1, text, None), currency=currency))).value == {"1": Price(amount, currency)}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("after", "has_next", "asked", "expected"),
     [("abc", True, None, "abc"), ("abc", False, None, None), (None, False, None, None), ("b", True, "a", "b")],
 )
@@ -87,7 +87,7 @@ def test_the_next_page_begins_where_this_one_ends(
     assert page(saying(document), asked).value == Page((), expected)
 
 
-@pytest.mark.parametrize(("after", "asked"), [(None, None), ("", None), ("a", "a"), (7, None), ("x" * 3000, None)])
+@every_case(("after", "asked"), [(None, None), ("", None), ("a", "a"), (7, None), ("x" * 3000, None)])
 def test_a_page_that_leads_nowhere_or_to_itself_is_not_understood(after: object, asked: str | None) -> None:
     document = catalogue(node())
     document["data"]["productVariants"]["pageInfo"] = {"hasNextPage": True, "endCursor": after}
@@ -102,7 +102,7 @@ AT = ("productVariants", "nodes", 0)
 HIDDEN = denied(*AT, "inventoryItem", "unitCost")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("item", "errors"),
     [
         ({"unitCost": None}, [HIDDEN]),
@@ -116,7 +116,7 @@ def test_a_cost_that_the_token_may_not_see_leaves_the_page_readable(item: object
     assert [(one.cost, one.amount) for one in called.value.variants] == [(None, 1999)]
 
 
-@pytest.mark.parametrize(
+@every_case(
     "errors",
     [
         [HIDDEN, denied(*AT, "product")],
@@ -176,7 +176,7 @@ NONSENSE = [
 ]
 
 
-@pytest.mark.parametrize("changed", NONSENSE, ids=lambda changed: str(changed)[:60])
+@every_case("changed", NONSENSE, ids=lambda changed: str(changed)[:60])
 def test_one_variant_of_nonsense_spoils_the_page_and_another_attempt_may_help(changed: dict[str, Any]) -> None:
     called = page(saying(catalogue(node(1), node(2, **changed), after="more")))
     assert called.value is None
@@ -185,7 +185,7 @@ def test_one_variant_of_nonsense_spoils_the_page_and_another_attempt_may_help(ch
     assert len(called.failure.message) < 200
 
 
-@pytest.mark.parametrize("currency", [None, "", "eur", "EURO", 978, "E\0R"])
+@every_case("currency", [None, "", "eur", "EURO", 978, "E\0R"])
 def test_without_a_currency_no_amount_is_understood(currency: object) -> None:
     assert page(saying(catalogue(node(), currency=currency))).failure.kind is FailureKind.SERVER
     assert prices(saying(told(priced(1), currency=currency))).failure.kind is FailureKind.SERVER
@@ -196,7 +196,7 @@ def test_prices_are_of_those_asked_about_that_the_shop_knows() -> None:
     assert prices(saying(answered), "1", "2", "3", "4").value == {"1": Price(100, "EUR"), "4": Price(400, "EUR", 500)}
 
 
-@pytest.mark.parametrize("nodes", [[7], ["1"], [priced(1, "x")], [priced(1, 3)], [{"id": "1", "price": "1.00"}]])
+@every_case("nodes", [[7], ["1"], [priced(1, "x")], [priced(1, 3)], [{"id": "1", "price": "1.00"}]])
 def test_prices_that_are_none_are_not_understood(nodes: list[object]) -> None:
     assert prices(saying(told(*nodes))).failure.kind is FailureKind.SERVER
 

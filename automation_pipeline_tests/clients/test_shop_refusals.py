@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 import httpx
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -26,13 +25,14 @@ from automation_pipeline_tests.clients.counter import (
     updated,
     write,
 )
+from automation_pipeline_tests.tables import every_case
 
 
 def verdict(failure: Failure) -> tuple[str, bool, bool]:
     return failure.kind.value, failure.retryable, failure.outcome_unknown
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("status", "expected"),
     [
         (302, ("unknown", False, False)),
@@ -52,14 +52,14 @@ def verdict(failure: Failure) -> tuple[str, bool, bool]:
         (503, ("server", True, True)),
     ],
 )
-@pytest.mark.parametrize("body", [b"", b"<html>", b'{"errors": "no"}', b"[" * 100_000])
+@every_case("body", [b"", b"<html>", b'{"errors": "no"}', b"[" * 100_000])
 def test_a_status_says_which_failure_it_is(status: int, expected: tuple[str, bool, bool], body: bytes) -> None:
     failure = write(lambda _: httpx.Response(status, content=body)).failure
     assert verdict(failure) == expected
     assert failure.message.startswith(f"The shop answered {status}")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("errors", "says"),
     [
         ("Exceeded 2 calls per second.", "The shop answered 422: Exceeded 2 calls per second."),
@@ -76,14 +76,14 @@ def test_the_shops_words_are_told_however_it_puts_them(errors: object, says: str
     assert page(saying({"errors": errors}, 422)).failure.message == says
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("status", "advice"), [(401, "SHOP_API_TOKEN"), (403, "scopes"), (404, "SHOP_API_BASE_URL and SHOP_API_VERSION")]
 )
 def test_what_to_check_is_said_where_it_is_known(status: int, advice: str) -> None:
     assert advice in page(saying({}, status)).failure.message
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("header", "seconds"),
     [
         ("2.0", 2.0),
@@ -98,12 +98,12 @@ def test_what_to_check_is_said_where_it_is_known(status: int, advice: str) -> No
         ("Mon, 04 May 2026 09:00:00 GMT", 1.0),
     ],
 )
-@pytest.mark.parametrize("status", [429, 503])
+@every_case("status", [429, 503])
 def test_a_wait_that_the_shop_asks_for_is_kept(header: str, seconds: float | None, status: int) -> None:
     assert page(saying({}, status, Retry_After=header)).failure.retry_after_seconds == seconds
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("available", "requested", "rate", "seconds"),
     [(2, 10, 100.0, 1.0), (0, 753, 100.0, 7.53), (-50, 50, 50, 2.0), (2, None, 100.0, None), (2, 10, 0, None)],
 )
@@ -122,7 +122,7 @@ def test_a_throttled_answer_without_a_bucket_may_still_have_a_header() -> None:
     assert page(saying(failing("Throttled", "throttled"))).failure.retry_after_seconds is None
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("answered", "expected"),
     [
         (failing("?", "INTERNAL_SERVER_ERROR"), ("server", True, True)),
@@ -160,12 +160,12 @@ def test_a_question_with_errors_beside_its_data_failed_and_cannot_have_changed_a
     )
 
 
-@pytest.mark.parametrize("errors", [None, [], {}, ""])
+@every_case("errors", [None, [], {}, ""])
 def test_no_errors_are_none(errors: object) -> None:
     assert page(saying(catalogue() | {"errors": errors})).failure is None
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("said", "bucket"),
     [
         (costing(1990), Bucket(1990.0, 2000.0, 100.0)),
@@ -190,7 +190,7 @@ def test_the_bucket_is_told_with_every_answer_that_knows_it(said: dict[str, Any]
         assert page(lambda _, body=body, status=status: httpx.Response(status, content=body)).bucket == bucket
 
 
-@pytest.mark.parametrize("status", [200, 429, 500])
+@every_case("status", [200, 429, 500])
 def test_the_requests_id_is_told_with_every_answer(status: int) -> None:
     assert page(saying({"errors": "no"}, status, X_Request_Id="abc-1")).request_id == "abc-1"
     assert len(page(saying(catalogue(), 200, X_Request_Id="x" * 9000)).request_id) == 200

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import httpx
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from automation_pipeline.pricing.domain.failures import Failure, FailureKind
 from automation_pipeline.pricing.domain.money import Price
 from automation_pipeline.pricing.domain.shop_calls import PriceWrite
 from automation_pipeline_tests.clients.counter import TOKEN, WRITES, complaint, priced, saying, updated, write
+from automation_pipeline_tests.tables import every_case
 
 CONFIRMED = [priced(1, "1.00"), priced(2, "2.00"), priced(3, "3.00")]
 
@@ -31,7 +31,7 @@ def sent(given: PriceWrite) -> dict[str, Any]:
     return variant
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("price", "writes_compare_at", "expected"),
     [
         (Price(1999, "EUR"), False, {"price": "19.99"}),
@@ -63,7 +63,7 @@ GONE = complaint("variants", "2", "id", code="PRODUCT_VARIANT_DOES_NOT_EXIST")
 NO_PRODUCT = complaint("productId", code="PRODUCT_DOES_NOT_EXIST")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("confirmed", "errors", "expected"),
     [
         (CONFIRMED, (), {"1": 100, "2": 200, "3": 300}),
@@ -104,7 +104,7 @@ def test_a_price_that_the_shop_refuses_has_not_been_written_and_never_will() -> 
     assert refused.message == "The shop refuses the price: is not right, INVALID_INPUT."
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("asked", "told"),
     [
         (PriceWrite("1", Price(99, "EUR"), True), priced(1, "0.99", None)),
@@ -140,7 +140,7 @@ def test_complaints_are_shown_short_and_without_the_token() -> None:
     assert len(said) < 700
 
 
-@pytest.mark.parametrize(
+@every_case(
     "data",
     [
         None,

@@ -2,12 +2,12 @@
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.clients.elevenlabs_payloads import TranscriptPayload
 from automation_pipeline.clients.transcript_json import plain_transcript
+from automation_pipeline_tests.tables import every_case
 
 TEXTS = st.one_of(st.text(max_size=5), st.sampled_from(["", " ", " speaker_1 ", "word", "spacing", "audio_event"]))
 NUMBERS = st.one_of(st.integers(), st.floats(), st.sampled_from([-0.0, 10**400, 1e308]))
@@ -57,7 +57,7 @@ def test_the_usual_transcript_is_read_by_the_quick_one() -> None:
     assert [each.text for each in found.words] == ["oui"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     "body",
     [
         b"", b"[]", b"null", b"{", b"{}", b"\xff", b'{"transcription_id": ""}', b'{"transcription_id": " "}',

@@ -5,9 +5,10 @@ import pytest
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.orchestration.celery_settings import broker_of, celery_settings
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("settings", "broker"),
     [
         ({"redis_url": "redis://a/1"}, "redis://a/1"),

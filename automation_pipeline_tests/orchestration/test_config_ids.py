@@ -5,21 +5,22 @@ import pytest
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.orchestration.config_ids import check_ids, id_in
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize("given", [None, 1, LARGEST_ID])
+@every_case("given", [None, 1, LARGEST_ID])
 def test_an_id_within_bounds_may_be_given_or_left_out(given: int | None) -> None:
     check_ids(run_id=given)
 
 
-@pytest.mark.parametrize("given", [0, -1, LARGEST_ID + 1, 10**30])
+@every_case("given", [0, -1, LARGEST_ID + 1, 10**30])
 def test_each_field_that_can_be_no_id_is_named(given: int) -> None:
     with pytest.raises(InvalidInputError) as refused:
         check_ids(run_id=given, rule_id=None, other=given)
     assert [name for name, _ in refused.value.fields] == ["run_id", "other"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "found"),
     [(7, 7), ("7", 7), (str(LARGEST_ID), LARGEST_ID), (LARGEST_ID + 1, None), (0, None), ("", None), ("x", None),
      (None, None), ("٧", None), (True, None)],

@@ -5,6 +5,7 @@ import pytest
 
 from automation_pipeline.core.errors import AutomationError, InvalidInputError, PermanentError, TransientError
 from automation_pipeline.orchestration.failures import CRASH_RETRIES, STEP_RETRY_SECONDS, verdicts
+from automation_pipeline_tests.tables import every_case
 
 
 def raised_for(error: Exception) -> BaseException:
@@ -13,7 +14,7 @@ def raised_for(error: Exception) -> BaseException:
     return caught.value
 
 
-@pytest.mark.parametrize(("asked", "waits"), [(None, STEP_RETRY_SECONDS), (42.0, 42.0)])
+@every_case(("asked", "waits"), [(None, STEP_RETRY_SECONDS), (42.0, 42.0)])
 def test_a_transient_error_asks_for_the_step_again(asked: float | None, waits: float) -> None:
     retry = raised_for(TransientError("later", retry_after_seconds=asked))
     assert isinstance(retry, dg.RetryRequested)
@@ -37,6 +38,6 @@ def test_steps_in_one_process_have_no_policy_that_could_catch_an_interrupt() -> 
     assert CRASH_RETRIES is None
 
 
-@pytest.mark.parametrize("bug", [ZeroDivisionError(), AutomationError("no verdict")])
+@every_case("bug", [ZeroDivisionError(), AutomationError("no verdict")])
 def test_a_bug_stays_a_bug(bug: Exception) -> None:
     assert raised_for(bug) is bug

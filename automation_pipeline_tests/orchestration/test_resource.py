@@ -5,10 +5,10 @@ import threading
 from contextvars import copy_context
 
 import dagster as dg
-import pytest
 
 from automation_pipeline.core.correlation import CORRELATION_TAG, correlation_id
 from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline_tests.tables import every_case
 
 
 def ids_in_a_run(**tags: str) -> tuple[dg.ExecuteInProcessResult, list[str | None]]:
@@ -42,7 +42,7 @@ def test_the_tag_is_the_id_and_is_forgotten_after_the_run() -> None:
     assert correlation_id() is None
 
 
-@pytest.mark.parametrize("tags", [{}, {CORRELATION_TAG: ""}, {CORRELATION_TAG: "a b\r\nX-Admin: 1"}])
+@every_case("tags", [{}, {CORRELATION_TAG: ""}, {CORRELATION_TAG: "a b\r\nX-Admin: 1"}])
 def test_without_a_usable_tag_it_is_the_runs_own_id(tags: dict[str, str]) -> None:
     result, seen = ids_in_a_run(**tags)
     assert seen == [result.run_id] * 4

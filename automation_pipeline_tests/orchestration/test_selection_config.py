@@ -5,6 +5,7 @@ import pytest
 
 from automation_pipeline.automation.domain.selection import SelectionInput, SelectionMode, parse_selection
 from automation_pipeline.orchestration.selection_config import SelectionConfig
+from automation_pipeline_tests.tables import every_case
 
 
 def said(**given: object) -> dict[str, object]:
@@ -29,7 +30,7 @@ def test_every_field_of_a_selection_is_there_and_described() -> None:
     assert all(field.description for field in fields)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "given",
     [
         {"mode": "manual", "ficheIds": ["1", "2"]},
@@ -42,13 +43,13 @@ def test_what_is_said_arrives_and_nothing_else(given: dict[str, object]) -> None
     assert said(**given) == given
 
 
-@pytest.mark.parametrize("mode", SelectionMode)
+@every_case("mode", SelectionMode)
 def test_what_is_left_out_is_as_in_a_schedule(mode: SelectionMode) -> None:
     given = {"mode": mode.value, "dateRange": "yesterday"}
     assert parse_selection(said(**given)) == parse_selection(given)
 
 
-@pytest.mark.parametrize("wrong", [{}, {"mode": "all"}, {"mode": "manual", "fiche_ids": ["1"]}])
+@every_case("wrong", [{}, {"mode": "all"}, {"mode": "manual", "fiche_ids": ["1"]}])
 def test_what_is_misspelt_is_refused_at_launch(wrong: dict[str, object]) -> None:
     with pytest.raises(dg.DagsterInvalidConfigError):
         said(**wrong)

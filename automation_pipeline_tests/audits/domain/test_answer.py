@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from automation_pipeline.audits.domain.answer import ANSWER, BadAnswerError, read_answer
 from automation_pipeline.audits.domain.findings import Citation, Conforme, ControlPoint, Niveau, Statut, StepFinding
+from automation_pipeline_tests.tables import every_case
 
 CITATION = {
     "texte": "cet appel est enregistré",
@@ -121,7 +122,7 @@ def test_a_text_of_many_braces_is_given_up_soon() -> None:
     assert time.perf_counter() - begun < 5
 
 
-@pytest.mark.parametrize(
+@every_case(
     "content",
     [
         written(),
@@ -140,7 +141,7 @@ def test_an_answer_is_read_whatever_its_wrapping(content: str) -> None:
     assert read_answer(content) == FOUND
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("content", "problem"),
     [
         ("", "JSON valide"),

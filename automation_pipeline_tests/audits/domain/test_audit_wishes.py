@@ -12,6 +12,7 @@ from automation_pipeline.audits.domain.audit_wishes import (
 )
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import parse
+from automation_pipeline_tests.tables import every_case
 
 
 def test_a_wish_may_be_written_in_older_ways() -> None:
@@ -20,7 +21,7 @@ def test_a_wish_may_be_written_in_older_ways() -> None:
     assert read_wish(AuditWish, old) == read_wish(AuditWish, new)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("model", "given", "sentence"),
     [
         (AuditWish, {}, "Missing required parameters"),
@@ -52,12 +53,12 @@ def test_instructions_have_two_names() -> None:
     assert parse(RerunWish, {}, "no").instructions is None
 
 
-@pytest.mark.parametrize("given", [11, "11", 11.0])
+@every_case("given", [11, "11", 11.0])
 def test_an_id_is_a_number_or_its_digits(given: object) -> None:
     assert read_wish(RunWish, {"fiche_id": "1", "audit_config_id": given}).audit_config_id == 11
 
 
-@pytest.mark.parametrize("given", [True, 0, -1, 1.5, "011", "1e3", "", None, 2**63, float("1e300"), [11]])
+@every_case("given", [True, 0, -1, 1.5, "011", "1e3", "", None, 2**63, float("1e300"), [11]])
 def test_anything_else_is_no_id(given: object) -> None:
     with pytest.raises(InvalidInputError):
         read_wish(RunWish, {"fiche_id": "1", "audit_config_id": given})

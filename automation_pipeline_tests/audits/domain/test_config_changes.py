@@ -8,6 +8,7 @@ from automation_pipeline.audits.domain.config_changes import changed_config, cha
 from automation_pipeline.audits.domain.config_document import MOST_STEPS, config_document, parse_config
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline_tests.audits.configurations import FULL, document, step_document
+from automation_pipeline_tests.tables import every_case
 
 STORED = parse_config(FULL)
 FIRST = STORED.steps[0]
@@ -17,7 +18,7 @@ def step_without(*fields: str, **others: object) -> dict[str, object]:
     return {name: value for name, value in (step_document(9) | others).items() if name not in fields}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "changed"),
     [
         ({}, STORED),
@@ -37,7 +38,7 @@ def test_only_what_is_named_changes(given: dict[str, object], changed: object) -
     assert changed_config(STORED, given) == changed
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "field"),
     [
         ({"name": None}, "name"),
@@ -64,14 +65,14 @@ def test_positions_given_twice_are_said_to_be_so() -> None:
         assert refused.value.fields[0] == ("steps", "Step positions must be unique: 1 given more than once")
 
 
-@pytest.mark.parametrize("given", [step_document(3), step_without("position"), step_document(3) | {"position": None}])
+@every_case("given", [step_document(3), step_without("position"), step_document(3) | {"position": None}])
 def test_a_new_step_goes_behind_the_others(given: dict[str, object]) -> None:
     step = new_step(STORED, given)
     assert step.position == 3
     assert parse_config(config_document(replace(STORED, steps=(*STORED.steps, step)))).steps[2] == step
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "field", "complaint"),
     [
         (step_document(1), "position", "Position 1 is already taken. Available positions: 3"),
@@ -96,7 +97,7 @@ def test_there_are_never_more_steps_than_a_file_may_have() -> None:
         new_step(full, step_without("position"))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "changed"),
     [
         ({}, FIRST),
@@ -110,9 +111,7 @@ def test_only_what_is_named_of_a_step_changes(given: dict[str, object], changed:
     assert changed_step(STORED, FIRST, given) == changed
 
 
-@pytest.mark.parametrize(
-    ("position", "why"), [(2, "is already taken"), (4, "would leave a gap"), (0, "would leave a gap")]
-)
+@every_case(("position", "why"), [(2, "is already taken"), (4, "would leave a gap"), (0, "would leave a gap")])
 def test_a_step_does_not_move_where_it_cannot(position: int, why: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         changed_step(STORED, FIRST, {"position": position})

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from automation_pipeline.audits.domain.config import AuditConfig, AuditStep, Severity
 from automation_pipeline.audits.domain.config_document import COMPLAINT, config_document, fingerprint, parse_config
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline_tests.tables import every_case
 
 LEAST_STEP = {"position": 1, "name": "Accueil", "prompt": "Vérifie.", "controlPoints": ["a"], "severityLevel": "LOW"}
 LEAST = {"name": "Contrôle", "steps": [LEAST_STEP]}
@@ -105,7 +106,7 @@ def test_texts_are_stripped_and_empty_ones_are_none() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given_config", "field"),
     [
         ({"steps": [LEAST_STEP]}, "name"),
@@ -155,7 +156,7 @@ def test_every_fault_is_named_at_once() -> None:
     assert set(faults(bad)) == {"name", "isActive", "auditSteps.0.weight", "auditSteps.1.name", "auditSteps"}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("positions", "reason"),
     [
         ((1, 2, 2, 3), "Step positions must be unique: 2 given more than once"),
@@ -171,7 +172,7 @@ def test_wrong_positions_are_explained(positions: tuple[int, ...], reason: str) 
     assert refused.value.fields[0] == ("steps", reason)
 
 
-@pytest.mark.parametrize("positions", [(1,), (2, 1), (3, 1, 2)])
+@every_case("positions", [(1,), (2, 1), (3, 1, 2)])
 def test_steps_are_put_in_the_order_of_their_positions(positions: tuple[int, ...]) -> None:
     steps = parse_config(with_positions(*positions)).steps
     assert [step.position for step in steps] == sorted(positions)

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.audits.domain.day import AUDIT_CHECKS, DayAudits, FailingPoint, cause, judge_audits
+from automation_pipeline_tests.tables import every_case
 
 EVERY, STEPS, EVIDENCE = AUDIT_CHECKS
 
@@ -19,7 +19,7 @@ def failed(counts: dict[str, int]) -> set[str]:
     return {finding.check for finding in judge_audits(day(**counts), asked=True) if not finding.passed}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("counts", "fails"),
     [
         ({}, set()),
@@ -60,7 +60,7 @@ def test_the_finding_counts_audits_not_fiches() -> None:
     assert finding.says == "18 of 20 audits are there: 10 fiches with a transcript by 2 automatic configurations."
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("error", "told"),
     [
         ("Fiche 40 not found (404)", "Fiche not found (404)"),
@@ -76,6 +76,6 @@ def test_failures_of_different_fiches_have_one_cause(error: str, told: str) -> N
     assert cause(error, "40") == told
 
 
-@pytest.mark.parametrize(("failing", "judged", "share"), [(1, 4, 0.25), (3, 3, 1.0), (0, 0, 0.0)])
+@every_case(("failing", "judged", "share"), [(1, 4, 0.25), (3, 3, 1.0), (0, 0, 0.0)])
 def test_a_points_share_is_of_the_times_it_applied(failing: int, judged: int, share: float) -> None:
     assert FailingPoint("Welcome", "Name given", failing, judged).share == share

@@ -2,18 +2,18 @@
 
 from fractions import Fraction
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.audits.domain.derivation import derived, half_up, minutages_of, ratio_of
 from automation_pipeline.audits.domain.findings import Conforme, ControlPoint, Niveau, Statut
 from automation_pipeline_tests.audits.domain.strategies import citation, control_points, point, points_of, weights
+from automation_pipeline_tests.tables import every_case
 
 P, H, A, N = Statut.PRESENT, Statut.PARTIEL, Statut.ABSENT, Statut.NON_APPLICABLE
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("statuts", "ratio"),
     [
         ([], 1),
@@ -31,14 +31,14 @@ def test_the_ratio_is_of_the_applicable_points(statuts: list[Statut], ratio: Fra
     assert ratio_of(points_of(statuts)) == ratio
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("value", "rounded"), [("0", 0), ("0.49", 0), ("0.5", 1), ("1.5", 2), ("2.5", 3), ("2.4999", 2), ("4.5", 5)]
 )
 def test_halves_go_up(value: str, rounded: int) -> None:
     assert half_up(Fraction(value)) == rounded
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("statuts", "weight", "score", "conforme", "niveau"),
     [
         ([], 10, 10, Conforme.CONFORME, Niveau.EXCELLENT),

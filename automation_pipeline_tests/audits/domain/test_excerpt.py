@@ -1,18 +1,18 @@
 """Which chunks a step that verifies the product gets to read."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.audits.domain.excerpt import excerpt
 from automation_pipeline.audits.domain.timeline import Timeline
 from automation_pipeline_tests.audits.domain.timelines import step, timeline, timelines
+from automation_pipeline_tests.tables import every_case
 
 STEP = step(name="Garanties", keywords=("Hospitalisation",), control_points=("Le délai de carence est dit",))
 NOTHING = "rien du tout"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("calls", "max_chunks", "chosen"),
     [
         ([[NOTHING, NOTHING, "vos garanties", NOTHING, NOTHING]], 10, {(0, 1), (0, 2), (0, 3)}),

@@ -1,11 +1,10 @@
 """Minutes and seconds."""
 
-import pytest
-
 from automation_pipeline.audits.domain.minutage import minutage
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("seconds", "text"),
     [
         (0, "00:00"),

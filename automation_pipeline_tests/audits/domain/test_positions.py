@@ -6,16 +6,17 @@ from hypothesis import strategies as st
 
 from automation_pipeline.audits.domain.positions import check_free, free_positions
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("taken", "free"), [(set(), [1]), ({1}, [2]), ({1, 2, 3}, [4]), ({1, 3}, [2]), ({2, 3}, [1]), ({1, 9}, [2, 3])]
 )
 def test_these_are_free(taken: set[int], free: list[int]) -> None:
     assert free_positions(taken) == free
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("position", "sentence"),
     [
         (2, "Position 2 is already taken. Available positions: 4"),

@@ -1,13 +1,12 @@
 """A preview shows why a text was found."""
 
-import pytest
-
 from automation_pipeline.audits.domain.preview import LONGEST_PREVIEW, preview
+from automation_pipeline_tests.tables import every_case
 
 LONG = "avant " * 200 + "Délai de rétractation " + "après " * 200
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "terms", "shown"),
     [
         ("", ("delai",), ""),

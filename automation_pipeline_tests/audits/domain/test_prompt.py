@@ -1,7 +1,5 @@
 """The question about one step, and what follows it."""
 
-import pytest
-
 from automation_pipeline.audits.domain.answer import ANSWER
 from automation_pipeline.audits.domain.chat import Question, Reply, Role, ToolCall, ToolChoice, Usage
 from automation_pipeline.audits.domain.knobs import ExcerptRules
@@ -10,6 +8,7 @@ from automation_pipeline.audits.domain.prompt import StepTask, repair, step_ques
 from automation_pipeline.audits.domain.timeline_text import EXCERPT_NOTICE, timeline_text
 from automation_pipeline.audits.domain.tools import TOOLS
 from automation_pipeline_tests.audits.domain.timelines import config, step, timeline
+from automation_pipeline_tests.tables import every_case
 
 STEP = step(
     position=2,
@@ -73,7 +72,7 @@ def test_a_rerun_tells_the_users_instructions_and_the_start_of_what_was_found() 
     assert f"\nRésultat précédent : {'x' * 1_200}\n" in text
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("product", "told", "untold"),
     [
         ("Assureur : Exemple\n=== FIN DU PRODUIT ===", "Assureur : Exemple\n === FIN", "N'invente aucune garantie"),
@@ -92,7 +91,7 @@ def test_a_step_that_verifies_the_product_is_told_of_it_or_that_nothing_is_known
     assert "=== PRODUIT ===" not in user_text(asked(product=product))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("verifies", "rules", "is_excerpt"),
     [
         (True, ExcerptRules(max_chunks=10), True),

@@ -2,13 +2,12 @@
 
 from dataclasses import replace
 
-import pytest
-
 from automation_pipeline.audits.domain.modes import TranscriptMode
 from automation_pipeline.audits.domain.prompt import StepTask, step_question
 from automation_pipeline.audits.domain.reading_mode import mode_of
 from automation_pipeline_tests.audits.bench import KNOBS
 from automation_pipeline_tests.audits.domain.timelines import config, step, timeline
+from automation_pipeline_tests.tables import every_case
 
 SHORT, LONG = step(position=1), step(position=2, prompt="Vérifie. " * 20)
 CONFIG = config(SHORT, LONG)
@@ -17,7 +16,7 @@ LONGEST = step_question(TASKS[1], KNOBS.excerpt).characters
 PROMPT, TOOLS = TranscriptMode.PROMPT, TranscriptMode.TOOLS
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("wanted", "limit", "mode"),
     [(PROMPT, LONGEST, PROMPT), (PROMPT, LONGEST - 1, TOOLS), (TOOLS, LONGEST, TOOLS)],
 )

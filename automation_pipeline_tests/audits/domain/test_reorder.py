@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from automation_pipeline.audits.domain.reorder import reordered
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline_tests.tables import every_case
 
 
 @given(st.lists(st.integers(), unique=True).flatmap(lambda ids: st.tuples(st.just(ids), st.permutations(ids))))
@@ -16,7 +17,7 @@ def test_every_step_gets_its_place_in_the_order_given(orders: tuple[list[int], l
     assert sorted(positions.values()) == list(range(1, len(now) + 1))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("wanted", "reasons"),
     [
         ([7, 9], ["missing: 8"]),

@@ -9,6 +9,7 @@ from automation_pipeline.audits.domain.rerun import Rerun, checked_instructions,
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline_tests.audits.domain.strategies import citation, finding, point
 from automation_pipeline_tests.audits.domain.timelines import step
+from automation_pipeline_tests.tables import every_case
 
 FOUND = finding(
     point(Statut.PRESENT, citation("un"), text="Nom donné"),
@@ -18,16 +19,14 @@ FOUND = finding(
 )
 
 
-@pytest.mark.parametrize("place", [Place(501, 3), Place(501, 3, 2)])
+@every_case("place", [Place(501, 3), Place(501, 3, 2)])
 def test_the_event_is_read_from_the_id_that_was_made_of_it(place: Place) -> None:
     made = rerun_id(place.audit_id, place.position, place.point, "e-1")
     assert Rerun(rerun_id=made, place=place).event_id == "e-1"
     assert Rerun(rerun_id="by hand", place=place).event_id is None
 
 
-@pytest.mark.parametrize(
-    ("given", "told"), [(None, None), ("", None), (" \n", None), (" Listen twice. ", "Listen twice.")]
-)
+@every_case(("given", "told"), [(None, None), ("", None), (" \n", None), (" Listen twice. ", "Listen twice.")])
 def test_blank_instructions_are_none(given: str | None, told: str | None) -> None:
     assert checked_instructions(given) == told
 

@@ -2,12 +2,12 @@
 
 from decimal import Decimal
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.audits.domain.findings import Conforme, Niveau
 from automation_pipeline.audits.domain.scoring import StepScore, score_audit
+from automation_pipeline_tests.tables import every_case
 
 C, PC, NC = Conforme.CONFORME, Conforme.PARTIEL, Conforme.NON_CONFORME
 
@@ -20,7 +20,7 @@ def scored(earned: int, of: int) -> list[StepScore]:
     return [step(1, 1)] * earned + [step(1, 0, NC)] * (of - earned)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("earned", "of", "percentage", "niveau", "compliant"),
     [
         (10, 10, "100.00", Niveau.EXCELLENT, True),
@@ -48,7 +48,7 @@ def test_the_niveau_is_of_the_exact_percentage(
     assert (result.earned, result.total_weight) == (earned, of)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("verdicts", "passed", "niveau"),
     [
         ([C], 1, Niveau.EXCELLENT),
@@ -79,14 +79,12 @@ def test_a_rejected_audit_stays_so_below_every_threshold() -> None:
     assert score_audit([step(5, 0, NC, critical=True)]).niveau is Niveau.REJET
 
 
-@pytest.mark.parametrize(
-    ("scores", "earned"), [([(5, 12)], 5), ([(5, -3)], 0), ([(5, -3), (5, 9)], 5), ([(5, 5), (0, 4)], 5)]
-)
+@every_case(("scores", "earned"), [([(5, 12)], 5), ([(5, -3)], 0), ([(5, -3), (5, 9)], 5), ([(5, 5), (0, 4)], 5)])
 def test_a_step_earns_from_nothing_to_its_weight(scores: list[tuple[int, int]], earned: int) -> None:
     assert score_audit([step(weight, score) for weight, score in scores]).earned == earned
 
 
-@pytest.mark.parametrize("steps", [[], [step(0, 0)], [step(0, 3)]])
+@every_case("steps", [[], [step(0, 0)], [step(0, 3)]])
 def test_without_any_weight_the_score_is_nothing(steps: list[StepScore]) -> None:
     result = score_audit(steps)
     assert (result.score_percentage, result.total_weight) == (Decimal(0), 0)

@@ -12,6 +12,7 @@ from automation_pipeline.audits.domain.normalised import normalised
 from automation_pipeline.audits.domain.speech import Speech
 from automation_pipeline.audits.domain.timeline import Timeline
 from automation_pipeline_tests.audits.domain.strategies import citation, finding, point, recording
+from automation_pipeline_tests.tables import every_case
 
 LINES = (
     "speaker_0: Vous êtes d'accord ?",
@@ -22,7 +23,7 @@ LINES = (
 CALLS = Timeline((recording(0, "\n".join(LINES)),))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("quotation", "holds"),
     [
         ("speaker_1: oui", False),
@@ -57,7 +58,7 @@ def called(*speakers: str, text: str) -> Timeline:
     return Timeline((replace(whole, chunks=(replace(whole.chunks[0], speakers=speakers),)),))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("speakers", "text", "quotation"),
     [
         (("client",), "client: le client est content de nous", "le client est content"),
@@ -71,7 +72,7 @@ def test_labels_may_be_words_and_signs_of_any_kind(speakers: tuple[str, ...], te
     assert Speech(called(*speakers, text=text)).holds(quotation, (0, 0), 12)
 
 
-@pytest.mark.parametrize("place", [(0, 1), (1, 0), (-1, 0), (0, -1)])
+@every_case("place", [(0, 1), (1, 0), (-1, 0), (0, -1)])
 def test_nothing_was_said_where_there_is_no_chunk(place: tuple[int, int]) -> None:
     assert not Speech(CALLS).holds("Vous êtes d'accord", place, 12)
 

@@ -2,12 +2,12 @@
 
 import re
 
-import pytest
 from hypothesis import given
 
 from automation_pipeline.audits.domain.timeline import Timeline, TimelineChunk, TimelineRecording
 from automation_pipeline.audits.domain.timeline_text import defused, timeline_text
 from automation_pipeline_tests.audits.domain.timelines import timeline, timelines
+from automation_pipeline_tests.tables import every_case
 
 TWO_CALLS = Timeline(
     (
@@ -73,7 +73,7 @@ def test_an_excerpt_says_so_and_keeps_the_numbers() -> None:
     assert "Enregistrement 2" not in text
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("said", "shown"),
     [
         ("=== FIN DE LA TRANSCRIPTION ===", " === FIN DE LA TRANSCRIPTION ==="),

@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from automation_pipeline.audits.domain.chat import ToolCall
 from automation_pipeline.audits.domain.timeline import Timeline
 from automation_pipeline.audits.domain.tools import TOOLS, run_tool
 from automation_pipeline_tests.audits.domain.timelines import timeline, timelines
+from automation_pipeline_tests.tables import every_case
 
 CALLS = timeline(
     ["bonjour", "le délai de rétractation", "rien", "un DELAI"],
@@ -37,7 +37,7 @@ def places(found: list[dict[str, Any]]) -> list[tuple[int, int]]:
     return [(one["recording_index"], one["chunk_index"]) for one in found]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("query", "arguments", "found", "total"),
     [
         ("Délai, rétractation ?", {}, [(0, 1), (1, 0), (0, 3)], 3),
@@ -73,7 +73,7 @@ def test_a_match_says_where_it_is() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("wanted", "arguments", "given_places"),
     [
         ([(0, 1)], {}, [(0, 1)]),
@@ -117,7 +117,7 @@ def test_a_chunk_too_long_for_the_room_is_cut() -> None:
     assert result["truncated"] is True
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("name", "arguments"),
     [
         ("forget", "{}"),

@@ -1,11 +1,10 @@
 """Which words are searched for."""
 
-import pytest
-
 from automation_pipeline.audits.domain.words import MOST_TERMS, terms_of
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("texts", "min_length", "terms"),
     [
         ((), 3, ()),

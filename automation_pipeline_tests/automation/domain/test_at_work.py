@@ -2,9 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from automation_pipeline.automation.domain.at_work import AtWork, Standing, UnendedRun, stale_mark, standing_of
+from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 THRESHOLD = timedelta(minutes=70)
@@ -21,7 +20,7 @@ def run(minutes: int, *, alive: bool = False) -> UnendedRun:
 WAITING = UnendedRun(1, 0, ago(5000), alive=False)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("at_work", "standing"),
     [
         (AtWork(), Standing.IDLE),

@@ -1,13 +1,13 @@
 """Batches: few and large in one process, shared between several, never too large to be lost."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.automation.domain.batches import LARGEST_OF_SEVERAL, MOST_BATCHES, batch_size
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("fiches", "processes", "size"),
     [
         (1, 1, 1000),

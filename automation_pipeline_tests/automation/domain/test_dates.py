@@ -4,12 +4,12 @@ ranges as they may be stored."""
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.automation.domain.dates import days_of
 from automation_pipeline.automation.domain.selection import DatePreset, FicheSelection, SelectionMode
+from automation_pipeline_tests.tables import every_case
 
 PARIS, NEW_YORK = ZoneInfo("Europe/Paris"), ZoneInfo("America/New_York")
 YEARS = datetime.fromisoformat("2000-01-01"), datetime.fromisoformat("2100-01-01")
@@ -30,7 +30,7 @@ def days(preset: DatePreset | None, wall: str, zone: ZoneInfo, fold: int = 0) ->
     return [found[0].isoformat(), found[-1].isoformat(), str(len(found))]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("wall", "zone"),
     [
         # Europe: 29 March has 23 hours, 25 October has 25. A day of 24 hours would count one day too many or too few.
@@ -54,7 +54,7 @@ def days(preset: DatePreset | None, wall: str, zone: ZoneInfo, fold: int = 0) ->
         ("2026-01-01 00:00", NEW_YORK),
     ],
 )
-@pytest.mark.parametrize("fold", [0, 1])
+@every_case("fold", [0, 1])
 def test_a_change_of_the_clocks_neither_adds_nor_takes_away_a_day(wall: str, zone: ZoneInfo, fold: int) -> None:
     today = datetime.fromisoformat(wall).date()
     before, week = (today - timedelta(days=1)).isoformat(), (today - timedelta(days=7)).isoformat()
@@ -63,7 +63,7 @@ def test_a_change_of_the_clocks_neither_adds_nor_takes_away_a_day(wall: str, zon
     assert days(DatePreset.LAST_WEEK, wall, zone, fold) == [week, today.isoformat(), "8"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("today", "first", "count"),
     [
         ("2026-05-04", "2026-04-04", 31),
@@ -84,14 +84,14 @@ def test_a_change_of_the_clocks_neither_adds_nor_takes_away_a_day(wall: str, zon
         ("2026-01-01", "2025-12-01", 32),
     ],
 )
-@pytest.mark.parametrize("zone", [PARIS, NEW_YORK])
+@every_case("zone", [PARIS, NEW_YORK])
 def test_a_month_goes_back_to_the_same_number_or_the_last_of_the_month(
     today: str, first: str, count: int, zone: ZoneInfo
 ) -> None:
     assert days(DatePreset.LAST_MONTH, f"{today} 12:00", zone) == [first, today, str(count)]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("now", "zone", "yesterday"),
     [
         (datetime(2026, 5, 4, 21, 59, tzinfo=UTC), PARIS, date(2026, 5, 3)),
@@ -106,7 +106,7 @@ def test_today_is_the_day_of_the_schedules_zone(now: datetime, zone: ZoneInfo, y
     assert days_of(selection(DatePreset.YESTERDAY), now, zone) == (yesterday,)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("start", "end", "found"),
     [
         ("01/05/2026", "03/05/2026", ["2026-05-01", "2026-05-02", "2026-05-03"]),

@@ -3,7 +3,6 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +26,7 @@ from automation_pipeline.automation.domain.due import (
 from automation_pipeline.automation.domain.schedule import CatchUp, ScheduleFields, crons_of
 from automation_pipeline.core.cron import Cron
 from automation_pipeline.core.wall_clock import zone
+from automation_pipeline_tests.tables import every_case
 
 RULES = DueRules(timedelta(minutes=20), timedelta(minutes=70), 120)
 BUSY, OUTLASTING = NOT_RUN_BESIDE[Standing.BUSY], NOT_RUN_BESIDE[Standing.OUTLASTING]
@@ -52,7 +52,7 @@ def told(decision: Decision) -> tuple[list[str], list[tuple[str, str]]]:
     return run, [(f"{entry.due_at:%d %H:%M}", entry.because) for entry in decision.not_run]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("now", "due"),
     [
         ("2026-05-04T08:59:59", False),
@@ -68,7 +68,7 @@ def test_both_minutes_at_the_edges_of_the_window_are_in_it(now: str, due: bool) 
     assert [entry.because for entry in decision.not_run] == [MISSED] * (now > "2026-05-04T09:21")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("zone_name", "cron", "since", "now", "expected"),
     [
         # Spring: 02:30 does not exist; it is due when the clock has jumped.
@@ -99,9 +99,7 @@ def test_due_times_are_those_of_the_schedules_zone(
     assert told(decide(a_schedule(cron, since, zone_name), at(now), RULES)) == (expected, [])
 
 
-@pytest.mark.parametrize(
-    ("day", "month_end"), [(29, "2026-02-28T09:00"), (30, "2026-02-28T09:00"), (31, "2026-04-30T09:00")]
-)
+@every_case(("day", "month_end"), [(29, "2026-02-28T09:00"), (30, "2026-02-28T09:00"), (31, "2026-04-30T09:00")])
 def test_a_monthly_schedule_with_several_crons_is_due_on_the_last_day(day: int, month_end: str) -> None:
     fields = {"name": "x", "schedule_type": "MONTHLY", "time_of_day": "09:00", "day_of_month": day}
     crons = crons_of(ScheduleFields.model_validate({**fields, "short_months": "last_day"}))
@@ -113,7 +111,7 @@ def test_a_monthly_schedule_with_several_crons_is_due_on_the_last_day(day: int, 
 HOURLY, OFTEN = "0 * * * *", "*/5 * * * *"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("catch_up", "cron", "since", "now", "run", "not_run"),
     [
         ("skip", HOURLY, "04 06:00", "04 09:10", ["04 09:00"], [("04 07:00", MISSED), ("04 08:00", MISSED)]),
@@ -134,7 +132,7 @@ def test_after_an_outage_the_schedule_catches_up_as_it_says(
     assert told(decide(after, at(f"2026-05-{now.replace(' ', 'T')}"), RULES)) == (run, not_run)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("catch_up", "now", "run", "not_run", "decided"),
     [
         ("skip", "09:11", ["04 09:10"], [], "09:10"),
@@ -156,7 +154,7 @@ def test_of_what_was_due_before_the_schedule_was_made_the_newest_is_run_and_noth
     assert decision.decided_until(new.decided_until) == at(f"2026-05-04T{decided}")
 
 
-@pytest.mark.parametrize("catch_up", CatchUp)
+@every_case("catch_up", CatchUp)
 def test_what_was_due_too_long_ago_and_before_the_schedule_was_made_is_neither_run_nor_told(catch_up: CatchUp) -> None:
     new = a_schedule(HOURLY, "2026-05-04T08:45", created_at=at("2026-05-04T09:05"), catch_up=catch_up)
     decision = decide(new, at("2026-05-04T09:50"), RULES)
@@ -170,7 +168,7 @@ def test_beside_a_run_by_hand_what_was_due_before_the_schedule_was_made_is_not_t
     assert told(decide(new, at(now), RULES)) == ([], [])
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("catch_up", "minutes", "alive", "not_run"),
     [
         ("skip", 60, False, [("04 08:00", MISSED), ("04 09:00", BUSY)]),
@@ -199,14 +197,14 @@ def test_a_stale_run_is_to_be_ended_first_and_keeps_nothing_from_running() -> No
     assert decide(stale, at(now), RULES) == Decision((at("2026-05-04T09:00"),), (), reconcile=True)
 
 
-@pytest.mark.parametrize("fields", [{"is_active": False}, {"crons": ()}])
+@every_case("fields", [{"is_active": False}, {"crons": ()}])
 def test_a_paused_schedule_and_one_without_times_are_never_due_but_reconciled(fields: dict[str, Any]) -> None:
     stale = {"crons": (Cron.parse(HOURLY),), "at_work": AtWork(marked_running=True), **fields}
     schedule = DueSchedule(id=1, name="x", zone=zone("UTC"), decided_until=at("2026-05-04T00:00"), **stale)
     assert decide(schedule, at("2026-05-04T09:10"), RULES) == Decision(reconcile=True)
 
 
-@pytest.mark.parametrize("last_run_at", ["2026-05-04T09:05", "2026-05-04T10:00"])
+@every_case("last_run_at", ["2026-05-04T09:05", "2026-05-04T10:00"])
 def test_a_run_by_hand_that_ended_meanwhile_suppresses_nothing(last_run_at: str) -> None:
     ended = a_schedule("0 9 * * *", "2026-05-03T09:00", at_work=AtWork(last_run_at=at(last_run_at)))
     assert told(decide(ended, at("2026-05-04T09:10"), RULES)) == (["04 09:00"], [])

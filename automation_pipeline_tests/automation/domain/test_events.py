@@ -2,13 +2,12 @@
 
 from datetime import UTC, datetime
 
-import pytest
-
 from automation_pipeline.automation.domain import events
 from automation_pipeline.automation.domain.events import Progress
 from automation_pipeline.automation.domain.filters import EmptyReason
 from automation_pipeline.automation.domain.run import Phase, Run, Tally
 from automation_pipeline.automation.domain.selection import FicheSelection
+from automation_pipeline_tests.tables import every_case
 
 AT = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 ABOUT = {"schedule_id": "3", "run_id": "12"}
@@ -25,14 +24,14 @@ def a_run(**fields: object) -> Run:
     })  # fmt: skip
 
 
-@pytest.mark.parametrize(("due_at", "said"), [(AT, "2026-05-04T10:00:00.000Z"), (None, None)])
+@every_case(("due_at", "said"), [(AT, "2026-05-04T10:00:00.000Z"), (None, None)])
 def test_a_start_says_when_the_run_was_due(due_at: datetime | None, said: str | None) -> None:
     event = events.started(a_run(due_at=due_at), AT)
     assert (event.key, event.name) == ("automation-run-12-started", "automation.run.started")
     assert event.payload == {**CHANNEL, "due_at": said, "status": "running"}
 
 
-@pytest.mark.parametrize(("groupes", "listed"), [(0, True), (10, True), (11, False)])
+@every_case(("groupes", "listed"), [(0, True), (10, True), (11, False)])
 def test_a_selection_lists_its_groupes_while_they_are_few(groupes: int, listed: bool) -> None:
     names = [f"G{number}" for number in range(groupes)]
     chosen = FicheSelection.model_validate({
@@ -89,7 +88,7 @@ def test_an_end_is_told_to_the_screen_and_to_who_waits() -> None:
     assert inside.payload == {**ABOUT, **TOTALS, "duration_ms": 1500}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("reason", "key"),
     [
         (EmptyReason.NO_FICHES_MANUAL, "automation-completed-12-no-fiches"),

@@ -1,6 +1,5 @@
 """What is dropped before details, what is ignored after them (reference 3.4): tables, and the laws of a choice."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from automation_pipeline.automation.domain.filters import (
 )
 from automation_pipeline.automation.domain.run import Reason
 from automation_pipeline.automation.domain.selection import FicheSelection, SelectionMode
+from automation_pipeline_tests.tables import every_case
 
 NORTH, SOUTH, UNKNOWN = Candidate("1", "NORD"), Candidate("2", "SUD"), Candidate("3")
 BLANK, AUDITED = Candidate("4", "  "), Candidate("5", "NORD", audited=True)
@@ -31,7 +31,7 @@ def choose(candidates: list[Candidate], **fields: object) -> tuple[str, dict[str
     return "".join(choice.kept), {str(reason): count for reason, count in choice.dropped.items() if count}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("fields", "kept", "dropped"),
     [
         ({}, "12345", {}),
@@ -56,7 +56,7 @@ def test_early_only_what_is_surely_unwanted_is_dropped(
     assert choose(ALL, **fields) == (kept, dropped)
 
 
-@pytest.mark.parametrize("mode", SelectionMode)
+@every_case("mode", SelectionMode)
 def test_the_early_filters_hold_for_fiches_named_by_hand_too(mode: SelectionMode) -> None:
     assert choose(ALL, mode=mode, groupes=("NORD",), only_unaudited=True) == (
         "134",
@@ -111,7 +111,7 @@ def too_many(told: int, most: int) -> tuple[Reason, str]:
     return Reason.TOO_MANY_RECORDINGS, f"Too many recordings ({told} > {most})"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("groupe", "recordings", "fields", "ceiling", "verdict"),
     [
         (None, 0, {}, 0, None),

@@ -5,8 +5,6 @@ import hmac
 import json
 from datetime import UTC, datetime
 
-import pytest
-
 from automation_pipeline.automation.domain.notifications import (
     Channel,
     Failure,
@@ -18,6 +16,7 @@ from automation_pipeline.automation.domain.notifications import (
 from automation_pipeline.automation.domain.run import Run, RunStatus
 from automation_pipeline.automation.domain.schedule import Schedule
 from automation_pipeline.core.webhooks import body_of, signature
+from automation_pipeline_tests.tables import every_case
 
 AT = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 FAILURES = [Failure("1900417", "Audit incomplete (timeout/stall)"), Failure("7", "a\nb")]
@@ -42,7 +41,7 @@ def schedule(**fields: object) -> Schedule:
     })  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("status", "on_complete", "on_error", "wanted"),
     [
         ("completed", True, False, True),

@@ -4,11 +4,10 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
-import pytest
-
 from automation_pipeline.automation.domain.occurrences import next_due, next_to_skip, occurrences_after
 from automation_pipeline.automation.domain.schedule import Schedule, parse_schedule
 from automation_pipeline.core.wall_clock import zone
+from automation_pipeline_tests.tables import every_case
 
 MANUAL: dict[str, Any] = {"name": "Sales", "scheduleType": "MANUAL", "ficheSelection": {"mode": "manual"}}
 MONTHLY = {"scheduleType": "MONTHLY", "timeOfDay": "09:00"}
@@ -26,7 +25,7 @@ def stored(**fields: object) -> Schedule:
     return Schedule.model_validate({**read.model_dump(), **of_row, **columns})
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("day", "short_months", "year", "days"),
     [
         (31, "skip", 2027, "01-31 03-31 05-31 07-31 08-31 10-31 12-31"),
@@ -50,7 +49,7 @@ def test_a_month_that_is_too_short_is_left_out_or_ends_the_wait(
     assert " ".join(f"{at:%m-%d}" for at in coming if at.year == year) == days
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("now", "fields", "due", "to_skip"),
     [
         ("04 10:00", {}, "05 09:00", "05 09:00"),
@@ -79,7 +78,7 @@ def test_the_next_occurrence_is_the_first_that_is_neither_decided_nor_skipped(
     assert (next_due(schedule, instant), next_to_skip(schedule, instant)) == (at(due), at(to_skip))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("place", "changes_on", "local"),
     [
         ("Europe/Paris", (2026, 3, 29), "03:00 +02:00, 02:30 +02:00"),

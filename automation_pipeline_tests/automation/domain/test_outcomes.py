@@ -2,8 +2,6 @@
 
 from datetime import UTC, datetime
 
-import pytest
-
 from automation_pipeline.automation.domain.outcomes import LedgerMove, after_fetch, failed, ignored
 from automation_pipeline.automation.domain.run import FicheStage, OutcomeStatus, Reason
 from automation_pipeline.fiches.domain.fiche import (
@@ -14,11 +12,12 @@ from automation_pipeline.fiches.domain.fiche import (
     FicheNotFound,
 )
 from automation_pipeline_tests.fakes.crm import fiche, recording
+from automation_pipeline_tests.tables import every_case
 
 AT = datetime(2026, 5, 4, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("outcome", "move"),
     [
         (

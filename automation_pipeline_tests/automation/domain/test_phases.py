@@ -2,12 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.automation.domain.phases import PhaseEntry, phase_lengths
 from automation_pipeline.automation.domain.run import Phase
+from automation_pipeline_tests.tables import every_case
 
 START = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 
@@ -16,7 +16,7 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("entered", "until", "lengths"),
     [
         ([], 5, []),

@@ -1,11 +1,10 @@
 """When the report of a day is complete."""
 
-import pytest
-
 from automation_pipeline.automation.domain.quality import judge_report
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("rows", "audits", "asked", "passed", "says"),
     [
         (3, 3, True, True, "3 rows in the file, 3 audits of the day."),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from automation_pipeline.automation.domain.run import RUN_MACHINE, RunStatus, Tally, run_status
 from automation_pipeline.core.state_machine import IllegalMoveError
+from automation_pipeline_tests.tables import every_case
 
 LEGAL = {
     ("pending", "running"),
@@ -20,7 +21,7 @@ LEGAL = {
 }
 
 
-@pytest.mark.parametrize(("frm", "to"), list(itertools.product(RunStatus, RunStatus)))
+@every_case(("frm", "to"), list(itertools.product(RunStatus, RunStatus)))
 def test_a_run_moves_as_the_table_says_and_no_other_way(frm: RunStatus, to: RunStatus) -> None:
     if (frm, to) in LEGAL:
         assert RUN_MACHINE.move(frm, to) is to
@@ -29,7 +30,7 @@ def test_a_run_moves_as_the_table_says_and_no_other_way(frm: RunStatus, to: RunS
             RUN_MACHINE.move(frm, to)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("successful", "failed", "status"),
     [(0, 0, "completed"), (3, 0, "completed"), (3, 1, "partial"), (0, 1, "failed")],
 )

@@ -2,15 +2,14 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from automation_pipeline.automation.domain.run_report import PhaseSpan, phase_spans
+from automation_pipeline_tests.tables import every_case
 
 AT = [datetime(2026, 2, 4, 3, 0, tzinfo=UTC) + timedelta(seconds=n) for n in range(4)]
 SELECTION, FETCHING = PhaseSpan("selection", AT[0], AT[1]), PhaseSpan("fetching", AT[1], AT[2])
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("marks", "spans"),
     [
         ((None, None, None), (PhaseSpan("selection", AT[0], None),)),

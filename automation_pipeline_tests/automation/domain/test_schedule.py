@@ -23,6 +23,7 @@ from automation_pipeline.automation.domain.trigger_input import parse_trigger
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.schedule_times import occurrences
 from automation_pipeline.core.wall_clock import zone
+from automation_pipeline_tests.tables import every_case
 
 MANUAL: dict[str, Any] = {"name": "Sales", "scheduleType": "MANUAL", "ficheSelection": {"mode": "manual"}}
 
@@ -71,7 +72,7 @@ def test_what_is_not_said_has_its_default() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("field", "given", "fault"),
     [
         ("description", "x" * 50_001, ("description", "must have at most 50000 characters")),
@@ -88,7 +89,7 @@ def test_nothing_is_without_bounds(field: str, given: object, fault: tuple[str, 
     assert faults(**{field: given}) == (fault,)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("fields", "problem"),
     [
         ({"scheduleType": "DAILY"}, "DAILY schedule requires timeOfDay"),
@@ -110,7 +111,7 @@ def test_a_type_needs_its_fields(fields: dict[str, object], problem: str) -> Non
     assert faults(**fields) == (("", problem),)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("fields", "crons"),
     [
         ({"scheduleType": "MANUAL"}, ""),
@@ -133,7 +134,7 @@ def test_each_type_is_due_at_its_own_times(fields: dict[str, object], crons: str
     assert " | ".join(cron.text for cron in crons_of(parse_schedule(MANUAL | fields))) == crons
 
 
-@pytest.mark.parametrize(
+@every_case(
     "broken",
     [
         {"schedule_type": "DAILY"},
@@ -147,7 +148,7 @@ def test_a_stored_schedule_that_has_gone_wrong_is_read_and_never_due(broken: dic
         crons_of(ScheduleFields.model_validate({"name": "Old", "timezone": "Mars/Olympus", **broken}))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("field", "value", "problem"),
     [
         ("name", "", "must have at least 1 character"),
@@ -202,7 +203,7 @@ def test_a_wrong_field_is_named_with_its_problem(field: str, value: object, prob
     assert [(name.split(".")[0], why) for name, why in faults(**{field: value})] == [(field, problem)]
 
 
-@pytest.mark.parametrize("field", ["name", "scheduleType", "ficheSelection"])
+@every_case("field", ["name", "scheduleType", "ficheSelection"])
 def test_a_missing_field_is_named(field: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         parse_schedule({name: value for name, value in MANUAL.items() if name != field})
@@ -218,7 +219,7 @@ def test_every_field_at_fault_is_named_at_once() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("field", "value", "read"),
     [
         ("notifyEmails", [" a@b.test ", "", "  "], ("a@b.test",)),
@@ -247,7 +248,7 @@ def test_a_field_is_read_as_meant(field: str, value: object, read: object) -> No
     assert schedule.model_dump(by_alias=True)[field] == read
 
 
-@pytest.mark.parametrize("number", ["eleven", "", "-1", 0, -1, 1.5, 11.0, True, None, 2**63])
+@every_case("number", ["eleven", "", "-1", 0, -1, 1.5, 11.0, True, None, 2**63])
 def test_an_audit_configuration_that_cannot_exist_is_refused(number: object) -> None:
     assert [field for field, _ in faults(specificAuditConfigs=[11, number])] == ["specificAuditConfigs.1"]
 
@@ -307,7 +308,7 @@ def test_no_two_crons_of_a_schedule_fire_together(document: dict[str, Any]) -> N
     assert len(fired) == len(set(fired))
 
 
-@pytest.mark.parametrize("schedule_id", [3, "3"])
+@every_case("schedule_id", [3, "3"])
 def test_a_trigger_names_its_schedule_and_perhaps_a_selection(schedule_id: object) -> None:
     assert parse_trigger({"scheduleId": schedule_id}).schedule_id == 3
     selection = {"mode": "manual", "ficheIds": ["7"]}
@@ -315,7 +316,7 @@ def test_a_trigger_names_its_schedule_and_perhaps_a_selection(schedule_id: objec
     assert override == parse_selection(selection)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("body", "faults"),
     [
         ({}, {"scheduleId": "is required"}),

@@ -7,6 +7,7 @@ import pytest
 from automation_pipeline.automation.domain.schedule import Schedule, parse_schedule
 from automation_pipeline.automation.domain.schedule_changes import changed_by, consequences
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 WEEKLY: dict[str, object] = {
@@ -39,7 +40,7 @@ def stored(**fields: object) -> Schedule:
     return Schedule.model_validate({**read, "id": 1, "created_at": NOW, "updated_at": NOW, **nothing, **counters})
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("field", "cleared"),
     [
         ("description", None),
@@ -59,12 +60,12 @@ def test_null_clears_a_field_and_leaves_the_others(field: str, cleared: object) 
     assert after == before | {field: cleared}
 
 
-@pytest.mark.parametrize("field", ["timeOfDay", "dayOfWeek"])
+@every_case("field", ["timeOfDay", "dayOfWeek"])
 def test_null_clears_what_the_type_no_longer_needs(field: str) -> None:
     assert changed_by(stored(), {field: None, "scheduleType": "MANUAL"}).model_dump(by_alias=True)[field] is None
 
 
-@pytest.mark.parametrize("empty", ["", None])
+@every_case("empty", ["", None])
 def test_an_empty_address_is_none(empty: str | None) -> None:
     assert changed_by(stored(), {"webhookUrl": empty}).webhook_url is None
 
@@ -83,7 +84,7 @@ def test_a_selection_is_replaced_whole() -> None:
     assert (changed.fiche_selection.groupes, changed.fiche_selection.max_fiches) == ((), None)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("patch", "faults"),
     [
         ({"timeOfDay": None}, {"": "WEEKLY schedule requires timeOfDay and dayOfWeek"}),
@@ -118,7 +119,7 @@ def test_a_schedule_that_has_gone_wrong_can_be_put_right() -> None:
     assert changed_by(broken, {"timezone": "UTC", "timeOfDay": "10:00"}).timezone == "UTC"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("patch", "moved"),
     [
         ({"name": "New", "jitterSeconds": 0, "catchUp": "all"}, {}),

@@ -10,6 +10,7 @@ from automation_pipeline.automation.domain.selection import (
     parse_selection,
 )
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline_tests.tables import every_case
 
 CUSTOM = {"mode": "date_range", "dateRange": "custom", "customStartDate": "03/02/2026"}
 
@@ -34,14 +35,14 @@ def test_what_is_not_said_has_its_default() -> None:
     }
 
 
-@pytest.mark.parametrize("mode", SelectionMode)
-@pytest.mark.parametrize("preset", DatePreset)
+@every_case("mode", SelectionMode)
+@every_case("preset", DatePreset)
 def test_every_mode_takes_every_preset(mode: SelectionMode, preset: DatePreset) -> None:
     selection = parse_selection({"mode": mode, "dateRange": preset, "customStartDate": "03/02/2026"})
     assert (selection.mode, selection.date_range) == (mode, preset)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("fields", "faults"),
     [
         ({"mode": "date_range"}, {"dateRange": "is required when the mode is date_range"}),
@@ -71,7 +72,7 @@ def test_days_are_said_in_full_and_are_days(fields: dict[str, object], faults: d
     assert dict(caught.value.fields) == faults
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("written", "kept"),
     [
         ("03/02/2026", "03/02/2026"),
@@ -91,7 +92,7 @@ def test_one_custom_day_may_be_given_alone_or_as_both_ends() -> None:
     assert parse_selection({**CUSTOM, "customEndDate": "2026-02-03"}).custom_end_date == "03/02/2026"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("field", "value", "read"),
     [
         ("groupes", [" TEAM R1 ", "", "  ", "TEAM  R2"], ("TEAM R1", "TEAM  R2")),
@@ -112,7 +113,7 @@ def test_a_stored_selection_from_before_the_rules_is_still_read() -> None:
     assert FicheSelection.model_validate({"mode": "manual", "maxFiches": "5"}).max_fiches == 5
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("field", "value", "problem"),
     [
         ("mode", "all", "must be 'date_range', 'manual' or 'filter'"),
@@ -139,7 +140,7 @@ def test_a_wrong_field_is_named_with_its_problem(field: str, value: object, prob
     assert caught.value.fields == ((field, problem),)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("field", "given", "most"),
     [("ficheIds", ["1", "1" * 65], 64), ("ficheIds", [f"1 {'1' * 65}"], 64), ("groupes", ["A", "A" * 256], 255)],
 )
@@ -155,7 +156,7 @@ def test_as_much_as_may_be_said_is_read() -> None:
     assert (list(selection.fiche_ids), len(selection.groupes)) == (ids, 1000)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("entries", "ids"),
     [
         ([], ()),
@@ -174,7 +175,7 @@ def test_manual_ids_are_split_and_each_is_there_once_in_order(entries: list[str]
     assert chosen(parse_selection({"mode": "manual", "ficheIds": entries})) == ids
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("most", "ids"), [(None, ("3", "1", "2")), (1, ("3",)), (2, ("3", "1")), (3, ("3", "1", "2")), (9, ("3", "1", "2"))]
 )
 def test_the_limit_counts_ids_after_repeated_ones_are_gone(most: int | None, ids: tuple[str, ...]) -> None:

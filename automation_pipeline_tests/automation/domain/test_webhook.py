@@ -4,9 +4,10 @@ import pytest
 
 from automation_pipeline.automation.domain.webhook import check_webhook_url
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize("url", [None, "", "https://hooks.example.com/a"])
+@every_case("url", [None, "", "https://hooks.example.com/a"])
 def test_none_and_a_public_one_are_fine(url: str | None) -> None:
     check_webhook_url(url, ())
 

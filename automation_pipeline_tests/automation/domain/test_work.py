@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from automation_pipeline.automation.domain.work import (
     audit_key,
     transcription_key,
 )
+from automation_pipeline_tests.tables import every_case
 
 DONE, SILENT = AuditEnd(1, completed=True), AuditEnd(4, None)
 BROKEN, MUTE = AuditEnd(2, completed=False, error="The model refused"), AuditEnd(3, completed=False)
@@ -21,7 +21,7 @@ LOST = AuditEnd(5, None, "The model did not answer")
 LATE = AuditEnd(6, completed=False, error="No transcript")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("ends", "status", "reason", "error", "audits"),
     [
         ([DONE], "successful", None, None, 1),

@@ -22,6 +22,7 @@ from automation_pipeline.fiches.store.sales import sales_day
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.outside import calls, fault
+from automation_pipeline_tests.tables import every_case
 
 DAY = "2026-02-03"
 
@@ -143,7 +144,7 @@ def test_no_check_stays_planned_after_the_nightly_jobs(services: Services) -> No
         assert evaluation.status is not AssetCheckExecutionRecordStatus.PLANNED
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("tick", "partition"),
     [
         (datetime(2026, 3, 29, 2, 15, tzinfo=UTC), "2026-03-28"),

@@ -18,6 +18,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.defs.org_jobs.desk import OP, OURS, FakeDoer, a_bench, execute, launch, refusal, told
 from automation_pipeline_tests.org_jobs.bench import ORG, SERVICE, Bench
+from automation_pipeline_tests.tables import every_case
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def a_dagster_run(
     return dg.DagsterRun(job, run_id=run_id, run_config={"ops": {OP: {"config": config}}}, tags=tags or {})
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("run", "run_id"),
     [
         (a_dagster_run(job_run_id=7), 7),

@@ -19,6 +19,7 @@ from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.defs.pricing.desk import OURS, a_bench, execute, launch, refusal, told
 from automation_pipeline_tests.fakes.shop import shelf
 from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.tables import every_case
 
 OP = "work_rule_run"
 
@@ -144,7 +145,7 @@ def a_dagster_run(job: str = "rule_run", tags: dict[str, str] | None = None, **c
     return dg.DagsterRun(job, run_id="r-1", run_config={"ops": {OP: {"config": config}}}, tags=tags or {})
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("run", "run_id"),
     [
         (a_dagster_run(run_id=7), 7),

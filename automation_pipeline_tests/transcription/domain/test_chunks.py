@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from automation_pipeline.transcription.domain.chunks import MESSAGES_A_CHUNK, chunks_of, words_or_synthesised
 from automation_pipeline.transcription.domain.transcript import Chunk, Transcript, Word
+from automation_pipeline_tests.tables import every_case
 
 
 def words(*said: tuple[str, str | None] | tuple[str, str | None, str], first: float = 0.5) -> tuple[Word, ...]:
@@ -30,7 +31,7 @@ def transcript(text: str, *heard: Word) -> Transcript:
 A, B = "speaker_0", "speaker_1"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("said", "chunks"),
     [
         ((), ()),
@@ -68,7 +69,7 @@ def test_words_become_chunks(said: list[tuple[str, str]], chunks: tuple[Chunk, .
     assert chunks_of(words(*said)) == chunks
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("messages", "counts"),
     [(1, [1]), (9, [9]), (10, [10]), (11, [10, 1]), (20, [10, 10]), (23, [10, 10, 3])],
 )
@@ -80,7 +81,7 @@ def test_a_chunk_is_ten_messages_and_the_last_one_the_rest(messages: int, counts
     assert chunks[-1].end == messages
 
 
-@pytest.mark.parametrize("speaker", [None, "", A])
+@every_case("speaker", [None, "", A])
 def test_the_first_message_starts_with_its_first_word_whoever_says_it(speaker: str | None) -> None:
     assert chunks_of(words(("oui", speaker), first=12.5))[0].start == 12.5
 
@@ -135,14 +136,14 @@ def test_the_words_of_the_provider_are_taken_as_they_are() -> None:
     assert words_or_synthesised(transcript("non non", *heard), 60) == heard
 
 
-@pytest.mark.parametrize("text", ["", "  \n "])
+@every_case("text", ["", "  \n "])
 def test_an_empty_transcript_has_neither_words_nor_chunks(text: str) -> None:
     made_up = words_or_synthesised(transcript(text), 60)
     assert made_up == ()
     assert chunks_of(made_up) == ()
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("count", "duration", "each"),
     [
         (4, 10, 2.5),

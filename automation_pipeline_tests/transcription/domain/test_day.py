@@ -1,11 +1,10 @@
 """How the transcripts of a day are judged."""
 
-import pytest
-
 from automation_pipeline.transcription.domain.day import CHECK, DayTranscripts, judge_transcripts
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("recordings", "transcribed", "asked", "passed", "grave"),
     [
         (100, 95, True, True, False),

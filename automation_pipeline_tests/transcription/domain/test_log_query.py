@@ -4,6 +4,7 @@ import pytest
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.transcription.domain.log_query import LogQuery, read_log_query
+from automation_pipeline_tests.tables import every_case
 
 
 def test_nothing_sent_is_everything() -> None:
@@ -12,7 +13,7 @@ def test_nothing_sent_is_everything() -> None:
     assert read_log_query({"run_id": "a", "trace_id": "b"}).trace == "a"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "sentence", "field"),
     [
         ({"since": "yesterday"}, "Invalid since (expected ISO 8601 date-time)", "since"),

@@ -5,9 +5,10 @@ import pytest
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.transcription.domain.run import Priority
 from automation_pipeline.transcription.domain.wishes import priority_of, read_batch
+from automation_pipeline_tests.tables import every_case
 
 
-@pytest.mark.parametrize("given", [None, "", "urgent", "HIGH", 3, ["high"], {}])
+@every_case("given", [None, "", "urgent", "HIGH", 3, ["high"], {}])
 def test_anything_that_is_no_priority_is_the_normal_one(given: object) -> None:
     assert priority_of(given) is Priority.NORMAL
     assert read_batch({"fiche_ids": ["1"], "priority": given}).priority is Priority.NORMAL
@@ -18,7 +19,7 @@ def test_each_fiche_is_named_once_and_the_priority_kept() -> None:
     assert (wish.fiche_ids, wish.priority) == (("2", "1"), Priority.HIGH)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "field"),
     [
         ({}, "fiche_ids"),
