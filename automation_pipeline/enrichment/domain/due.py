@@ -15,9 +15,11 @@ def is_fresh(updated_at: datetime | None, now: datetime, freshness: timedelta) -
 
 
 def spread_freshness(siren: str, freshness: timedelta) -> timedelta:
-    """A tenth more or less, always the same for a SIREN: what became fresh in one night is not stale in one night."""
+    """When a snapshot is refreshed by itself: up to a tenth after its freshness ends, always the same for a SIREN, so
+    that companies that were fetched in one night are not refreshed in one night. Never before: a snapshot is STALE only
+    when its time is over."""
     share = (int(siren) % 1000) / 999
-    return freshness * (1 - _SPREAD + 2 * _SPREAD * share)
+    return freshness * (1 + _SPREAD * share)
 
 
 def due_at(siren: str, evaluation: Evaluation, retries: int, now: datetime, freshness: timedelta) -> datetime:

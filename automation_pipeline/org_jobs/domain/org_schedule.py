@@ -140,12 +140,12 @@ class Dispatched(JsonModel):
 
 
 def last_run_status(dispatch: str | None, job: str | None) -> str | None:
-    """A failure of the scheduler and a run that was left out say more than what an older job came to."""
-    if dispatch is None:
-        return None
-    if dispatch.startswith("skipped_"):
+    """A failure of the scheduler comes first, then a failed job, which a later skip does not hide, then a skip."""
+    if dispatch is None or dispatch == "scheduler_failed":
+        return dispatch
+    if dispatch.startswith("skipped_") and job != RunState.FAILED:
         return "skipped"
-    return dispatch if dispatch == "scheduler_failed" else job or "success"
+    return job or "success"
 
 
 def input_document(schedule: ScheduleFields) -> dict[str, object]:

@@ -85,8 +85,8 @@ def _first_errors(session: Session, run_id: int) -> list[str]:
 
 def _told(counts: Mapping[TargetState, int], kinds: Mapping[FailureKind, int]) -> dict[str, object]:
     applied, failed = counts.get(TargetState.APPLIED, 0), counts.get(TargetState.FAILED, 0)
-    cancelled = kinds.get(FailureKind.CANCELLED, 0)
-    rate = success_rate(applied, failed - cancelled)
+    rolled_back, cancelled = counts.get(TargetState.ROLLED_BACK, 0), kinds.get(FailureKind.CANCELLED, 0)
+    rate = success_rate(applied + rolled_back, failed - cancelled)
     return {
         "successCount": applied,
         "errorCount": failed,

@@ -23,7 +23,8 @@ def run_value(row: RuleRunRow, rule_name: str, counts: TargetCounts) -> RuleRun:
 
 
 def rate_of(counts: TargetCounts) -> float | None:
-    rate = success_rate(counts.applied, counts.failed - counts.cancelled)
+    """A target that was rolled back was applied: a rollback does not make the run less successful."""
+    rate = success_rate(counts.applied + counts.rolled_back, counts.failed - counts.cancelled)
     return None if rate is None else round(float(rate), 4)
 
 

@@ -40,13 +40,15 @@ def test_a_snapshot_grows_stale_when_it_is_exactly_thirty_days_old(bench: Bench)
 def test_what_became_fresh_in_one_night_is_not_refreshed_in_one_night(bench: Bench) -> None:
     for siren in (EARLY, LATE):
         bench.enriched(siren)
-    bench.pass_time(days=27)
+    bench.pass_time(days=29, hours=23)
+    assert (bench.sweep().stale, bench.enrichment(EARLY).status) == (0, "SUCCESS")
+    bench.pass_time(hours=1)
     assert bench.sweep().refreshed == 1
     assert bench.moves(EARLY)[-1] == ("SUCCESS", "STALE")
     assert [job.company_siren for job in bench.jobs()[2:]] == [EARLY]
     assert {row.enrichment_status for row in bench.requests() if row.company_siren == EARLY} == {"STALE"}
     bench.work(bench.jobs()[-1].id)
-    bench.pass_time(days=5, hours=23)
+    bench.pass_time(days=2, hours=23)
     assert (bench.sweep().refreshed, bench.enrichment(LATE).status) == (0, "STALE")
     bench.pass_time(hours=1)
     assert bench.sweep().refreshed == 1

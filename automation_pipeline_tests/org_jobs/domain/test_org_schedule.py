@@ -15,7 +15,8 @@ from automation_pipeline_tests.tables import every_case
         ("dispatched", None, "success"),
         ("dispatched", "failed", "failed"),
         ("dispatched", "cancelled", "cancelled"),
-        ("skipped_overlap", "failed", "skipped"),
+        ("skipped_overlap", "success", "skipped"),
+        ("skipped_overlap", "failed", "failed"),
         ("scheduler_failed", "success", "scheduler_failed"),
     ],
 )

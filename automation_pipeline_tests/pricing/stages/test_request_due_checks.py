@@ -36,7 +36,7 @@ def ask(bench: Bench) -> list[str]:
 def test_a_check_is_asked_for_when_it_is_due(bench: Bench) -> None:
     run = finished(bench)
     assert ask(bench) == []
-    bench.pass_minutes(5)
+    bench.pass_minutes(3)
     [key] = ask(bench)
     assert key == f"rule-check-{run.id}-5m-{round(bench.clock.now().timestamp())}"
     assert (key, {"run_id": run.id, "check": "5m"}) in bench.requests()
@@ -47,7 +47,7 @@ def test_a_check_is_asked_for_when_it_is_due(bench: Bench) -> None:
 
 def test_what_nobody_has_made_is_asked_for_again_under_another_key(bench: Bench) -> None:
     finished(bench)
-    bench.pass_minutes(5)
+    bench.pass_minutes(3)
     [first] = ask(bench)
     bench.pass_minutes(9)
     assert ask(bench) == []
@@ -58,7 +58,7 @@ def test_what_nobody_has_made_is_asked_for_again_under_another_key(bench: Bench)
 
 def test_what_was_made_is_not_asked_for(bench: Bench) -> None:
     run = finished(bench)
-    bench.pass_minutes(5)
+    bench.pass_minutes(3)
     world = {"front": bench.front, "database": bench.database, "clock": bench.clock}
     bench.loop(reconcile_run(run.id, **world, name="5m"))
     assert ask(bench) == []
@@ -67,13 +67,13 @@ def test_what_was_made_is_not_asked_for(bench: Bench) -> None:
 @pytest.mark.parametrize("minutes", [1, 120])
 def test_a_run_that_ends_a_second_time_is_looked_at_a_second_time_when_it_is_due(bench: Bench, minutes: float) -> None:
     run = finished(bench)
-    bench.pass_minutes(5)
+    bench.pass_minutes(3)
     [first] = ask(bench)
     bench.loop(reconcile_run(run.id, front=bench.front, database=bench.database, clock=bench.clock, name="5m"))
     bench.pass_minutes(minutes)
     plan(bench, run)
     assert ask(bench) == []
-    bench.pass_minutes(5)
+    bench.pass_minutes(3)
     [second] = ask(bench)
     assert second != first
     assert [key for key, _ in bench.requests() if key.startswith("rule-check-")] == [first, second]

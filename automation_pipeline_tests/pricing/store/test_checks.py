@@ -34,7 +34,7 @@ def test_the_early_checks_are_planned_from_the_end_of_the_run(database: Database
         plan_checks(session, run_id, clock.now())
     with database.reading() as session:
         due = [(check.name, check.due_at - clock.now()) for check in checks_of(session, run_id)]
-    assert due == [("5m", timedelta(minutes=5)), ("1h", timedelta(hours=1))]
+    assert due == [("5m", timedelta(minutes=3)), ("1h", timedelta(hours=1))]
 
 
 def test_looks_by_hand_are_counted(database: Database, clock: StandingClock) -> None:
