@@ -24,9 +24,9 @@ _SETTLED = (TargetState.APPLIED, TargetState.FAILED, TargetState.ROLLED_BACK)
 def health_of_projects(session: Session, now: datetime) -> dict[str, Health]:
     """By project; one of which there is nothing to say is not there."""
     tried, letters = _tried(session, now), dead_letter_counts(session, now)
-    shops = _shops_of_projects(session, now)
-    refused = _refused(session, shops)
-    open_circuits = _open_circuits(session, shops)
+    shops, shops_of_projects = session.scalars(select(ShopRow)).all(), _shops_of_projects(session, now)
+    refused = _refused(shops, shops_of_projects, database_time(session))
+    open_circuits = _open_circuits(shops, shops_of_projects)
     applied = Counter({project: count for (project, is_applied), count in tried.items() if is_applied})
     failed = Counter({project: count for (project, is_applied), count in tried.items() if not is_applied})
     return {
@@ -98,18 +98,16 @@ def _shops_of_projects(session: Session, now: datetime) -> list[tuple[str, str]]
     return list(session.execute(query).tuples())
 
 
-def _refused(session: Session, shops_of_projects: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """By project, the refusals of its shops in the last minutes, by the database's clock."""
-    since = database_time(session) - RATE_LIMIT_WINDOW
-    shops = session.execute(select(ShopRow.shop, ShopRow.refusals)).tuples()
-    lately = {shop: sum(at > since.timestamp() for at in refusals) for shop, refusals in shops}
+def _refused(shops: Sequence[ShopRow], shops_of_projects: Sequence[tuple[str, str]], now: datetime) -> dict[str, int]:
+    """By project, the refusals of its shops in the last minutes."""
+    since = (now - RATE_LIMIT_WINDOW).timestamp()
+    lately = {shop.shop: sum(at > since for at in shop.refusals) for shop in shops}
     refused: Counter[str] = Counter()
     for project, shop in shops_of_projects:
         refused[project] += lately.get(shop, 0)
     return {project: count for project, count in refused.items() if count}
 
 
-def _open_circuits(session: Session, shops_of_projects: Sequence[tuple[str, str]]) -> dict[str, str]:
-    is_not_closed = ShopRow.circuit != CircuitState.CLOSED
-    not_closed = set(session.scalars(select(ShopRow.shop).where(is_not_closed)))
+def _open_circuits(shops: Sequence[ShopRow], shops_of_projects: Sequence[tuple[str, str]]) -> dict[str, str]:
+    not_closed = {shop.shop for shop in shops if shop.circuit != CircuitState.CLOSED}
     return {project: shop for project, shop in shops_of_projects if shop in not_closed}

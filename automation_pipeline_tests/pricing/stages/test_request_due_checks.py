@@ -41,7 +41,7 @@ def test_a_check_is_asked_for_when_it_is_due(bench: Bench) -> None:
     assert key == f"rule-check-{run.id}-5m-{round(bench.clock.now().timestamp())}"
     assert (key, {"run_id": run.id, "check": "5m"}) in bench.requests()
     assert ask(bench) == []
-    bench.pass_minutes(55)
+    bench.pass_minutes(57)
     assert any(key.startswith(f"rule-check-{run.id}-1h-") for key in ask(bench))
 
 

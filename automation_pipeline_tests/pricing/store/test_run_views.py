@@ -152,7 +152,7 @@ def test_the_result_tells_of_every_target_that_ended(bench: Bench) -> None:
     with bench.database.reading() as session:
         told = result_of(session, run.id)
     assert (told.total_targets, told.applied_targets, told.failed_targets) == (3, 1, 2)
-    assert (told.duration, told.success_rate) == (31240, 0.5)
+    assert (told.duration, told.success_rate) == (31240, 0.6667)
     first, second, _ = told.results
     assert (first.target_id, first.success, first.external_id, first.applied_price) == (str(ids[0]), True, "101", 900)
     assert (first.error, first.duration) == (None, 95)
