@@ -11,11 +11,16 @@ from sqlalchemy import make_url
 from automation_pipeline import migrations
 from automation_pipeline.storage.database import Database
 
-# Any statement that creates, alters or drops a table leaves a new version of these rows.
+# Any statement that creates, alters or drops a table leaves a new version of these rows. Ids of PostgreSQL's own
+# objects are below 16384.
 _SHAPE = """
 SELECT count(*), max(xmin::text::bigint), (SELECT string_agg(version_num, ' ') FROM alembic_version) FROM (
-    SELECT xmin FROM pg_class UNION ALL SELECT xmin FROM pg_attribute UNION ALL SELECT xmin FROM pg_constraint
-    UNION ALL SELECT xmin FROM pg_index UNION ALL SELECT xmin FROM pg_trigger UNION ALL SELECT xmin FROM pg_proc
+    SELECT xmin FROM pg_class WHERE oid >= 16384
+    UNION ALL SELECT xmin FROM pg_attribute WHERE attrelid >= 16384
+    UNION ALL SELECT xmin FROM pg_constraint WHERE oid >= 16384
+    UNION ALL SELECT xmin FROM pg_index WHERE indexrelid >= 16384
+    UNION ALL SELECT xmin FROM pg_trigger WHERE oid >= 16384
+    UNION ALL SELECT xmin FROM pg_proc WHERE oid >= 16384
 ) AS catalogue
 """
 _SEND_AWAY = """

@@ -362,7 +362,8 @@ def judge(mutation: Mutation, trees: SimpleQueue[Path], clean: Path, seconds: fl
             if failed and not ("::" in killer and pytest_says(clean, [killer], seconds)[0]):
                 outcome.verdict, outcome.killer = "caught", killer
                 break
-            if time.monotonic() - began > seconds:
+            if time.monotonic() - began > seconds and outcome.tests < len(tests):
+                outcome.verdict = "undecided"
                 break
     finally:
         (tree / mutation.path).write_text(mutation.before, encoding="utf-8")
@@ -392,7 +393,9 @@ def main() -> None:
         judged = partial(judge, trees=trees, clean=clean, seconds=options.seconds)
         outcomes = [report(outcome) for outcome in pool.map(judged, mutations)]
     caught = sum(one.verdict == "caught" for one in outcomes)
-    print(f"caught {caught} of {len(outcomes)} ({100 * caught / max(1, len(outcomes)):.0f} %), seed {options.seed}")
+    undecided = sum(one.verdict == "undecided" for one in outcomes)
+    share = f"{100 * caught / max(1, len(outcomes) - undecided):.0f} %"
+    print(f"caught {caught} of {len(outcomes)}, {undecided} undecided for want of time: {share}, seed {options.seed}")
 
 
 def report(outcome: Outcome) -> Outcome:

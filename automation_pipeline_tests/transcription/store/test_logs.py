@@ -12,6 +12,7 @@ from automation_pipeline.storage.workflow_logs import WorkflowLogRow
 from automation_pipeline.transcription.domain.log_query import read_log_query
 from automation_pipeline.transcription.store.logs import transcription_logs
 from automation_pipeline_tests.audits.archive import Archive
+from automation_pipeline_tests.tables import every_case
 
 AT = datetime(2026, 2, 3, 23, 30, tzinfo=UTC)  # already the 4th in Paris
 PARIS = ZoneInfo("Europe/Paris")
@@ -49,7 +50,7 @@ def messages(database: Database, fiche_id: str = "900", **given: str) -> list[ob
     return [line["message"] for line in lines]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "said"),
     [
         ({}, ["START", "refused", "again"]),
