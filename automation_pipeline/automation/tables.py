@@ -125,7 +125,9 @@ class RunRow(Table):
     request_key: Mapped[str | None] = mapped_column(unique=True)
     dagster_run_id: Mapped[str | None]
     dagster_root_run_id: Mapped[str | None]
+    # When it was queued; `began_at` is when its first attempt began.
     started_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    began_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     selected_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     completed_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     duration_ms: Mapped[int | None]
@@ -146,6 +148,13 @@ class RunRow(Table):
     stopped_after_fetch: Mapped[bool] = mapped_column(server_default=false())
     fetched_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     retry_of_run_id: Mapped[int | None] = mapped_column(BigInteger)
+    # What the ledger held when the attempt began, and how many attempts in a row were lost without adding to it.
+    progress_mark: Mapped[int] = mapped_column(server_default="0")
+    fruitless_attempts: Mapped[int] = mapped_column(server_default="0")
+
+    @property
+    def queued_at(self) -> datetime:
+        return self.started_at
 
 
 class HeartbeatRow(Table):

@@ -13,9 +13,9 @@ from dagster._core.execution.stats import StepEventStatus
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline.core.logs import log
-from automation_pipeline.orchestration.aftermath import ENDED
 from automation_pipeline.orchestration.beside import repeating
 from automation_pipeline.orchestration.heartbeat import worker_name
+from automation_pipeline.orchestration.recovery import ENDED
 from automation_pipeline.storage.database import Session
 from automation_pipeline.storage.step_beats import beat_step, begin_step, end_step, take_over_step
 

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from automation_pipeline.orchestration.requests import REQUEST_TAG
+from automation_pipeline.orchestration.requests import LAUNCH_TAG, REQUEST_TAG
 from automation_pipeline.storage.run_requests import RunWish
 
 DOORS = {
@@ -21,8 +21,8 @@ DOORS = {
 
 def run_request(wish: RunWish) -> dg.RunRequest:
     return dg.RunRequest(
-        run_key=wish.key,
+        run_key=wish.run_key,
         job_name=wish.job,
         run_config={"ops": {DOORS[wish.job]: {"config": dict(wish.config)}}},
-        tags={**wish.tags, REQUEST_TAG: wish.key},
+        tags={**wish.tags, REQUEST_TAG: wish.key, LAUNCH_TAG: str(wish.launch)},
     )

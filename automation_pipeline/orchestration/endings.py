@@ -4,19 +4,19 @@ days."""
 from collections.abc import Sequence
 from datetime import timedelta
 
-from dagster import DagsterInstance, DagsterRun, RunRecord, RunsFilter
+from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
 from automation_pipeline.audits.stages.fail_audit import fail_audit
 from automation_pipeline.audits.store.batches import items_never_begun
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.fiches.stages.fail_range import fail_range
 from automation_pipeline.fiches.store.jobs import silent_jobs
-from automation_pipeline.orchestration.aftermath import Aftermath, aftermath, will_retry
 from automation_pipeline.orchestration.audits import fail_audit_of
 from automation_pipeline.orchestration.ranges import fail_range_of
+from automation_pipeline.orchestration.recovery import ENDED
 from automation_pipeline.orchestration.requests import REQUEST_TAG, refuse_request
 from automation_pipeline.orchestration.transcripts import fail_transcription_of
-from automation_pipeline.storage.run_requests import mark_refused
+from automation_pipeline.storage.run_requests import filed_requests, mark_refused
 
 TERMINATED = "The run was terminated in Dagster"
 LOST = "The Dagster run ended without beginning the audit"
@@ -58,18 +58,13 @@ def end_lost_ranges(instance: DagsterInstance, services: Services) -> list[str]:
 
 
 def _lost(keys: Sequence[str], instance: DagsterInstance, services: Services) -> list[str]:
-    """Those of the requests whose newest Dagster run is over."""
+    """Those of the requests whose newest Dagster run is over, and for which no other one was requested."""
     if not keys:
         return []
-    newest: dict[str, RunRecord] = {}
-    for record in instance.get_run_records(RunsFilter(tags={REQUEST_TAG: list(keys)})):
-        newest.setdefault(record.dagster_run.tags[REQUEST_TAG], record)
-    return [key for key in keys if _is_over(newest.get(key), services)]
-
-
-def _is_over(record: RunRecord | None, services: Services) -> bool:
-    if record is None:
-        return True
-    run, now = record.dagster_run, services.clock.now().timestamp()
-    silent = record.end_time is not None and now - record.end_time > services.settings.audit_max_wait_seconds
-    return aftermath(run.status, will_retry=will_retry(run), silent=silent) is Aftermath.CLOSE
+    newest: dict[str, DagsterRunStatus] = {}
+    for run in instance.get_runs(RunsFilter(tags={REQUEST_TAG: list(keys)})):
+        newest.setdefault(run.tags[REQUEST_TAG], run.status)
+    with services.database.reading() as session:
+        filed = filed_requests(session, keys)
+    again = {one.key for one in filed if one.launch > 1 and one.state == "waiting"}
+    return [key for key in keys if key not in again and newest.get(key, DagsterRunStatus.FAILURE) in ENDED]

@@ -52,8 +52,8 @@ def executor_of(settings: Settings) -> dg.ExecutorDefinition:
 
 
 class SupervisedExecutor(dg.Executor):
-    """Runs the steps with another executor. A run that no daemon launched delivers its notifications before it ends:
-    there may be no daemon that relays them."""
+    """Runs the steps with another executor, and sends the heartbeat of the run meanwhile. A run that no daemon launched
+    delivers its notifications before it ends: there may be no daemon that relays them."""
 
     def __init__(self, engine: dg.Executor) -> None:
         self._engine = engine
@@ -70,10 +70,12 @@ class SupervisedExecutor(dg.Executor):
         self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan
     ) -> Iterator[dg.DagsterEvent]:
         from automation_pipeline.bootstrap import services  # noqa: PLC0415  with what needs it, and not before
+        from automation_pipeline.orchestration.heartbeat import beating_run  # noqa: PLC0415  the same
 
         alone = plan_context.dagster_run.remote_job_origin is None
         since = _database_time(services()) if alone else None
-        yield from self._engine.execute(plan_context, execution_plan)
+        with beating_run(plan_context.run_id, services()):
+            yield from self._engine.execute(plan_context, execution_plan)
         if since is not None:
             deliver_notifications(services(), since)
 

@@ -11,9 +11,8 @@ from automation_pipeline.core.settings import load_settings
 STEP_RETRIES = 3
 STEP_RETRY_SECONDS = 5.0
 
-# For a step process that dies: Dagster retries a run only when its worker does. Steps inside the worker must have none:
-# a retry policy also catches the interrupt by which a run is terminated, and goes on. Celery brings a step again by
-# itself whose process has died.
+# Of assets, whose process may die: the runs of jobs are requested again instead. Steps inside the run's own process
+# must have none: a retry policy also catches the interrupt by which a run is terminated, and goes on.
 CRASH_RETRIES = (
     dg.RetryPolicy(max_retries=STEP_RETRIES, delay=1)
     if load_settings().automation_executor in {"multiprocess", "k8s"}

@@ -10,13 +10,13 @@ from automation_pipeline.automation.domain.run import RunTicket, Trigger
 from automation_pipeline.automation.domain.selection import parse_selection
 from automation_pipeline.automation.stages.open_run import Opening
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.orchestration.requests import LAUNCH_TAG
 from automation_pipeline.orchestration.tickets import ATTEMPT_TAG, RUN_ID_TAG
 
-# Dagster puts it on runs that it retries by itself.
-RETRY_TAG = "dagster/retry_number"
 
-
-def parse_launch(config: Mapping[str, Any], dagster_run: dg.DagsterRun, worker: str) -> Opening:
+def parse_launch(
+    config: Mapping[str, Any], dagster_run: dg.DagsterRun, worker: str, lost_after_seconds: float
+) -> Opening:
     override, due_at = config["override_fiche_selection"], config["due_at"]
     return Opening(
         schedule_id=config["schedule_id"],
@@ -26,7 +26,9 @@ def parse_launch(config: Mapping[str, Any], dagster_run: dg.DagsterRun, worker: 
         dagster_run_id=dagster_run.run_id,
         dagster_root_run_id=dagster_run.root_run_id or dagster_run.run_id,
         worker=worker,
-        is_retry=RETRY_TAG in dagster_run.tags,
+        is_next=int(dagster_run.tags.get(LAUNCH_TAG, "1")) > 1,
+        is_repeat=dagster_run.parent_run_id is not None,
+        lost_after_seconds=lost_after_seconds,
     )
 
 

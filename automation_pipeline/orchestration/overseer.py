@@ -11,9 +11,9 @@ from kombu.exceptions import OperationalError
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.logs import log
-from automation_pipeline.orchestration.aftermath import ENDED
 from automation_pipeline.orchestration.awaited import Awaited
 from automation_pipeline.orchestration.heartbeat import worker_name
+from automation_pipeline.orchestration.recovery import ENDED
 from automation_pipeline.storage.step_beats import RUN_WORKER, StepBeat, beat_step, beats, end_step, forget_steps
 
 # For this share of the time after which somebody silent is lost, a step must be found nowhere: between the queue and

@@ -10,6 +10,8 @@ from automation_pipeline.core.errors import GroundError, PermanentError, Transie
 from automation_pipeline.storage.run_requests import mark_refused, mark_taken
 
 REQUEST_TAG = "automation/request_key"
+# Counts the Dagster runs of one request, from 1.
+LAUNCH_TAG = "automation/launch"
 
 
 def take_request(context: dg.OpExecutionContext, services: Services) -> None:

@@ -7,6 +7,11 @@ from automation_pipeline.automation.domain.run import RunTicket
 RUN_ID_TAG, ATTEMPT_TAG = "automation/run_id", "automation/attempt"
 _BATCH = "batch_"
 
+FROM_THE_FIRST_STEP = (
+    'An automation run cannot go on from a failed step: its attempt is over. Choose "Re-execute all steps": what is '
+    "done is not done again."
+)
+
 
 def batch_key(batch: int) -> str:
     """The mapping key of a batch."""
@@ -26,8 +31,10 @@ class Tickets(dg.IOManager):
             )
 
     def load_input(self, context: dg.InputContext) -> RunTicket | tuple[RunTicket, int]:
-        """Of a run that is executed again from a later step: the ticket of the run that opened the attempt."""
+        """The ticket is in the tags of the Dagster run itself."""
         made = context.upstream_output
+        if made is not None and made.run_id != context.step_context.run_id:
+            raise dg.Failure(FROM_THE_FIRST_STEP, allow_retries=False)
         run = made and context.step_context.instance.get_run_by_id(made.run_id)
         if made is None or run is None or ATTEMPT_TAG not in run.tags:
             raise dg.DagsterInvariantViolationError(

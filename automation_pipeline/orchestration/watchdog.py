@@ -1,106 +1,265 @@
-"""Looks after the runs that nobody may be working on, one by one: does what `aftermath` says."""
+"""Looks after Dagster runs whose process may be lost, and after automation runs that nobody works on: fetches the facts
+of `recovery`, and applies its decisions. Two overlapping looks do no harm: each lost launch is requested again once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
-from dagster import DagsterEventType, DagsterInstance, DagsterRunStatus, RunRecord
+from dagster import DagsterError, DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, RunsFilter
 
-from automation_pipeline.automation.domain.run import RunTicket
-from automation_pipeline.automation.stages.finalise_run import finalise_run
-from automation_pipeline.automation.store.runs import RunAtWork, runs_at_work, runs_never_opened
+from automation_pipeline.automation.domain.run import Reason, RunStatus
+from automation_pipeline.automation.stages.finalise_run import BROKE_OFF, Closing, finalise_run
+from automation_pipeline.automation.stages.recover_run import Lost, request_next_attempt
+from automation_pipeline.automation.store.progress import runs_cancelled
+from automation_pipeline.automation.store.runs import WatchedRun, watched_runs
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import AutomationError
-from automation_pipeline.orchestration.aftermath import (
-    Aftermath,
-    aftermath,
-    failure_reason,
-    newest_for,
-    newest_of_chain,
-    silent_since,
-    will_retry,
+from automation_pipeline.orchestration.doors import DOORS
+from automation_pipeline.orchestration.recovery import (
+    ENDED,
+    Decision,
+    Ending,
+    Engine,
+    Facts,
+    decide,
+    ending_of,
+    is_process_lost,
 )
-from automation_pipeline.orchestration.cancelling import RUN_ID_TAG, terminate_cancelled
-from automation_pipeline.orchestration.lost_steps import beats_of_steps, lost_steps, report_lost
-from automation_pipeline.storage.step_beats import StepBeat
+from automation_pipeline.orchestration.requests import LAUNCH_TAG, REQUEST_TAG
+from automation_pipeline.orchestration.tickets import RUN_ID_TAG
+from automation_pipeline.storage.instants import database_time
+from automation_pipeline.storage.run_requests import filed_requests, request_again
+from automation_pipeline.storage.step_beats import RUN_WORKER, StepBeat, beats, forget_steps
 
 Case = TypeVar("Case")
 
+IN_PROGRESS = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
+# A cancelled run ends by itself at its next step; after this long its Dagster run is terminated.
+CANCEL_GRACE, CANCEL_HORIZON = timedelta(seconds=5), timedelta(hours=1)
+GONE = Ending(Engine.CRASHED, "Dagster does not know a run that works on it")
+# Launches of a job without a ledger of its own, the first one included.
+MOST_LAUNCHES_OF_A_JOB = 4
+
 
 def look_after_all(instance: DagsterInstance, services: Services) -> tuple[int, list[str]]:
-    """How many runs were looked at, and what was done about some of them."""
-    patience = timedelta(seconds=services.settings.automation_lost_after_seconds)
-    steps = beats_of_steps(services)
+    """How many automation runs were looked at, and what was done about some of them."""
+    lost = _report_lost_processes(instance, services)
     with services.database.reading() as session:
-        at_work = [_lately(run, steps) for run in runs_at_work(session)]
-        unopened = runs_never_opened(session, services.clock.now() - patience)
+        runs = watched_runs(session)
+        signs = {beat.dagster_run_id: beat.beat_at for beat in beats(session)}
+    runs = [_with_newest_sign(run, signs) for run in runs]
+    newest = _newest_dagster_runs(runs, instance)
     done = [
-        *_each(lost_steps(steps, patience), lambda step: report_lost(step, instance, services)),
-        *_each(at_work, lambda run: _look_after(run, instance, services, patience)),
-        *_each(unopened, lambda run_id: _look_for(run_id, instance, services)),
-        *terminate_cancelled(instance, services),
+        *lost,
+        *_each(runs, lambda run: _look_after(run, newest.get(run.run_id), instance, services)),
+        *_terminate_cancelled(instance, services),
     ]
-    return len(at_work) + len(unopened), done
+    return len(runs), done
 
 
-def _lately(run: RunAtWork, steps: Sequence[StepBeat]) -> RunAtWork:
-    """Whoever waits for its steps, or works on one, speaks for the run too."""
-    newer = [step.beat_at for step in steps if step.dagster_run_id == run.dagster_run_id]
-    return replace(run, beat_at=max([run.beat_at, *newer]))
+def look_after_run_of(dagster_run: DagsterRun, instance: DagsterInstance, services: Services) -> str | None:
+    """The same, for the automation run that this Dagster run was to work on, at once."""
+    with services.database.reading() as session:
+        runs = watched_runs(session)
+    tag = dagster_run.tags.get(RUN_ID_TAG)
+    mine = [run for run in runs if str(run.run_id) == tag or run.dagster_run_id == dagster_run.run_id]
+    newest = _newest_dagster_runs(mine, instance)
+    return "; ".join(_each(mine, lambda run: _look_after(run, newest.get(run.run_id), instance, services))) or None
+
+
+def launch_again(run: DagsterRun, ending: Ending, services: Services) -> bool:
+    """Another Dagster run in place of a lost one that was launched for a request; False when that is not possible."""
+    key = run.tags.get(REQUEST_TAG)
+    if key is None or ending.engine not in (Engine.CRASHED, Engine.NEVER_STARTED):
+        return False
+    launch = launch_of(run)
+    if launch >= MOST_LAUNCHES_OF_A_JOB:
+        return False
+    with services.database.transaction() as session:
+        if request_again(session, key, launch):
+            return True
+        return any(filed.launch > launch and filed.state != "refused" for filed in filed_requests(session, [key]))
+
+
+def launch_of(run: DagsterRun) -> int:
+    return int(run.tags.get(LAUNCH_TAG, "1"))
 
 
 def _each(cases: Sequence[Case], act: Callable[[Case], str | None]) -> list[str]:
-    said: list[str] = []
+    done: list[str] = []
     for case in cases:
         try:
             sentence = act(case)
-        except AutomationError as error:
+        except (AutomationError, DagsterError) as error:
             sentence = f"{case}: {error}"
-        said += [sentence] if sentence else []
-    return said
+        done += [sentence] if sentence else []
+    return done
 
 
-def _look_after(run: RunAtWork, instance: DagsterInstance, services: Services, patience: timedelta) -> str | None:
-    record = newest_of_chain(instance, run.dagster_run_id)
-    status = record.dagster_run.status if record else None
-    silent = run.now - silent_since(run.beat_at, record) > patience
-    verdict = aftermath(status, will_retry=record and will_retry(record.dagster_run), silent=silent)
-    if verdict is Aftermath.CLOSE:
-        return _close(RunTicket(run.run_id, run.attempt), record, instance, services)
-    if verdict is Aftermath.REPORT_DEAD and record:
-        message = f"No sign of life since {run.beat_at:%Y-%m-%d %H:%M:%S} UTC."
-        instance.report_run_failed(record.dagster_run, message)
-        return f"Reported {record.dagster_run.run_id} dead"
-    return None
+def _report_lost_processes(instance: DagsterInstance, services: Services) -> list[str]:
+    """Dagster itself does not notice that a host is lost: runs in progress without a sign of life are reported."""
+    records = instance.get_run_records(RunsFilter(statuses=IN_PROGRESS))
+    with services.database.reading() as session:
+        known, now = beats(session), database_time(session)
+    patience = services.settings.automation_lost_after_seconds
+    done = _each(records, lambda record: _report_if_lost(record, known, now, patience, instance))
+    _forget_beats_of_ended(records, known, patience, instance, services)
+    return done
 
 
-def _look_for(run_id: int, instance: DagsterInstance, services: Services) -> str | None:
-    """A run that was asked for long ago: if its Dagster run has ended without opening it, nobody else will."""
-    record = newest_for(instance, {RUN_ID_TAG: str(run_id)})
-    if record is None:
+def _report_if_lost(
+    record: RunRecord, known: Sequence[StepBeat], now: datetime, patience: float, instance: DagsterInstance
+) -> str | None:
+    run = record.dagster_run
+    mine = [beat for beat in known if beat.dagster_run_id == run.run_id]
+    if run.job_name not in DOORS and not mine:
+        return None  # a job of another code location
+    silent = _silent_process(record, mine, now)
+    step = next((beat for beat in mine if beat.step_key != RUN_WORKER and _silence(beat) > patience), None)
+    if step is None and not is_process_lost(run.status, silent, patience):
         return None
-    verdict = aftermath(record.dagster_run.status, will_retry=will_retry(record.dagster_run), silent=True)
-    return _close(RunTicket(run_id, 0), record, instance, services) if verdict is Aftermath.CLOSE else None
+    what = "The process of the run" if step is None else f"Step {step.step_key} on {step.worker}"
+    message = f"{what} gave no sign of life for {(silent if step is None else _silence(step)):.0f} seconds."
+    if run.status is DagsterRunStatus.CANCELING:
+        instance.report_run_canceled(run, message)
+    else:
+        instance.report_run_failed(run, message)
+    return f"Reported {run.run_id} lost"
 
 
-def _close(ticket: RunTicket, record: RunRecord | None, instance: DagsterInstance, services: Services) -> str:
+def _silent_process(record: RunRecord, beats_of_run: Sequence[StepBeat], now: datetime) -> float:
+    """Seconds since the process beat; since it started or was launched, where it never did."""
+    since_beat = [_silence(beat) for beat in beats_of_run if beat.step_key == RUN_WORKER]
+    if since_beat:
+        return min(since_beat)
+    started = record.start_time
+    since = datetime.fromtimestamp(started, UTC) if started else record.update_timestamp.astimezone(UTC)
+    return (now - since).total_seconds()
+
+
+def _silence(beat: StepBeat) -> float:
+    return (beat.now - beat.beat_at).total_seconds()
+
+
+def _forget_beats_of_ended(
+    in_progress: Sequence[RunRecord],
+    known: Sequence[StepBeat],
+    patience: float,
+    instance: DagsterInstance,
+    services: Services,
+) -> None:
+    live = {record.dagster_run.run_id for record in in_progress}
+    silent = {beat.dagster_run_id for beat in known if _silence(beat) > patience} - live
+    for dagster_run_id in silent:
+        run = instance.get_run_by_id(dagster_run_id)
+        if run is None or run.status in ENDED:
+            with services.database.transaction() as session:
+                forget_steps(session, dagster_run_id)
+
+
+def _with_newest_sign(run: WatchedRun, signs: Mapping[str, datetime]) -> WatchedRun:
+    sign = signs.get(run.dagster_run_id or "")
+    return run if sign is None else replace(run, last_sign_at=max(run.last_sign_at, sign))
+
+
+def _newest_dagster_runs(runs: Sequence[WatchedRun], instance: DagsterInstance) -> Mapping[int, RunRecord]:
+    """Of each automation run the newest Dagster run that was launched for it: two queries, however many there are."""
+    if not runs:
+        return {}
+    by_tag = RunsFilter(tags={RUN_ID_TAG: [str(run.run_id) for run in runs]})
+    opened = {run.dagster_run_id: run.run_id for run in runs if run.dagster_run_id}
+    found = [(record, _run_id_of(record, opened)) for record in instance.get_run_records(by_tag)]
+    if opened:
+        by_id = instance.get_run_records(RunsFilter(run_ids=list(opened)))
+        found += [(record, opened[record.dagster_run.run_id]) for record in by_id]
+    in_order = sorted(found, key=lambda pair: pair[0].storage_id)
+    return {run_id: record for record, run_id in in_order if run_id is not None}
+
+
+def _run_id_of(record: RunRecord, opened: Mapping[str, int]) -> int | None:
+    """None for what a person re-executes: it has the tags of the run that it repeats, and works on it only if it has
+    opened an attempt."""
+    run = record.dagster_run
+    if run.parent_run_id is not None:
+        return opened.get(run.run_id)
+    return int(run.tags[RUN_ID_TAG])
+
+
+def _look_after(run: WatchedRun, record: RunRecord | None, instance: DagsterInstance, services: Services) -> str | None:
+    if record is not None and run.launch is not None and launch_of(record.dagster_run) < run.launch:
+        record = None  # of an earlier launch
+    ending = None if record is None else ending_of(record, instance)
+    facts = Facts(
+        status=RunStatus.RUNNING if run.attempt else RunStatus.PENDING,
+        engine=ending and ending.engine,
+        silent_seconds=run.silent_seconds,
+        engine_seconds=_seconds_since_end(record, run.now),
+        request=run.request_state,
+        launches=run.launch or 1,
+    )
+    decision = decide(facts, services.settings.automation_lost_after_seconds)
+    return _apply(decision, run, ending or GONE, services)
+
+
+def _seconds_since_end(record: RunRecord | None, now: datetime) -> float:
+    if record is None or record.end_time is None:
+        return float("inf")
+    return now.timestamp() - record.end_time
+
+
+def _apply(decision: Decision, run: WatchedRun, ending: Ending, services: Services) -> str | None:
+    match decision:
+        case Decision.REQUEST:
+            began = ending.engine is not Engine.NEVER_STARTED
+            lost = Lost(run, ending.reason, began=began)
+            return request_next_attempt(lost, database=services.database, clock=services.clock)
+        case Decision.FAIL:
+            reason = run.refused_because if run.request_state == "refused" else None
+            return _close(run, reason or ending.reason, BROKE_OFF, services)
+        case Decision.CANCEL:
+            closing = Closing(ending.reason, Reason.CANCELLED, status=RunStatus.CANCELLED)
+            return _close(run, ending.reason, closing, services)
+        case Decision.LEAVE | Decision.TERMINATE:
+            return None
+
+
+def _close(run: WatchedRun, reason: str, closing: Closing, services: Services) -> str:
     finalise_run(
-        ticket.run_id,
+        run.run_id,
         database=services.database,
         clock=services.clock,
-        attempt=ticket.attempt,
-        breakdown=_reason(record, instance),
+        attempt=run.attempt,
+        breakdown=reason,
+        closing=closing,
     )
-    return f"Closed run {ticket.run_id}"
+    return f"Closed run {run.run_id}"
 
 
-def _reason(record: RunRecord | None, instance: DagsterInstance) -> str:
-    if record is None:
-        return "Nobody works on the run any more: its Dagster run is gone"
+def _terminate_cancelled(instance: DagsterInstance, services: Services) -> list[str]:
+    """End the Dagster runs of automation runs that were cancelled: one query here and one of Dagster's."""
+    now = services.clock.now()
+    with services.database.reading() as session:
+        run_ids = runs_cancelled(session, now - CANCEL_HORIZON, now - CANCEL_GRACE)
+    if not run_ids:
+        return []
+    tags = {RUN_ID_TAG: [str(run_id) for run_id in run_ids]}
+    live = [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.QUEUED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED]
+    return _each(
+        instance.get_run_records(RunsFilter(statuses=live, tags=tags)), lambda record: _terminate(record, instance)
+    )
+
+
+def _terminate(record: RunRecord, instance: DagsterInstance) -> str | None:
+    """A queued run is taken out of the queue, a started one interrupted; one that cannot be reached is ended."""
+    facts = Facts(RunStatus.CANCELLED, ending_of(record, instance).engine)
+    if decide(facts, 0) is not Decision.TERMINATE:
+        return None
     run = record.dagster_run
-    if run.status is DagsterRunStatus.CANCELED:
-        return "The run was terminated in Dagster"
-    failures = instance.all_logs(run.run_id, of_type=DagsterEventType.STEP_FAILURE)
-    events = [entry.dagster_event for entry in failures if entry.dagster_event]
-    return failure_reason(events, f"Nobody works on the run any more: its Dagster run ended as {run.status.value}")
+    try:
+        is_reached = instance.run_coordinator.cancel_run(run.run_id)
+    except Exception:  # noqa: BLE001  each launcher has its own way to say that it cannot
+        is_reached = False
+    if not is_reached:
+        instance.report_run_canceled(run, "The automation run was cancelled, and no process works on it.")
+    return f"Terminated {run.run_id}"

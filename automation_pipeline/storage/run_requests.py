@@ -25,6 +25,12 @@ class RunWish:
     job: str
     config: JsonObject
     tags: Mapping[str, str]
+    launch: int = 1
+
+    @property
+    def run_key(self) -> str:
+        """Dagster launches one run per key for ever: each launch has its own."""
+        return self.key if self.launch == 1 else f"{self.key}-attempt-{self.launch}"
 
 
 class RunRequestRow(Table):
@@ -45,6 +51,8 @@ class RunRequestRow(Table):
     config: Mapped[JsonObject] = mapped_column(Json)
     tags: Mapped[dict[str, str]] = mapped_column(Json)
     state: Mapped[str] = mapped_column(default="waiting")
+    # Counts the Dagster runs that were requested for the key: 1, and one more for each that was lost.
+    launch: Mapped[int] = mapped_column(server_default="1")
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     offered_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     dagster_run_id: Mapped[str | None]
@@ -63,6 +71,7 @@ def file_requests(session: Session, wishes: Sequence[RunWish], now: datetime) ->
             "config": wish.config,
             "tags": {**inherited, **wish.tags},
             "state": "waiting",
+            "launch": wish.launch,
             "created_at": now,
         }
         for wish in wishes
@@ -88,7 +97,25 @@ def offer_waiting(session: Session, *, limit: int) -> list[RunWish]:
         .returning(RunRequestRow)
         .execution_options(synchronize_session=False)
     )
-    return [RunWish(row.request_key, row.job, row.config, row.tags) for row in sorted(offered, key=lambda row: row.id)]
+    rows = sorted(offered, key=lambda row: row.id)
+    return [RunWish(row.request_key, row.job, row.config, row.tags, row.launch) for row in rows]
+
+
+def request_again(session: Session, key: str, lost_launch: int) -> bool:
+    """Another Dagster run for the request, in place of the lost one. False: somebody has requested it already, or the
+    request came to nothing."""
+    again = session.execute(
+        update(RunRequestRow)
+        .where(
+            RunRequestRow.request_key == key,
+            RunRequestRow.launch == lost_launch,
+            RunRequestRow.state.in_(("waiting", "taken")),
+        )
+        .values(state="waiting", launch=lost_launch + 1, offered_at=None, dagster_run_id=None)
+        .returning(RunRequestRow.id)
+        .execution_options(synchronize_session=False)
+    )
+    return again.scalar_one_or_none() is not None
 
 
 def refusals(session: Session, keys: Sequence[str]) -> dict[str, str]:
@@ -110,13 +137,14 @@ class FiledRequest:
     state: str
     reason: str | None
     created_at: datetime
+    launch: int = 1
 
 
 def filed_requests(session: Session, keys: Sequence[str]) -> list[FiledRequest]:
     """Those of them that are known, in the order in which they were filed."""
     chosen = select(RunRequestRow).where(RunRequestRow.request_key.in_(keys)).order_by(RunRequestRow.id)
     return [
-        FiledRequest(row.request_key, row.job, row.config, row.tags, row.state, row.reason, row.created_at)
+        FiledRequest(row.request_key, row.job, row.config, row.tags, row.state, row.reason, row.created_at, row.launch)
         for row in session.scalars(chosen)
     ]
 

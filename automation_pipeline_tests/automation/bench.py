@@ -96,9 +96,9 @@ class Bench(AuditBench):
         return open_run(an_opening(schedule_id, launch, **fields), database=self.database, clock=self.clock)
 
     def take_over(self, ticket: RunTicket, launch: str = "dagster-2") -> RunTicket:
-        """What Dagster does when it tries a broken run again."""
+        """What the launch does that the watchdog requests in place of a lost one."""
         schedule_id = self.read(ticket).schedule_id
-        return self.open(schedule_id, launch, dagster_root_run_id=ROOT, is_retry=True)
+        return self.open(schedule_id, launch, run_id=ticket.run_id, is_next=True)
 
     def go_through(self, ticket: RunTicket) -> Run:
         for stage in self.stages:

@@ -12,7 +12,7 @@ from automation_pipeline.automation.store.details import untranscribed
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.transcription.tables import TranscriptionTaskRow
-from automation_pipeline_tests.automation.bench import ROOT, Bench
+from automation_pipeline_tests.automation.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
@@ -63,7 +63,7 @@ def test_every_stage_repeated_by_an_attempt_of_its_own_is_done_once(bench: Bench
 
 def test_the_whole_run_repeated_after_its_end_does_nothing(bench: Bench) -> None:
     run = bench.run(*FICHES)
-    ended = bench.open(run.schedule_id, "dagster-2", dagster_root_run_id=ROOT, is_retry=True)
+    ended = bench.open(run.schedule_id, "dagster-2", run_id=run.id, is_next=True)
     assert list(bench.select(ended)) == []
     assert bench.settle(ended) == []
     assert bench.finalise(ended) == run

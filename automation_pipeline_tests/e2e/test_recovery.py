@@ -1,20 +1,22 @@
 """Runs whose process is lost, and `dagster job execute` without a daemon."""
 
 import json
+import sqlite3
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import httpx
 import pytest
 
+from automation_pipeline.simulator import Fiche
 from automation_pipeline_tests import outside
-from automation_pipeline_tests.e2e.system import PATIENCE, System
+from automation_pipeline_tests.e2e.conftest import NewSystem
+from automation_pipeline_tests.e2e.system import PATIENCE, System, kill_tree
+from automation_pipeline_tests.outside import simulator
 from automation_pipeline_tests.waiting import wait_until
-
-pytestmark = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 
 
 class Receiver(BaseHTTPRequestHandler):
@@ -39,55 +41,76 @@ def receiver(status: int = 200) -> Iterator[tuple[str, list[dict]]]:
         server.shutdown()
 
 
-def with_realtime(folder: Path, database_url: str, simulated: str, hook: str) -> System:
-    pusher = {
-        "PUSHER_BASE_URL": simulated,
-        "PUSHER_CLUSTER": "eu",
-        "PUSHER_APP_ID": outside.PUSHER_APP_ID,
-        "PUSHER_KEY": outside.PUSHER_KEY,
-        "PUSHER_SECRET": outside.PUSHER_SECRET,
-    }
-    return System(folder, database_url, simulated, WEBHOOK_ALLOWED_ORIGINS=hook, **pusher)
-
-
 def published(simulated: str) -> list[str]:
     answer = httpx.get(f"{simulated}/_sim/pusher", verify=outside.NO_CERTIFICATES).raise_for_status()
     return [event["name"] for event in answer.json()["events"]]
 
 
 @pytest.mark.parametrize("executor", ["in_process", "multiprocess"])
-def test_job_execute_delivers_its_notifications_before_it_ends(
-    executor: str, tmp_path: Path, database_url: str, simulated: str
-) -> None:
-    with receiver() as (hook, received):
-        system = with_realtime(tmp_path, database_url, simulated, hook)
-        system.environment["AUTOMATION_EXECUTOR"] = executor
-        schedule_id = system.create_schedule((), webhookUrl=f"{hook}/ended", notifyOnComplete=True, notifyOnError=True)
-        ended = system.execute_job(schedule_id)
+def test_job_execute_delivers_its_notifications_before_it_ends(executor: str, new_system: NewSystem) -> None:
+    with simulator() as provider, receiver() as (hook, received):
+        system = new_system(kind="sqlite", at=provider, AUTOMATION_EXECUTOR=executor, WEBHOOK_ALLOWED_ORIGINS=hook)
+        notified = {"webhookUrl": hook, "notifyOnComplete": True, "notifyOnError": True}
+        ended = system.execute_job(System.create_schedule(system, (), **notified))
         assert ended.returncode == 0, ended.stderr[-3000:]
         assert [body["status"] for body in received] == ["completed"]
-        assert {"automation.run.started", "automation.run.completed"} <= set(published(simulated))
-        del system.environment["FICHE_API_BASE_URL"]
-        failing = system.create_schedule(["1"], webhookUrl=f"{hook}/failed", notifyOnComplete=True, notifyOnError=True)
+        assert {"automation.run.started", "automation.run.completed"} <= set(published(provider))
+        failing = System.create_schedule(system, ["1"], **notified)
+        system.environment["FICHE_API_BASE_URL"] = ""
         assert system.execute_job(failing).returncode == 1
         assert [body["status"] for body in received] == ["completed", "failed"]
-        assert "automation.run.failed" in published(simulated)
+        assert "automation.run.failed" in published(provider)
 
 
-def test_what_job_execute_could_not_deliver_waits_for_the_relay_and_changes_nothing(
-    tmp_path: Path, database_url: str, simulated: str
-) -> None:
-    with receiver() as (hook, received):
-        system = with_realtime(tmp_path, database_url, simulated, hook)
-        system.environment["PUSHER_BASE_URL"] = "http://127.0.0.1:9"
-        schedule_id = system.create_schedule((), webhookUrl=f"{hook}/ended", notifyOnComplete=True)
-        assert system.execute_job(schedule_id).returncode == 0
+def test_what_job_execute_could_not_deliver_waits_for_the_relay_and_changes_nothing(new_system: NewSystem) -> None:
+    with simulator() as provider, receiver() as (hook, received):
+        system = new_system(
+            kind="sqlite", at=provider, PUSHER_BASE_URL="http://127.0.0.1:9", WEBHOOK_ALLOWED_ORIGINS=hook
+        )
+        assert (
+            system.execute_job(System.create_schedule(system, (), webhookUrl=hook, notifyOnComplete=True)).returncode
+            == 0
+        )
         assert [body["status"] for body in received] == ["completed"]
-        assert published(simulated) == []
-        system.environment["PUSHER_BASE_URL"] = simulated
+        assert published(provider) == []
+        system.environment["PUSHER_BASE_URL"] = provider
 
         def is_relayed() -> bool:
             system.automation("outbox", "relay", "--once")
-            return "automation.run.completed" in published(simulated)
+            return "automation.run.completed" in published(provider)
 
         wait_until(is_relayed, PATIENCE)
+
+
+def dagster_states(system: System) -> list[tuple[str, str]]:
+    """Dagster's own rows of runs, oldest first."""
+    rows = sqlite3.connect(f"{system.home}/history/runs.db").execute("SELECT run_id, status FROM runs ORDER BY id")
+    return list(rows)
+
+
+def kill_when(system: System, daemon: subprocess.Popen[bytes], state: str) -> None:
+    """The daemon with all its children, as when a host is lost, the moment a Dagster run has that state."""
+
+    def is_reached() -> bool:
+        try:
+            return state in [status for _, status in dagster_states(system)]
+        except sqlite3.OperationalError:
+            return False
+
+    wait_until(is_reached, PATIENCE, every=0.001)
+    kill_tree(daemon.pid)
+
+
+@pytest.mark.parametrize("state", ["QUEUED", "STARTING", "STARTED"])
+def test_a_run_whose_host_is_lost_before_its_first_heartbeat_is_at_work_again(
+    state: str, new_system: NewSystem, fiches: tuple[Fiche, ...]
+) -> None:
+    system = new_system(kind="sqlite")
+    schedule_id = System.create_schedule(system, [fiches[0].id])
+    with system.daemon() as daemon:
+        run_id = System.run_now(system, schedule_id)
+        kill_when(system, daemon, state)
+    with system.daemon():
+        run = system.wait_for_end(run_id, 120)
+    assert run["status"] == "completed"
+    assert {status for _, status in dagster_states(system)} <= {"FAILURE", "SUCCESS"}

@@ -90,24 +90,22 @@ def test_a_run_that_nobody_asked_for_leaves_nothing(services: Services) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "tags", "is_lost"),
+    ("status", "is_lost"),
     [
-        (S.CANCELED, {}, True),
-        (S.SUCCESS, {}, True),
-        (S.FAILURE, {"dagster/will_retry": "false"}, True),
-        (S.FAILURE, {"dagster/will_retry": "true"}, False),
-        (S.FAILURE, {}, False),
-        (S.NOT_STARTED, {}, False),
-        (S.STARTED, {}, False),
-        (S.CANCELING, {}, False),
+        (S.CANCELED, True),
+        (S.SUCCESS, True),
+        (S.FAILURE, True),
+        (S.NOT_STARTED, False),
+        (S.STARTED, False),
+        (S.CANCELING, False),
     ],
 )
 def test_what_no_run_will_begin_any_more_is_counted_as_failed(
     bench: Bench, services: Services, instance: DagsterInstance,
-    status: DagsterRunStatus, tags: dict[str, str], is_lost: bool,
+    status: DagsterRunStatus, is_lost: bool,
 ) -> None:  # fmt: skip
     filed = asked(bench, "7")
-    a_run(instance, "run-7", filed.audits[0].tracking_id, status, **tags)
+    a_run(instance, "run-7", filed.audits[0].tracking_id, status)
     lost = end_lost_audits(instance, services)
     assert lost == ([filed.audits[0].tracking_id] if is_lost else [])
     ended = standing(bench, filed)
@@ -119,23 +117,11 @@ def test_what_no_run_will_begin_any_more_is_counted_as_failed(
 def test_the_newest_run_of_a_request_counts(bench: Bench, services: Services, instance: DagsterInstance) -> None:
     filed = asked(bench, "7", "8", "9")
     keys = [one.tracking_id for one in filed.audits]
-    retried = {"dagster/will_retry": "true"}
-    a_run(instance, "first-7", keys[0], S.FAILURE, **retried)
-    a_run(instance, "first-8", keys[1], S.FAILURE, **retried)
+    a_run(instance, "first-7", keys[0], S.FAILURE)
+    a_run(instance, "first-8", keys[1], S.FAILURE)
     a_run(instance, "second-7", keys[0], S.CANCELED)
     a_run(instance, "second-8", keys[1], S.STARTED)
     assert end_lost_audits(instance, services) == [keys[0], keys[2]]  # Dagster knows nothing of the last
-
-
-def test_a_failure_that_dagster_never_decided_about_is_over_one_day(
-    bench: Bench, services: Services, instance: DagsterInstance
-) -> None:
-    filed = asked(bench, "7")
-    run = a_run(instance, "run-7", filed.audits[0].tracking_id, S.STARTED)
-    instance.report_run_failed(run)
-    assert end_lost_audits(instance, services) == []
-    bench.clock.pass_time(timedelta(minutes=31))
-    assert len(end_lost_audits(instance, services)) == 1
 
 
 def waiting_again(bench: Bench) -> None:

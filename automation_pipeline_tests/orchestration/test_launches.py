@@ -19,7 +19,7 @@ RETRY = dg.DagsterRun("automation_run", run_id="d-2", root_run_id="d-1", parent_
 
 
 def launch(**config: object) -> Opening:
-    return parse_launch({**BARE, **config}, RETRY, "host:1")
+    return parse_launch({**BARE, **config}, RETRY, "host:1", 25)
 
 
 def test_the_root_of_a_retry_is_kept() -> None:
@@ -28,7 +28,7 @@ def test_the_root_of_a_retry_is_kept() -> None:
 
 
 def test_a_first_run_is_its_own_root() -> None:
-    opening = parse_launch(BARE, dg.DagsterRun("automation_run", run_id="d-1"), "host:1")
+    opening = parse_launch(BARE, dg.DagsterRun("automation_run", run_id="d-1"), "host:1", 25)
     assert opening.dagster_root_run_id == "d-1"
 
 

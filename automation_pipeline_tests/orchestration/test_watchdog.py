@@ -1,27 +1,38 @@
-"""The watchdog on a real Dagster instance: who is closed, with which words, and who is left alone."""
+"""The watchdog on a real Dagster instance: which runs it closes, and for which it requests another attempt."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime
 
 import dagster as dg
 import pytest
 from dagster import DagsterRun, DagsterRunStatus
-from sqlalchemy import update
+from sqlalchemy import select, update
 
-from automation_pipeline.automation.domain.run import Run
+from automation_pipeline.automation.domain.run import Run, RunTicket
+from automation_pipeline.automation.stages.cancel_run import cancel_run
 from automation_pipeline.automation.stages.open_run import open_run
 from automation_pipeline.automation.stages.request_run import request_run
 from automation_pipeline.automation.store.runs import get_run
-from automation_pipeline.automation.tables import HeartbeatRow
+from automation_pipeline.automation.tables import FicheResultRow, HeartbeatRow, RunRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.orchestration.watchdog import look_after_all
+from automation_pipeline.orchestration.recovery import Ending, Engine
+from automation_pipeline.orchestration.requests import LAUNCH_TAG, REQUEST_TAG
+from automation_pipeline.orchestration.watchdog import launch_again, look_after_all
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.run_requests import RunRequestRow, RunWish, file_requests, offer_waiting
+from automation_pipeline.storage.step_beats import RUN_WORKER, StepBeatRow, beat_step
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_opening
 
-pytestmark = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+S = DagsterRunStatus
+
+
+@pytest.fixture
+def clock() -> StandingClock:
+    """Shows the present, as Dagster's clock does."""
+    return StandingClock(datetime.now(UTC))
 
 
 @pytest.fixture
@@ -37,9 +48,26 @@ def services(database: Database, database_url: str, clock: StandingClock) -> Ser
     return our
 
 
-def dagster_run(instance: dg.DagsterInstance, run_id: str, status: DagsterRunStatus, **tags: str) -> DagsterRun:
-    named = {name.replace("__", "/"): value for name, value in tags.items()}
-    return instance.add_run(DagsterRun("automation_run", run_id=run_id, status=status, tags=named))
+def dagster_run(
+    instance: dg.DagsterInstance, name: str, status: DagsterRunStatus, /, job: str = "automation_run", **tags: str
+) -> DagsterRun:
+    named = {f"automation/{name}": value for name, value in tags.items()}
+    return instance.add_run(DagsterRun(job, run_id=name, status=status, tags=named))
+
+
+def crashed(instance: dg.DagsterInstance, name: str, /, **tags: str) -> None:
+    """Started, and ended without an error of a step."""
+    run = dagster_run(instance, name, S.NOT_STARTED, **tags)
+    instance.handle_new_event(_event(run, dg.DagsterEventType.RUN_START))
+    instance.report_run_failed(run, "Run process 7 unexpectedly exited.")
+
+
+def _event(run: DagsterRun, kind: dg.DagsterEventType) -> dg.EventLogEntry:
+    happened = dg.DagsterEvent(kind.value, run.job_name)
+    return dg.EventLogEntry(
+        error_info=None, level=10, user_message="", run_id=run.run_id, timestamp=datetime.now(UTC).timestamp(),
+        job_name=run.job_name, dagster_event=happened,
+    )  # fmt: skip
 
 
 def opened(services: Services, *, silent: bool = False) -> int:
@@ -57,68 +85,152 @@ def look(services: Services, instance: dg.DagsterInstance, run_id: int) -> Run:
         return get_run(session, run_id)
 
 
-def test_a_terminated_run_is_closed_in_those_words(services: Services, instance: dg.DagsterInstance) -> None:
+def launches(services: Services) -> list[tuple[str, str, int]]:
+    with services.database.reading() as session:
+        row = RunRequestRow
+        return list(session.execute(select(row.request_key, row.state, row.launch).order_by(row.id)).tuples())
+
+
+def test_a_lost_job_execute_gets_a_request_and_only_one(services: Services, instance: dg.DagsterInstance) -> None:
     run_id = opened(services)
-    dagster_run(instance, "d-1", DagsterRunStatus.CANCELED)
-    run = look(services, instance, run_id)
-    assert (run.status, run.error_message) == ("failed", "The run was terminated in Dagster")
-
-
-def test_a_failed_run_is_left_while_dagster_will_try_again(services: Services, instance: dg.DagsterInstance) -> None:
-    run_id = opened(services, silent=True)
-    dagster_run(instance, "d-1", DagsterRunStatus.FAILURE, dagster__will_retry="true")
+    crashed(instance, "d-1", run_id=str(run_id))
     assert look(services, instance, run_id).status == "running"
-
-
-def test_a_failed_run_that_is_not_tried_again_is_closed(services: Services, instance: dg.DagsterInstance) -> None:
-    run_id = opened(services)
-    dagster_run(instance, "d-1", DagsterRunStatus.FAILURE, dagster__will_retry="false")
-    run = look(services, instance, run_id)
-    assert run.status == "failed"
-    assert run.error_message == "Nobody works on the run any more: its Dagster run ended as FAILURE"
-
-
-def test_a_run_that_beats_is_left_alone(services: Services, instance: dg.DagsterInstance) -> None:
-    run_id = opened(services)
-    dagster_run(instance, "d-1", DagsterRunStatus.STARTED)
     assert look(services, instance, run_id).status == "running"
+    assert launches(services) == [(f"automation-run-{run_id}", "waiting", 2)]
 
 
-def test_a_silent_run_is_reported_dead_so_that_dagster_tries_again(
+def test_a_lost_launch_is_requested_again_under_a_run_key_of_its_own(
     services: Services, instance: dg.DagsterInstance
 ) -> None:
-    run_id = opened(services, silent=True)
-    dagster_run(instance, "d-1", DagsterRunStatus.STARTED)
-    assert look(services, instance, run_id).status == "running"
-    reported = instance.get_run_by_id("d-1")
-    assert reported
-    assert reported.status is DagsterRunStatus.FAILURE
+    schedule = a_schedule(services.database, services.clock)
+    run = request_run(schedule.id, database=services.database, clock=services.clock)
+    crashed(instance, "d-1", run_id=str(run.id), launch="1")
+    look_after_all(instance, services)
+    look_after_all(instance, services)
+    with services.database.transaction() as session:
+        [wish] = offer_waiting(session, limit=9)
+    assert (wish.key, wish.run_key) == (f"automation-run-{run.id}", f"automation-run-{run.id}-attempt-2")
 
 
-@pytest.mark.parametrize(("silent", "status"), [(True, "failed"), (False, "running")])
-def test_a_run_whose_dagster_run_is_unknown_is_closed_when_it_is_silent(
-    silent: bool, status: str, services: Services, instance: dg.DagsterInstance
+def lose_an_attempt(
+    services: Services, instance: dg.DagsterInstance, run_id: int, number: int, *, fiches: int = 0
+) -> Run:
+    """Opens the next attempt, as the launched run does, selects so many fiches, and loses it."""
+    with services.database.reading() as session:
+        row = session.get_one(RunRow, run_id)
+        schedule_id, key = row.schedule_id, row.request_key
+        request = session.scalar(select(RunRequestRow).where(RunRequestRow.request_key == key))
+        launch = str(request.launch if request else 1)
+    again = an_opening(schedule_id, f"d-{number}", run_id=run_id, is_next=True)
+    open_run(again, database=services.database, clock=services.clock)
+    with services.database.transaction() as session:
+        for position in range(fiches):
+            session.add(a_fiche(run_id, number, position, services.clock.now()))
+    crashed(instance, f"d-{number}", run_id=str(run_id), launch=launch)
+    return look(services, instance, run_id)
+
+
+def a_fiche(run_id: int, number: int, position: int, now: datetime) -> FicheResultRow:
+    return FicheResultRow(
+        run_id=run_id, fiche_id=f"{number}-{position}", position=position, batch=0, status="pending",
+        created_at=now, updated_at=now,
+    )  # fmt: skip
+
+
+def test_three_lost_attempts_in_a_row_without_progress_close_the_run(
+    services: Services, instance: dg.DagsterInstance
 ) -> None:
-    run_id = opened(services, silent=silent)
-    assert look(services, instance, run_id).status == status
+    run_id = opened(services)
+    crashed(instance, "d-1", run_id=str(run_id))
+    look_after_all(instance, services)
+    assert lose_an_attempt(services, instance, run_id, 2).status == "running"
+    run = lose_an_attempt(services, instance, run_id, 3)
+    assert run.status == "failed"
+    assert run.error_message
+    assert run.error_message.startswith("3 attempts in a row were lost without progress. The last one: ")
 
 
-@pytest.mark.parametrize(
-    ("status", "minutes", "ends"),
-    [
-        (DagsterRunStatus.CANCELED, 10, "failed"),
-        (DagsterRunStatus.CANCELED, 0, "pending"),
-        (DagsterRunStatus.STARTING, 10, "pending"),
-        (None, 10, "pending"),
-    ],
-)
-def test_a_run_that_was_asked_for_and_never_opened_does_not_wait_for_ever(
-    status: DagsterRunStatus | None, minutes: int, ends: str,
-    services: Services, instance: dg.DagsterInstance, clock: StandingClock,
-) -> None:  # fmt: skip
+def test_progress_between_lost_attempts_keeps_the_run_at_work(services: Services, instance: dg.DagsterInstance) -> None:
+    run_id = opened(services)
+    crashed(instance, "d-1", run_id=str(run_id))
+    look_after_all(instance, services)
+    for number in range(2, 8):
+        assert lose_an_attempt(services, instance, run_id, number, fiches=1).status == "running"
+    assert lose_an_attempt(services, instance, run_id, 8).status == "running"
+    assert lose_an_attempt(services, instance, run_id, 9).status == "running"
+    assert lose_an_attempt(services, instance, run_id, 10).status == "failed"
+
+
+def test_a_terminated_run_is_cancelled_in_those_words(services: Services, instance: dg.DagsterInstance) -> None:
+    run_id = opened(services)
+    dagster_run(instance, "d-1", S.CANCELED)
+    run = look(services, instance, run_id)
+    assert (run.status, run.error_message) == ("cancelled", "The run was terminated in Dagster")
+
+
+def test_a_started_run_without_a_heartbeat_is_reported_lost(services: Services, instance: dg.DagsterInstance) -> None:
+    run_id = opened(services)
+    run = dagster_run(instance, "d-1", S.NOT_STARTED, run_id=str(run_id))
+    instance.handle_new_event(_event(run, dg.DagsterEventType.RUN_START))
+    with services.database.transaction() as session:
+        beat_step(session, "d-1", RUN_WORKER, "host:1")
+    look_after_all(instance, services)
+    assert (instance.get_run_by_id("d-1") or run).status is S.STARTED
+    with services.database.transaction() as session:
+        session.execute(update(StepBeatRow).values(beat_at=database_now(-26)))
+    look_after_all(instance, services)
+    assert (instance.get_run_by_id("d-1") or run).status is S.FAILURE
+    assert [state for _, state, _ in launches(services)] == ["waiting"]
+
+
+def test_a_run_of_another_code_location_is_none_of_our_business(
+    services: Services, instance: dg.DagsterInstance
+) -> None:
+    run = dagster_run(instance, "theirs", S.NOT_STARTED, job="their_job")
+    instance.handle_new_event(_event(run, dg.DagsterEventType.RUN_START))
+    services.settings.__dict__["automation_lost_after_seconds"] = -1.0
+    look_after_all(instance, services)
+    assert (instance.get_run_by_id("theirs") or run).status is S.STARTED
+
+
+@pytest.mark.parametrize("status", [S.STARTING, S.STARTED])
+def test_a_cancelled_pending_run_ends_its_dagster_run(
+    status: DagsterRunStatus, services: Services, instance: dg.DagsterInstance, clock: StandingClock
+) -> None:
     schedule = a_schedule(services.database, clock)
     run = request_run(schedule.id, database=services.database, clock=clock)
-    if status is not None:
-        dagster_run(instance, "d-1", status, automation__run_id=str(run.id))
-    clock.pass_time(timedelta(minutes=minutes))
-    assert look(services, instance, run.id).status == ends
+    cancel_run(run.id, database=services.database, clock=clock)
+    dagster_run(instance, "d-1", status, run_id=str(run.id))
+    for _ in range(6):
+        clock.pass_time_a_second()
+    look_after_all(instance, services)
+    ended = instance.get_run_by_id("d-1")
+    assert ended
+    assert ended.status is S.CANCELED
+
+
+def test_a_run_of_a_job_that_was_lost_is_launched_again_three_times(
+    services: Services, instance: dg.DagsterInstance
+) -> None:
+    wish = RunWish("transcribe-7", "transcribe_fiche", {"fiche_id": "7"}, {})
+    with services.database.transaction() as session:
+        file_requests(session, [wish], services.clock.now())
+    lost = Ending(Engine.CRASHED, "gone")
+    again = []
+    for launch in ("1", "1", "2", "3", "4"):
+        tags = {REQUEST_TAG: "transcribe-7", LAUNCH_TAG: launch}
+        again.append(launch_again(DagsterRun("transcribe_fiche", run_id=f"d-{launch}", tags=tags), lost, services))
+    assert again == [True, True, True, True, False]
+    assert launches(services) == [("transcribe-7", "waiting", 4)]
+    own = Ending(Engine.FAILED, "The fiche does not exist")
+    tags = {REQUEST_TAG: "transcribe-7", LAUNCH_TAG: "1"}
+    assert not launch_again(DagsterRun("transcribe_fiche", run_id="d-9", tags=tags), own, services)
+
+
+def test_the_next_attempt_at_a_run_that_has_ended_finds_nothing_left(services: Services) -> None:
+    run_id = opened(services)
+    cancel_run(run_id, database=services.database, clock=services.clock)
+    with services.database.reading() as session:
+        schedule_id = get_run(session, run_id).schedule_id
+    late = an_opening(schedule_id, "d-2", run_id=run_id, is_next=True)
+    assert open_run(late, database=services.database, clock=services.clock) == RunTicket(run_id, 1)

@@ -68,7 +68,13 @@ def trigger(body: TheBody, reach: TheReach, services: TheServices, once: DoneOnc
 
     def work() -> Response:
         override = wanted.override_fiche_selection
-        run = request_run(wanted.schedule_id, database=services.database, clock=services.clock, override=override)
+        run = request_run(
+            wanted.schedule_id,
+            database=services.database,
+            clock=services.clock,
+            override=override,
+            lost_after_seconds=services.settings.automation_lost_after_seconds,
+        )
         return said(
             message="Automation triggered successfully",
             schedule_id=str(run.schedule_id),

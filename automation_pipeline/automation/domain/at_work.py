@@ -7,6 +7,9 @@ from enum import Enum, auto
 
 REASON = "The schedule was still marked as running after the stale threshold, and nobody worked on the run"
 
+# The default of AUTOMATION_LOST_AFTER_SECONDS, for callers without settings.
+LOST_AFTER_SECONDS = 25.0
+
 
 @dataclass(frozen=True)
 class UnendedRun:

@@ -123,8 +123,13 @@ def run_status(tally: Tally) -> RunStatus:
     return RunStatus.PARTIAL if tally.successful else RunStatus.FAILED
 
 
+# A run that is lost so often in a row without any progress is closed.
+MOST_FRUITLESS_ATTEMPTS = 3
+
+
 class Run(JsonModel):
-    """A run as people read it."""
+    """A run as people read it. `started_at` and `queued_at` are when it was filed, `began_at` when work on it began;
+    `duration_ms` counts from there."""
 
     id: Id
     schedule_id: Id
@@ -135,6 +140,8 @@ class Run(JsonModel):
     attempt: int
     dagster_run_id: str | None
     started_at: Instant
+    queued_at: Instant | None = None
+    began_at: Instant | None = None
     completed_at: Instant | None
     duration_ms: int | None
     selected_fiches: int

@@ -1,10 +1,11 @@
-"""Ask for a new run over the fiches that failed in an earlier one. Ignored fiches were turned down, not failed."""
+"""Ask for a new run over the fiches that failed in an earlier one, or for the whole of it again where it failed before
+it had any. Ignored fiches were turned down, not failed."""
 
-from automation_pipeline.automation.domain.run import Run, Trigger
+from automation_pipeline.automation.domain.run import Run, RunStatus, Trigger
 from automation_pipeline.automation.domain.selection import FicheSelection, SelectionMode
 from automation_pipeline.automation.stages.request_run import request_run
 from automation_pipeline.automation.store.progress import failed_fiches
-from automation_pipeline.automation.store.runs import get_run, selection_of
+from automation_pipeline.automation.store.runs import get_run, order_of, selection_of
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
@@ -17,12 +18,21 @@ def retry_run(run_id: int, *, database: Database, clock: Clock) -> Run:
         run = get_run(session, run_id)
         if run.completed_at is None:
             raise ConflictError(f"Run {run_id} is still {run.status}: wait for its end, or cancel it first")
-        fiche_ids = failed_fiches(session, run_id)
-        if not fiche_ids:
+        row, fiche_ids = session.get_one(RunRow, run_id), failed_fiches(session, run_id)
+        if fiche_ids:
+            override = _only(fiche_ids, selection_of(session, row))
+        elif run.status in (RunStatus.FAILED, RunStatus.CANCELLED):
+            override = order_of(row)
+        else:
             raise ConflictError(f"Run {run_id} has nothing to retry: no fiche failed")
-        override = _only(fiche_ids, selection_of(session, session.get_one(RunRow, run_id)))
     return request_run(
-        run.schedule_id, database=database, clock=clock, override=override, trigger=Trigger.RETRY, retry_of=run_id
+        run.schedule_id,
+        database=database,
+        clock=clock,
+        override=override,
+        trigger=Trigger.RETRY,
+        due_at=run.due_at or (None if fiche_ids else run.started_at),  # relative days count back from there
+        retry_of=run_id,
     )
 
 

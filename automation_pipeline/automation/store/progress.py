@@ -8,10 +8,12 @@ from datetime import datetime
 from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
+from automation_pipeline.audits.tables import AuditRow, StepResultRow
 from automation_pipeline.automation.domain.run import FicheStage, OutcomeStatus, Reason, Run, RunStatus
 from automation_pipeline.automation.store.runs import as_run
 from automation_pipeline.automation.tables import FicheResultRow, LogRow, NotificationRow, RunRow
 from automation_pipeline.core.notes import LogLevel
+from automation_pipeline.fiches.tables import FicheCache, RecordingRow
 from automation_pipeline.storage.bulk import among
 
 LOG_LEVELS = tuple(LogLevel)
@@ -76,6 +78,35 @@ def progress_of(session: Session, run_id: int) -> Progress:
         func.coalesce(func.sum(fiche.audits), 0),
     )
     return Progress(*session.execute(select(*counts).where(fiche.run_id == run_id)).tuples().one())
+
+
+def ledger_progress(session: Session, run_id: int) -> int:
+    """A number that grows with all that attempts at the run have stored: fiches fetched, transcribed, audited and
+    ended, transcripts, and judged audit steps."""
+    fiche = FicheResultRow
+    fetched = fiche.stage == FicheStage.FETCHED
+    counts = (
+        func.count(),
+        func.count().filter(or_(fetched, fiche.status != OutcomeStatus.PENDING)),
+        func.count().filter(fiche.transcribed),
+        func.count().filter(fiche.status != OutcomeStatus.PENDING),
+        func.coalesce(func.sum(fiche.audits), 0),
+    )
+    in_ledger = session.execute(select(*counts).where(fiche.run_id == run_id)).tuples().one()
+    transcripts = (
+        select(func.count())
+        .select_from(fiche)
+        .join(FicheCache, FicheCache.fiche_id == fiche.fiche_id)
+        .join(RecordingRow, RecordingRow.fiche_cache_id == FicheCache.id)
+        .where(fiche.run_id == run_id, RecordingRow.has_transcription)
+    )
+    steps = (
+        select(func.count())
+        .select_from(StepResultRow)
+        .join(AuditRow, AuditRow.id == StepResultRow.audit_id)
+        .where(AuditRow.automation_run_id == run_id)
+    )
+    return sum(in_ledger) + (session.scalar(transcripts) or 0) + (session.scalar(steps) or 0)
 
 
 def reasons_of(session: Session, run_id: int) -> Mapping[str, Mapping[str, int]]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
 
-from sqlalchemy import and_, bindparam, or_, select, update
+from sqlalchemy import and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.store.configs import automatic_configs
@@ -21,6 +21,7 @@ from automation_pipeline.storage.bulk import insert_into
 from automation_pipeline.storage.group_commit import known_throughout
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.prepared import execute
+from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.types import JsonObject
 
 _FENCED = select(RunRow.attempt, RunRow.status).where(RunRow.id == bindparam("run")).with_for_update(read=True)
@@ -31,15 +32,26 @@ class StaleAttemptError(PermanentError):
 
 
 @dataclass(frozen=True)
-class RunAtWork:
+class WatchedRun:
+    """A run that waits or works. `launch` counts the Dagster runs that its request has asked for."""
+
     run_id: int
+    schedule_id: int
     attempt: int
-    dagster_run_id: str
-    beat_at: datetime
+    dagster_run_id: str | None
+    last_sign_at: datetime
     now: datetime
+    request_key: str | None
+    request_state: str | None
+    launch: int | None
+    refused_because: str | None
+
+    @property
+    def silent_seconds(self) -> float:
+        return (self.now - self.last_sign_at).total_seconds()
 
 
-def add_run(
+def add_run(  # noqa: PLR0913  what a run may be asked to be
     session: Session,
     schedule: Schedule,
     trigger: Trigger,
@@ -47,6 +59,7 @@ def add_run(
     *,
     due_at: datetime | None = None,
     override: FicheSelection | None = None,
+    retry_of: int | None = None,
 ) -> RunRow:
     """A run that waits for its first attempt. The snapshot keeps what it was asked to do."""
     row = RunRow(
@@ -56,6 +69,7 @@ def add_run(
         due_at=due_at,
         attempt=0,
         started_at=now,
+        retry_of_run_id=retry_of,
         selected_fiches=0,
         config_snapshot={
             "schedule": {"name": schedule.name, "scheduleType": schedule.schedule_type},
@@ -68,12 +82,16 @@ def add_run(
     return row
 
 
+def order_of(row: RunRow) -> FicheSelection | None:
+    """The selection that was asked for, or taken from the schedule. None: nothing was selected yet, the schedule's
+    selection holds."""
+    said = row.config_snapshot.get("overrides") or row.config_snapshot.get("selection")
+    return None if said is None else FicheSelection.model_validate(said)
+
+
 def selection_of(session: Session, row: RunRow) -> FicheSelection:
     """What the run is about: its own override, or what its schedule said when it selected, or says now."""
-    said = row.config_snapshot.get("overrides") or row.config_snapshot.get("selection")
-    if said is not None:
-        return FicheSelection.model_validate(said)
-    return schedule_of_run(session, row.schedule_id).fiche_selection
+    return order_of(row) or schedule_of_run(session, row.schedule_id).fiche_selection
 
 
 @dataclass(frozen=True)
@@ -186,21 +204,20 @@ def beat(session: Session, ticket: RunTicket, worker: str) -> None:
     )
 
 
-def runs_at_work(session: Session) -> list[RunAtWork]:
-    """Running runs with their last sign of life, by the database's clock."""
+def watched_runs(session: Session) -> list[WatchedRun]:
+    """Every run that has not ended, with its last sign of life by the database's clock and its request."""
+    last_sign = func.coalesce(HeartbeatRow.beat_at, RunRow.started_at)
     rows = session.execute(
-        select(RunRow.id, RunRow.attempt, RunRow.dagster_run_id, HeartbeatRow.beat_at, database_now())
-        .join(HeartbeatRow, HeartbeatRow.run_id == RunRow.id)
-        .where(RunRow.status == RunStatus.RUNNING)
+        select(
+            RunRow.id, RunRow.schedule_id, RunRow.attempt, RunRow.dagster_run_id, last_sign, database_now(),
+            RunRow.request_key, RunRequestRow.state, RunRequestRow.launch, RunRequestRow.reason,
+        )
+        .outerjoin(HeartbeatRow, HeartbeatRow.run_id == RunRow.id)
+        .outerjoin(RunRequestRow, RunRequestRow.request_key == RunRow.request_key)
+        .where(RunRow.completed_at.is_(None))
         .order_by(RunRow.id)
-    ).tuples()
-    return [RunAtWork(run_id, attempt, dagster or "", beat_at, now) for run_id, attempt, dagster, beat_at, now in rows]
-
-
-def runs_never_opened(session: Session, since: datetime) -> list[int]:
-    """Runs asked for before then that no Dagster run has opened."""
-    waiting = (RunRow.status == RunStatus.PENDING, RunRow.started_at <= since)
-    return list(session.scalars(select(RunRow.id).where(*waiting).order_by(RunRow.id)))
+    ).tuples()  # fmt: skip
+    return [WatchedRun(*row) for row in rows]
 
 
 def unended_run_of_dagster(session: Session, dagster_run_id: str, run_id: int | None) -> RunTicket | None:

@@ -38,14 +38,14 @@ class EngineSettings(EnrichmentSettings):
         default=2, ge=1, le=64, description="Steps at the same time in one Celery worker that is not told otherwise."
     )
     automation_heartbeat_seconds: float = Field(
-        default=10, gt=0, le=600, description="How often a working run says that it is alive; see the next one."
+        default=5, gt=0, le=600, description="How often a working run sends its heartbeat; see the next one."
     )
     automation_lost_after_seconds: float = Field(
-        default=120,
+        default=25,
         gt=0,
         le=86_400,
-        description="A run that was silent for this long, three heartbeats or more, is taken for dead and retried or "
-        "closed.",
+        description="A run without a heartbeat for this long, three heartbeats or more, is lost: the next attempt is "
+        "requested, or the run is closed after three attempts in a row without progress.",
     )
 
     automation_sensor_max_interval_seconds: int = Field(

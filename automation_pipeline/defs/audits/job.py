@@ -7,7 +7,7 @@ from automation_pipeline.audits.domain.audit import AuditStatus, Wish
 from automation_pipeline.audits.stages.audit_fiche import audit_fiche as audit_to_the_end
 from automation_pipeline.orchestration.audits import fail_audit_of, standing_metadata, tracking_id_of
 from automation_pipeline.orchestration.config import StrictConfig
-from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts, words_of
+from automation_pipeline.orchestration.failures import verdicts, words_of
 from automation_pipeline.orchestration.heartbeat import worker_name
 from automation_pipeline.orchestration.listening import listener
 from automation_pipeline.orchestration.requests import take_request
@@ -27,7 +27,7 @@ class AuditFicheConfig(StrictConfig):
     automation_run_id: int | None = Field(default=None, description="The automation run that it belongs to.")
 
 
-@dg.op(retry_policy=CRASH_RETRIES)
+@dg.op
 def audit(context: dg.OpExecutionContext, config: AuditFicheConfig, services: ServicesResource) -> None:
     """Judge the fiche's calls step by step. A retry goes on with the steps that have no result. The step succeeds when
     the audit has a result, whatever its grade."""
@@ -67,7 +67,7 @@ def close_audit(context: dg.HookContext) -> None:
 
 
 @dg.job(
-    tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "3", "dagster/max_runtime": "18000"},
+    tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "18000"},
     hooks={close_audit},
 )
 def audit_fiche() -> None:

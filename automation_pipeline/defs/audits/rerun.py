@@ -10,7 +10,7 @@ from automation_pipeline.audits.stages.rerun_control_point import rerun_control_
 from automation_pipeline.audits.stages.rerun_step import rerun_step
 from automation_pipeline.orchestration.audits import step_metadata
 from automation_pipeline.orchestration.config import StrictConfig
-from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
+from automation_pipeline.orchestration.failures import verdicts
 from automation_pipeline.orchestration.requests import take_request
 from automation_pipeline.orchestration.resource import ServicesResource
 
@@ -25,7 +25,7 @@ class AuditRerunConfig(StrictConfig):
     rerun_id: str | None = Field(default=None, description="The id that the rerun was promised.")
 
 
-@dg.op(retry_policy=CRASH_RETRIES)
+@dg.op
 def rerun(context: dg.OpExecutionContext, config: AuditRerunConfig, services: ServicesResource) -> None:
     """Ask the model and store what it finds. A retry of what is stored asks nothing."""
     our, wish = services.get(), _wish(config, context.run)
@@ -43,6 +43,6 @@ def _wish(config: AuditRerunConfig, run: dg.DagsterRun) -> Rerun:
     return Rerun(rerun_id=config.rerun_id or made_up, place=place, instructions=config.custom_prompt)
 
 
-@dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "3", "dagster/max_runtime": "3600"})
+@dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "3600"})
 def audit_rerun() -> None:
     rerun()

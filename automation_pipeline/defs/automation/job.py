@@ -11,7 +11,7 @@ from automation_pipeline.automation.stages import open_run as opening
 from automation_pipeline.defs.automation.hook import close_run
 from automation_pipeline.orchestration import metadata
 from automation_pipeline.orchestration.config import StrictConfig
-from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
+from automation_pipeline.orchestration.failures import verdicts
 from automation_pipeline.orchestration.heartbeat import beating, worker_name
 from automation_pipeline.orchestration.launches import opening_tags, parse_launch
 from automation_pipeline.orchestration.resource import ServicesResource
@@ -34,18 +34,18 @@ class AutomationRunConfig(StrictConfig):
         return {**self.model_dump(), "override_fiche_selection": override and override.said()}
 
 
-@dg.op(retry_policy=CRASH_RETRIES)
+@dg.op
 def open_run(context: dg.OpExecutionContext, config: AutomationRunConfig, services: ServicesResource) -> RunTicket:
     """Begin an attempt at the run and fence off earlier ones."""
     our = services.get()
     with verdicts():
-        launch = parse_launch(config.said(), context.run, worker_name())
+        launch = parse_launch(config.said(), context.run, worker_name(), our.settings.automation_lost_after_seconds)
         ticket = opening.open_run(launch, database=our.database, clock=our.clock)
     context.instance.add_run_tags(context.run_id, opening_tags(ticket, config.schedule_id, context.run.tags))
     return ticket
 
 
-@dg.op(out=dg.DynamicOut(tuple), retry_policy=CRASH_RETRIES)
+@dg.op(out=dg.DynamicOut(tuple))
 def select_fiches(ticket: RunTicket, services: ServicesResource) -> Iterator[dg.DynamicOutput]:
     """Resolve the selection, write one pending row a fiche; hand on the batches that have work left."""
     from automation_pipeline.automation.stages import select_fiches as selecting  # noqa: PLC0415  its own
@@ -59,7 +59,7 @@ def select_fiches(ticket: RunTicket, services: ServicesResource) -> Iterator[dg.
     yield from _batches(ticket, selected.batches)
 
 
-@dg.op(retry_policy=CRASH_RETRIES)
+@dg.op
 def fetch_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesResource) -> None:
     """Fetch the details of a batch's fiches, many at once, and apply the filters; rows move while it runs."""
     from automation_pipeline.automation.stages import fetch_batch as fetching  # noqa: PLC0415  its own
@@ -72,7 +72,7 @@ def fetch_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesR
     context.add_output_metadata({str(status): count for status, count in ended.items()})
 
 
-@dg.op(ins={"fetched": dg.In(dg.Nothing)}, out=dg.DynamicOut(tuple), retry_policy=CRASH_RETRIES)
+@dg.op(ins={"fetched": dg.In(dg.Nothing)}, out=dg.DynamicOut(tuple))
 def settle_fetch(ticket: RunTicket, services: ServicesResource) -> Iterator[dg.DynamicOutput]:
     """End who needs nothing more; hand on the batches that are transcribed and audited."""
     from automation_pipeline.automation.stages import settle_fetch as settling  # noqa: PLC0415  its own
@@ -83,7 +83,7 @@ def settle_fetch(ticket: RunTicket, services: ServicesResource) -> Iterator[dg.D
     yield from _batches(ticket, batches)
 
 
-@dg.op(retry_policy=CRASH_RETRIES)
+@dg.op
 def work_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesResource) -> None:
     """Transcribe and audit a batch's fiches; each one's audits begin when its own transcripts are there."""
     from automation_pipeline.automation.stages import work_batch as working  # noqa: PLC0415  its own
@@ -101,7 +101,7 @@ def _batches(ticket: RunTicket, numbers: Sequence[int]) -> Iterator[dg.DynamicOu
         yield dg.DynamicOutput((ticket, number), mapping_key=batch_key(number))
 
 
-@dg.op(ins={"worked": dg.In(dg.Nothing)}, retry_policy=CRASH_RETRIES)
+@dg.op(ins={"worked": dg.In(dg.Nothing)})
 def finalise_run(context: dg.OpExecutionContext, ticket: RunTicket, services: ServicesResource) -> None:
     """Derive the verdict from the rows, after checking that none is missing."""
     from automation_pipeline.automation.stages import finalise_run as finalising  # noqa: PLC0415  its own
@@ -129,7 +129,7 @@ def _summary(run: Run) -> dict[str, dg.MetadataValue]:
     tags={
         # From failure would drop the batches that had not started (DAGSTER.md 3.4); every step is repeatable.
         "dagster/retry_strategy": "ALL_STEPS",
-        "dagster/max_retries": "3",
+        "dagster/max_retries": "0",
         "dagster/max_runtime": "18000",
     },
 )

@@ -8,7 +8,7 @@ from automation_pipeline.enrichment.domain.states import EnrichmentStatus
 from automation_pipeline.orchestration.config import StrictConfig
 from automation_pipeline.orchestration.enrichment import EnrichmentLaunch, job_to_work, worked
 from automation_pipeline.orchestration.enrichment_pages import job_page
-from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
+from automation_pipeline.orchestration.failures import verdicts
 from automation_pipeline.orchestration.requests import take_request
 from automation_pipeline.orchestration.resource import ServicesResource
 
@@ -23,7 +23,7 @@ class CompanyEnrichmentConfig(StrictConfig):
     force: bool = Field(default=False, description="With siren: ask for it anew, however fresh what is known is.")
 
 
-@dg.op(retry_policy=CRASH_RETRIES)
+@dg.op
 def work_company_enrichment(
     context: dg.OpExecutionContext, config: CompanyEnrichmentConfig, services: ServicesResource
 ) -> None:
@@ -41,6 +41,6 @@ def work_company_enrichment(
             raise PermanentError(f"The enrichment of {job.company_siren} failed: {job.enrichment_error}.")
 
 
-@dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "3", "dagster/max_runtime": "1800"})
+@dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "1800"})
 def company_enrichment() -> None:
     work_company_enrichment()

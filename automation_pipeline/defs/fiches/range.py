@@ -7,7 +7,7 @@ from automation_pipeline.fiches.domain.fetch_job import JobStatus
 from automation_pipeline.fiches.stages.fetch_range import fetch_range
 from automation_pipeline.orchestration.config import StrictConfig, every
 from automation_pipeline.orchestration.endings import end_lost_ranges
-from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts, words_of
+from automation_pipeline.orchestration.failures import verdicts, words_of
 from automation_pipeline.orchestration.ranges import fail_range_of, job_metadata
 from automation_pipeline.orchestration.requests import take_request
 from automation_pipeline.orchestration.resource import ServicesResource
@@ -20,7 +20,7 @@ class RangeConfig(StrictConfig):
     refresh: bool = Field(default=False, description="Lists that cannot change any more are asked for again too.")
 
 
-@dg.op(retry_policy=CRASH_RETRIES)
+@dg.op
 def fetch_days(context: dg.OpExecutionContext, config: RangeConfig, services: ServicesResource) -> None:
     """Ask the CRM for the days that remain. A retry goes on where it was. The step fails when no day could be read."""
     our = services.get()
@@ -48,7 +48,7 @@ def close_job(context: dg.HookContext) -> None:
 
 
 @dg.job(
-    tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "3", "dagster/max_runtime": "18000"},
+    tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "18000"},
     hooks={close_job},
 )
 def sales_range_fetch() -> None:

@@ -5,7 +5,7 @@ from pydantic import Field
 
 from automation_pipeline.orchestration.config import StrictConfig
 from automation_pipeline.orchestration.days import SETTINGS
-from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
+from automation_pipeline.orchestration.failures import verdicts
 from automation_pipeline.orchestration.housekeeping import housekeeping_page, keep_house
 from automation_pipeline.orchestration.requests import take_request
 from automation_pipeline.orchestration.resource import ServicesResource
@@ -17,7 +17,7 @@ class HousekeepingConfig(StrictConfig):
     dry_run: bool = Field(default=False, description="Only count what would go.")
 
 
-@dg.op(retry_policy=CRASH_RETRIES)
+@dg.op
 def keep_house_tidy(context: dg.OpExecutionContext, config: HousekeepingConfig, services: ServicesResource) -> None:
     """Take away, bit by bit, what is older than it is kept; results of the business are never touched."""
     our = services.get()
@@ -27,7 +27,7 @@ def keep_house_tidy(context: dg.OpExecutionContext, config: HousekeepingConfig, 
     context.add_output_metadata(housekeeping_page(gone))
 
 
-@dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "3", "dagster/max_runtime": "18000"})
+@dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "18000"})
 def housekeeping() -> None:
     keep_house_tidy()
 

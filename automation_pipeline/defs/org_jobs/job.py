@@ -4,7 +4,7 @@ import dagster as dg
 from pydantic import Field
 
 from automation_pipeline.orchestration.config import StrictConfig
-from automation_pipeline.orchestration.failures import CRASH_RETRIES, others_at_it, verdicts
+from automation_pipeline.orchestration.failures import others_at_it, verdicts
 from automation_pipeline.orchestration.org_job_pages import job_page
 from automation_pipeline.orchestration.org_jobs import work_on
 from automation_pipeline.orchestration.requests import take_request
@@ -21,7 +21,7 @@ class OrgJobConfig(StrictConfig):
     )
 
 
-@dg.op(retry_policy=CRASH_RETRIES)
+@dg.op
 def work_org_job(context: dg.OpExecutionContext, config: OrgJobConfig, services: ServicesResource) -> None:
     """One attempt. A job that failed is an outcome, not an error: its own policy says when it is tried again."""
     our = services.get()
@@ -31,6 +31,6 @@ def work_org_job(context: dg.OpExecutionContext, config: OrgJobConfig, services:
         context.add_output_metadata(job_page(job))
 
 
-@dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "3", "dagster/max_runtime": "18000"})
+@dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "18000"})
 def org_job() -> None:
     work_org_job()

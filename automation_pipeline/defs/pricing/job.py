@@ -4,7 +4,7 @@ import dagster as dg
 from pydantic import Field
 
 from automation_pipeline.orchestration.config import StrictConfig
-from automation_pipeline.orchestration.failures import CRASH_RETRIES, others_at_it, verdicts
+from automation_pipeline.orchestration.failures import others_at_it, verdicts
 from automation_pipeline.orchestration.pricing import Launch, counting_moves, work_on
 from automation_pipeline.orchestration.pricing_pages import MOST_TARGETS, run_page
 from automation_pipeline.orchestration.requests import take_request
@@ -35,7 +35,7 @@ class RuleRunConfig(StrictConfig):
     )
 
 
-@dg.op(retry_policy=CRASH_RETRIES)
+@dg.op
 def work_rule_run(context: dg.OpExecutionContext, config: RuleRunConfig, services: ServicesResource) -> None:
     """Go on with the run until nothing is left, or nothing yet. The step fails when the run has FAILED."""
     our = services.get()
@@ -50,6 +50,6 @@ def work_rule_run(context: dg.OpExecutionContext, config: RuleRunConfig, service
         context.add_output_metadata(page)
 
 
-@dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "3", "dagster/max_runtime": "18000"})
+@dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "18000"})
 def rule_run() -> None:
     work_rule_run()

@@ -5,7 +5,7 @@ from pydantic import Field
 
 from automation_pipeline.orchestration.config import StrictConfig
 from automation_pipeline.orchestration.days import SETTINGS
-from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
+from automation_pipeline.orchestration.failures import verdicts
 from automation_pipeline.orchestration.price_checks import check_prices
 from automation_pipeline.orchestration.pricing import NOT_CONFIGURED
 from automation_pipeline.orchestration.pricing_pages import reports_page
@@ -24,7 +24,7 @@ class ReconciliationConfig(StrictConfig):
     )
 
 
-@dg.op(retry_policy=CRASH_RETRIES)
+@dg.op
 def reconcile(context: dg.OpExecutionContext, config: ReconciliationConfig, services: ServicesResource) -> None:
     """Read the prices from the shop and write down what differs; nothing is changed there."""
     our = services.get()
@@ -34,7 +34,7 @@ def reconcile(context: dg.OpExecutionContext, config: ReconciliationConfig, serv
     context.add_output_metadata(reports_page(reports))
 
 
-@dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "3", "dagster/max_runtime": "18000"})
+@dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "18000"})
 def rule_reconciliation() -> None:
     reconcile()
 

@@ -17,6 +17,7 @@ from automation_pipeline.orchestration.endings import TERMINATED, end_work_of
 from automation_pipeline.orchestration.org_jobs import cancel_job_of
 from automation_pipeline.orchestration.pricing import cancel_run_of
 from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.watchdog import look_after_run_of
 
 
 @dg.run_status_sensor(
@@ -37,9 +38,10 @@ from automation_pipeline.orchestration.resource import ServicesResource
     default_status=dg.DefaultSensorStatus.RUNNING,
 )
 def terminated_runs(context: dg.RunStatusSensorContext, services: ServicesResource) -> dg.SkipReason | None:
-    """Refuse its request, fail its audit, end its job over days, cancel its run of a pricing rule or its organisation's
-    job. An automation run is closed by the watchdog."""
+    """Refuse its request, fail its audit, end its job over days, cancel its automation run, its run of a pricing rule
+    or its organisation's job."""
     run = context.dagster_run
+    look_after_run_of(run, context.instance, services.get())
     requested = end_work_of(run, TERMINATED, services.get())
     cancel_run_of(run, services.get())
     cancel_job_of(run, services.get())

@@ -6,7 +6,7 @@ import dagster as dg
 from pydantic import Field
 
 from automation_pipeline.orchestration.config import StrictConfig
-from automation_pipeline.orchestration.failures import CRASH_RETRIES, STEP_RETRIES, verdicts
+from automation_pipeline.orchestration.failures import STEP_RETRIES, verdicts
 from automation_pipeline.orchestration.heartbeat import worker_name
 from automation_pipeline.orchestration.requests import recorded_refusal, take_request
 from automation_pipeline.orchestration.resource import ServicesResource
@@ -27,7 +27,6 @@ class TranscribeFicheConfig(StrictConfig):
 
 
 @dg.op(
-    retry_policy=CRASH_RETRIES,
     description="Fetches the fiche from the CRM, transcribes every recording that has no transcript yet, and records "
     "how the run ended. A retry joins its own run.",
 )
@@ -52,7 +51,7 @@ def transcribe(context: dg.OpExecutionContext, config: TranscribeFicheConfig, se
 @dg.job(
     tags={
         "dagster/retry_strategy": "ALL_STEPS",
-        "dagster/max_retries": "3",
+        "dagster/max_retries": "0",
         "dagster/max_runtime": "18000",
     },
     description="Transcribes the recordings of one fiche. Green: every recording that can be transcribed is, or there "

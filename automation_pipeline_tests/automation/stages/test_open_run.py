@@ -1,23 +1,26 @@
 """Opening a run: who makes the row, who takes it over, who is refused."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import select, update
 
 from automation_pipeline.automation.domain.outcomes import LedgerMove
 from automation_pipeline.automation.domain.run import OutcomeStatus, RunTicket
+from automation_pipeline.automation.domain.selection import FicheSelection, SelectionMode
 from automation_pipeline.automation.stages.finalise_run import finalise_run
 from automation_pipeline.automation.stages.open_run import open_run
 from automation_pipeline.automation.stages.pause_schedule import pause_schedule
 from automation_pipeline.automation.stages.request_run import request_run
 from automation_pipeline.automation.store.ledger import record_moves
 from automation_pipeline.automation.store.progress import logs_after
-from automation_pipeline.automation.store.runs import get_run
+from automation_pipeline.automation.store.runs import get_run, order_of
 from automation_pipeline.automation.store.schedules import get_schedule
-from automation_pipeline.automation.tables import HeartbeatRow, ScheduleRow
+from automation_pipeline.automation.tables import HeartbeatRow, RunRow, ScheduleRow
 from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.pulses import DAEMON, PulseRow, beat_pulse
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.transitions import TransitionRow
 from automation_pipeline_tests.conftest import StandingClock
@@ -88,7 +91,7 @@ def test_a_pause_does_not_keep_a_run_that_has_begun_from_being_taken_over(
     schedule = a_schedule(database, clock)
     first = open_run(an_opening(schedule.id), database=database, clock=clock)
     pause_schedule(schedule.id, database=database, clock=clock)
-    retry = an_opening(schedule.id, "dagster-2", dagster_root_run_id="dagster-1", is_retry=True)
+    retry = an_opening(schedule.id, "dagster-2", run_id=first.run_id, is_next=True)
     assert open_run(retry, database=database, clock=clock) == RunTicket(first.run_id, 2)
 
 
@@ -107,21 +110,70 @@ def test_executing_an_ended_run_again_in_dagster_is_a_new_run(database: Database
     assert open_run(again, database=database, clock=clock).run_id != run.id
 
 
-@pytest.mark.parametrize("by_id", [True, False])
-def test_a_retry_of_a_run_that_has_ended_after_all_has_nothing_left_to_do(
-    by_id: bool, database: Database, clock: StandingClock
+def test_the_next_attempt_at_a_run_that_has_ended_after_all_has_nothing_left_to_do(
+    database: Database, clock: StandingClock
 ) -> None:
     ticket = an_open_run(database, clock, ["1"])
     move = LedgerMove("1", OutcomeStatus.SUCCESSFUL)
     with database.transaction() as session:
         record_moves(session, ticket.run_id, [move], clock.now())
     run = finalise_run(ticket.run_id, database=database, clock=clock, attempt=1)
-    run_id = run.id if by_id else None
-    retry = an_opening(run.schedule_id, "dagster-2", dagster_root_run_id="dagster-1", is_retry=True, run_id=run_id)
+    retry = an_opening(run.schedule_id, "dagster-2", run_id=run.id, is_next=True)
     again = open_run(retry, database=database, clock=clock)
     assert again == ticket
     assert selected(again, database, clock).batches == ()
     assert finalise_run(again.run_id, database=database, clock=clock, attempt=again.attempt) == run
+
+
+def test_re_executing_all_steps_of_an_ended_run_repeats_its_selection_and_due_time(
+    database: Database, clock: StandingClock
+) -> None:
+    due_at, override = (
+        datetime(2026, 5, 3, 6, 0, tzinfo=UTC),
+        FicheSelection(mode=SelectionMode.MANUAL, fiche_ids=("8",)),
+    )
+    schedule = a_schedule(database, clock)
+    run = request_run(schedule.id, database=database, clock=clock, due_at=due_at, override=override)
+    finalise_run(run.id, database=database, clock=clock, breakdown="over")
+    again = an_opening(schedule.id, "dagster-2", run_id=run.id, is_repeat=True)
+    repeated = open_run(again, database=database, clock=clock)
+    with database.reading() as session:
+        row = session.get_one(RunRow, repeated.run_id)
+        assert (row.retry_of_run_id, row.due_at, order_of(row)) == (run.id, due_at, override)
+
+
+def test_a_lost_run_does_not_block_its_schedule_where_no_daemon_would_recover_it(
+    database: Database, clock: StandingClock
+) -> None:
+    schedule = a_schedule(database, clock)
+    lost = open_run(an_opening(schedule.id), database=database, clock=clock)
+    again = an_opening(schedule.id, "dagster-2")
+    with pytest.raises(ConflictError, match="still at work"):
+        open_run(again, database=database, clock=clock)
+    with database.transaction() as session:
+        session.execute(update(HeartbeatRow).values(beat_at=database_now(-26)))
+        beat_pulse(session, DAEMON)
+    with pytest.raises(ConflictError, match="still at work"):
+        request_run(schedule.id, database=database, clock=clock)
+    with database.transaction() as session:
+        session.execute(update(PulseRow).values(beat_at=database_now(-61)))
+    assert open_run(again, database=database, clock=clock).run_id != lost.run_id
+    with database.reading() as session:
+        run = get_run(session, lost.run_id)
+    assert (run.status, (run.error_message or "")[:37]) == ("failed", "The process that worked on it was los")
+
+
+def test_queued_began_and_ended_are_apart(database: Database, clock: StandingClock) -> None:
+    queued_at = clock.now()
+    run = request_run(a_schedule(database, clock).id, database=database, clock=clock)
+    clock.pass_time(timedelta(minutes=2))
+    opened = an_opening(run.schedule_id, run_id=run.id)
+    ticket = open_run(opened, database=database, clock=clock)
+    clock.pass_time(timedelta(seconds=7))
+    selected(ticket, database, clock)
+    ended = finalise_run(run.id, database=database, clock=clock, breakdown="over")
+    assert (ended.queued_at, ended.began_at) == (queued_at, queued_at + timedelta(minutes=2))
+    assert ended.duration_ms == 7000
 
 
 def test_a_run_of_another_schedule_is_refused(database: Database, clock: StandingClock) -> None:

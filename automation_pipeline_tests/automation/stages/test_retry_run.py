@@ -1,14 +1,17 @@
 """Running again what failed: those fiches and no others, by the same wishes, as a request of its own."""
 
+from datetime import timedelta
+
 import pytest
 from sqlalchemy import func
 from sqlalchemy import select as query
 
 from automation_pipeline.automation.domain.outcomes import LedgerMove
 from automation_pipeline.automation.domain.run import OutcomeStatus, Run, RunTicket
-from automation_pipeline.automation.domain.selection import FicheSelection
+from automation_pipeline.automation.domain.selection import FicheSelection, SelectionMode
 from automation_pipeline.automation.stages.finalise_run import finalise_run
 from automation_pipeline.automation.stages.open_run import open_run
+from automation_pipeline.automation.stages.request_run import request_run
 from automation_pipeline.automation.stages.retry_run import retry_run
 from automation_pipeline.automation.store.ledger import open_ledger, record_moves
 from automation_pipeline.automation.store.runs import selection_of
@@ -102,6 +105,23 @@ def test_a_run_without_failures_has_nothing_to_retry(
     with pytest.raises(ConflictError, match=r"^Run 1 has nothing to retry: no fiche failed$"):
         retry_run(run.id, database=database, clock=clock)
     assert _runs(database) == 1
+
+
+def test_a_run_that_failed_before_it_selected_anything_is_repeated_whole(
+    database: Database, clock: StandingClock
+) -> None:
+    schedule = a_schedule(database, clock, ficheSelection={"mode": "date_range", "dateRange": "yesterday"})
+    due_at, override = clock.now(), FicheSelection(mode=SelectionMode.MANUAL, fiche_ids=("8",))
+    for given in ({"due_at": due_at}, {"override": override}, {}):
+        first = request_run(schedule.id, database=database, clock=clock, **given)  # type: ignore[arg-type]
+        finalise_run(first.id, database=database, clock=clock, breakdown="FICHE_API_BASE_URL is not set")
+        clock.pass_time(timedelta(days=1))
+        run = retry_run(first.id, database=database, clock=clock)
+        with database.reading() as session:
+            row = session.get_one(RunRow, run.id)
+            assert selection_of(session, row) == given.get("override", schedule.fiche_selection)
+        assert (run.due_at, run.retry_of_run_id) == (given.get("due_at", first.started_at), first.id)
+        finalise_run(run.id, database=database, clock=clock, breakdown="over")
 
 
 def test_a_run_at_work_is_not_retried(database: Database, clock: StandingClock) -> None:

@@ -52,7 +52,13 @@ class LocalSchedules:
 
     def request_run(self, schedule_id: int, selection: FicheSelection | None) -> Run:
         our = self._services
-        return request_run(schedule_id, database=our.database, clock=our.clock, override=selection)
+        return request_run(
+            schedule_id,
+            database=our.database,
+            clock=our.clock,
+            override=selection,
+            lost_after_seconds=our.settings.automation_lost_after_seconds,
+        )
 
     def skip_next(self, schedule_id: int) -> datetime:
         return skip_next(schedule_id, database=self._services.database, clock=self._services.clock)
