@@ -17,7 +17,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule
 
-RULES = DueRules(timedelta(minutes=20), timedelta(minutes=70), lost_after_seconds=120)
+RULES = DueRules(timedelta(minutes=20), timedelta(minutes=70), lost_after_seconds=25)
 
 
 def look(database: Database, clock: Clock) -> DueReport:

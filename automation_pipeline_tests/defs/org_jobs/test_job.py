@@ -10,7 +10,8 @@ from automation_pipeline.defs.org_jobs.sensors import org_job_queue
 from automation_pipeline.defs.requests.terminated import terminated_runs
 from automation_pipeline.orchestration.endings import TERMINATED
 from automation_pipeline.orchestration.org_jobs import job_run_id_of
-from automation_pipeline.orchestration.requests import REQUEST_TAG
+from automation_pipeline.orchestration.requests import LAUNCH_TAG, REQUEST_TAG
+from automation_pipeline.orchestration.watchdog import MOST_LAUNCHES_OF_A_JOB
 from automation_pipeline.org_jobs.domain.endings import failed
 from automation_pipeline.org_jobs.domain.keys import request_key
 from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
@@ -216,7 +217,9 @@ def died(run_id: int, number: int | None) -> None:
     """The Dagster run that the n-th request became has failed for good; None: it was launched by hand."""
     of_request = {} if number is None else {REQUEST_TAG: request_key(run_id, number)}
     with dg.DagsterInstance.ephemeral() as instance:
-        run = instance.add_run(a_dagster_run(tags={"dagster/will_retry": "false", **of_request}, job_run_id=run_id))
+        run = instance.add_run(
+            a_dagster_run(tags={LAUNCH_TAG: str(MOST_LAUNCHES_OF_A_JOB), **of_request}, job_run_id=run_id)
+        )
         instance.report_run_failed(run, "DATABASE_URL is not set.")
         ended = instance.get_run_by_id(run.run_id)
         assert ended

@@ -13,8 +13,9 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.automation.sensors import run_failures
 from automation_pipeline.defs.transcription.job import transcribe_fiche
 from automation_pipeline.orchestration import failures
-from automation_pipeline.orchestration.requests import REQUEST_TAG
+from automation_pipeline.orchestration.requests import LAUNCH_TAG, REQUEST_TAG
 from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.watchdog import MOST_LAUNCHES_OF_A_JOB
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import filed_requests
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow
@@ -164,7 +165,7 @@ def test_a_run_that_dagster_could_not_start_is_recorded_by_the_sensor(bench: Ben
             run_config={
                 "ops": {"transcribe": {"config": {"fiche_id": "7", "priority": "normal", "run_id": asked.run_id}}}
             },
-            tags={REQUEST_TAG: str(asked.key), "dagster/will_retry": "false"},
+            tags={REQUEST_TAG: str(asked.key), LAUNCH_TAG: str(MOST_LAUNCHES_OF_A_JOB)},
         )
         event = instance.report_run_failed(run, "The worker of the run ended.")
         with dg.build_run_status_sensor_context(
