@@ -183,7 +183,7 @@ def test_who_terminates_it_in_dagster_cancels_the_run(bench: Bench) -> None:
 def test_what_failed_for_good_rests_before_it_is_tried_again(bench: Bench) -> None:
     queued = bench.queued()
     with dg.DagsterInstance.ephemeral() as instance:
-        run = instance.add_run(a_dagster_run(tags={"dagster/will_retry": "false"}, run_id=queued.id))
+        run = instance.add_run(a_dagster_run(tags={}, run_id=queued.id))
         instance.report_run_failed(run, "SHOP_API_TOKEN is not set.")
         ended = instance.get_run_by_id(run.run_id)
         assert ended
