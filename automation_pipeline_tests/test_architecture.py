@@ -90,6 +90,29 @@ def test_no_code_is_marked_as_unfinished() -> None:
     assert offending_lines(MODULES, re.compile(r"NotImplementedError|TODO|FIXME|XXX").search) == []
 
 
+def test_only_one_module_reads_bodies_of_others() -> None:
+    """`clients.http` reads them raw and bounded. What else httpx offers decompresses, or holds a body of any size."""
+    ways = {f"{way}_{what}" for way in ("iter", "aiter") for what in ("bytes", "raw", "text", "lines")}
+    reading = {"json", "text", "aread"} | ways
+    # Of these names other things have too: they are looked at where they belong to an answer or to a client.
+    unbounded = {"content", "read", "get", "post", "put", "patch", "delete", "request", "stream"}
+    of_http = {"answer", "response", "http", "_http", "client", "httpx"}
+    calls = re.compile(r"HttpClient\b|GuardedTransport\b|httpx\.(Client|Response|AsyncClient)\b")
+    users = [path for path in MODULES if path.name != "http.py" and calls.search(path.read_text())]
+    assert len(users) > 5
+
+    def reads(path: Path) -> bool:
+        attributes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)]
+        return any(
+            node.attr in reading
+            or (node.attr in unbounded and (ast.unparse(node.value).rpartition(".")[2] in of_http))
+            or ast.unparse(node) == "httpx.AsyncClient"
+            for node in attributes
+        )
+
+    assert offenders(users, reads) == []
+
+
 def test_no_file_names_a_package_index() -> None:
     index = r"https?://[^ \"]*(/simple(/|\b)|/packages/[0-9a-f]{2}/|/-/[a-z0-9-]+\.tgz|/debian/pool)"
     found = subprocess.run(["git", "grep", "-lE", index], cwd=ROOT, capture_output=True, text=True, check=False)

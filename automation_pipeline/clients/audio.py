@@ -13,13 +13,22 @@ from tempfile import TemporaryFile
 
 import httpx
 
-from automation_pipeline.clients.guarded import AddressRefusedError, Guard, GuardedTransport, NameNotFoundError
-from automation_pipeline.clients.observed import Observation, ObservedClient
+from automation_pipeline.clients.http import (
+    MEGABYTE,
+    AddressRefusedError,
+    BodyTooLargeError,
+    EncodedBodyError,
+    Guard,
+    GuardedTransport,
+    HttpClient,
+    NameNotFoundError,
+    Observation,
+    body_pieces,
+)
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.retry import retry_after_seconds
 
-MEGABYTE = 1_000_000
 MOST_REDIRECTS = 3
 ORIGINS_SETTING = "TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS"
 
@@ -62,10 +71,9 @@ class AudioHosts:
     ) -> None:
         self._now = now
         self._limits = limits
-        self._http = ObservedClient(
+        self._http = HttpClient(
             Observation("audio", meter or Meter()),
-            # Recordings do not get smaller by compression, and a small body could become a huge one.
-            headers={"Accept": "audio/*, */*;q=0.5", "Accept-Encoding": "identity"},
+            headers={"Accept": "audio/*, */*;q=0.5"},
             timeout=httpx.Timeout(limits.read_seconds, connect=limits.connect_seconds, pool=None),
             transport=GuardedTransport(guard or audio_guard(), connections=connections, inner=transport),
             # A proxy of the environment would look names up behind our back.
@@ -126,18 +134,16 @@ class AudioHosts:
     async def _keep(self, answer: httpx.Response, file: FileIO) -> None:
         if not answer.is_success:
             raise self._refusal(answer)
-        most = self._limits.max_megabytes * MEGABYTE
-        announced = answer.headers.get("Content-Length", "")
-        size = int(announced) if announced.isdecimal() and len(announced) < 20 else 0
-        if size <= most:
-            size = 0
-            async for piece in answer.aiter_bytes():
+        size = 0
+        try:
+            async for piece in body_pieces(answer, self._limits.max_megabytes * MEGABYTE):
                 size += len(piece)
-                if size > most:
-                    break
                 _write(piece, file)
-        if size > most:
-            raise AudioRefusedError(f"Audio download failed: it is bigger than {self._limits.max_megabytes} MB.")
+        except BodyTooLargeError:
+            message = f"Audio download failed: it is bigger than {self._limits.max_megabytes} MB."
+            raise AudioRefusedError(message) from None
+        except EncodedBodyError as error:
+            raise AudioRefusedError(f"Audio download failed: {error}.") from None
         if size == 0:
             raise AudioRefusedError("Audio download failed: the audio is empty.")
 

@@ -1,11 +1,14 @@
 """Our own HTTP API on another machine: its refusals become the errors that the stages there have raised."""
 
+import json
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import cast
 
 import httpx
 
+from automation_pipeline.clients.http import MEGABYTE, BodyRefusedError, read_body_now
 from automation_pipeline.core.addresses import origin_of
 from automation_pipeline.core.correlation import correlation_id
 from automation_pipeline.core.errors import (
@@ -20,6 +23,8 @@ from automation_pipeline.core.errors import (
 )
 
 CONNECT_SECONDS = 10.0
+# The report of a run, or ten thousand outcomes.
+MOST_BYTES = 100 * MEGABYTE
 # Longer than an answer may take there: it is the API that should say that it took too long.
 ANSWER_SECONDS = 90.0
 # Asked once more when the answer was lost on its way; whether the request arrived, nobody knows.
@@ -42,6 +47,7 @@ class AutomationApi:
             headers = httpx.Headers({"Authorization": f"Bearer {token}", "Accept": "application/json"})
         except UnicodeEncodeError:
             raise InvalidInputError("The token for the API holds characters that no token has.") from None
+        headers["Accept-Encoding"] = "identity"
         self._http = httpx.Client(
             base_url=url.rstrip("/"),
             headers=headers,
@@ -83,37 +89,46 @@ class AutomationApi:
             headers["X-Request-Id"] = str(correlation_id())
         request = self._http.build_request(method, path, params=_params(query), json=body, headers=headers)
         try:
-            return self._understood(self._sent(request, repeatable=repeatable))
+            status, answered = self._sent(request, repeatable=repeatable)
+        except BodyRefusedError as error:
+            raise OutsideError(f"The answer of the API at {self._origin} cannot be read: {error}.") from None
         except httpx.TimeoutException:
             raise TransientError(f"The API at {self._origin} did not answer in time.") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             kind = type(error).__name__
             raise TransientError(f"The API at {self._origin} could not be reached ({kind}).") from None
+        return self._understood(status, answered)
 
-    def _sent(self, request: httpx.Request, *, repeatable: bool) -> httpx.Response:
+    def _sent(self, request: httpx.Request, *, repeatable: bool) -> tuple[int, bytes]:
         if repeatable:
             try:
-                return self._http.send(request)
+                return self._answer(request)
+            except BodyRefusedError:
+                raise
             except _LOST:
                 pass  # once more, and then its error counts
-        return self._http.send(request)
+        return self._answer(request)
 
-    def _understood(self, answer: httpx.Response) -> Document:
-        if answer.status_code == httpx.codes.NO_CONTENT.value:
+    def _answer(self, request: httpx.Request) -> tuple[int, bytes]:
+        with closing(self._http.send(request, stream=True)) as response:
+            return response.status_code, read_body_now(response, MOST_BYTES)
+
+    def _understood(self, status: int, body: bytes) -> Document:
+        if status == httpx.codes.NO_CONTENT.value:
             return {}
         try:
-            document: object = answer.json()
-        except ValueError:
+            document: object = json.loads(body)
+        except (ValueError, RecursionError):
             document = None
         if not isinstance(document, dict):
-            raise OutsideError(f"What answers at {self._origin} is not our API: {answer.status_code}, and no JSON.")
+            raise OutsideError(f"What answers at {self._origin} is not our API: {status}, and no JSON.")
         told = cast("Document", document)
-        if answer.is_success:
+        if 200 <= status < 300:
             return told
         if not isinstance(told.get("error"), str):
-            raise OutsideError(f"What answers at {self._origin} is not our API: {answer.status_code}.")
+            raise OutsideError(f"What answers at {self._origin} is not our API: {status}.")
         # Where the contract of the enrichment is spoken, `error` is only the name of the status.
-        raise self._refusal(answer.status_code, str(told.get("message", told["error"])), told)
+        raise self._refusal(status, str(told.get("message", told["error"])), told)
 
     def _refusal(self, status: int, sentence: str, told: Document) -> AutomationError:
         plain = sentence.rstrip(".")

@@ -1,5 +1,6 @@
 """The CRM gateway over HTTP: `fiches.ports.FicheSource`."""
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import date, datetime
@@ -10,7 +11,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from automation_pipeline.clients.crm_payloads import DetailsPayload, RefusalPayload, SalesPayload, without_nul
-from automation_pipeline.clients.observed import Observation, ObservedClient
+from automation_pipeline.clients.http import MEGABYTE, Answer, BodyRefusedError, HttpClient, Observation
 from automation_pipeline.core.errors import NotFoundError, PermanentError, TransientError
 from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.retry import Backoff, retry_after_seconds
@@ -20,6 +21,10 @@ from automation_pipeline.fiches.domain.sales import SalesList
 
 RETRYING = Retrying(attempts=3, backoff=Backoff(base_seconds=1, multiplier=2, cap_seconds=15, jitter=0.2))
 CONNECT_SECONDS = 10.0
+# A whole answer may take so many times as long as one silence in it.
+TOTAL_FACTOR = 5
+# A sales list is the largest: of a day with ten thousand fiches and their calls it has 20 MB.
+MOST_BYTES = 100 * MEGABYTE
 SALE_STATUS = "53"
 
 Payload = TypeVar("Payload", bound=BaseModel)
@@ -94,7 +99,8 @@ class CrmClient:
         self.at_once = connections
         self._now = now
         self._retrying = retrying
-        self._http = ObservedClient(
+        self._total_seconds = TOTAL_FACTOR * timeout_seconds
+        self._http = HttpClient(
             Observation("crm", meter or Meter(), tells_id=True),
             base_url=api_root(base_url),
             headers=authorization(token),
@@ -149,22 +155,25 @@ class CrmClient:
 
     async def _get(self, path: str, params: dict[str, str], subject: str) -> bytes:
         try:
-            answer = await self._http.get(path, params=params)
+            async with asyncio.timeout(self._total_seconds):
+                answer = await self._http.call(self._http.build_request("GET", path, params=params), MOST_BYTES)
         except httpx.InvalidURL:
             raise CrmAnswerError(
                 f"The CRM cannot be asked for {subject}: its id does not fit into an address."
             ) from None
-        except httpx.TimeoutException:
+        except (TimeoutError, httpx.TimeoutException):
             raise CrmUnavailableError(f"The CRM did not answer in time for {subject}.") from None
+        except BodyRefusedError as error:
+            raise CrmAnswerError(f"The CRM's answer for {subject} cannot be read: {error}.") from None
         except httpx.HTTPError as error:
             # Only the kind: the error itself carries the URL and the headers.
             raise CrmUnavailableError(f"The CRM could not be reached for {subject} ({type(error).__name__}).") from None
         if answer.is_success:
-            return answer.content
+            return answer.body
         raise self._refusal(answer, subject)
 
-    def _refusal(self, answer: httpx.Response, subject: str) -> Exception:
-        status = answer.status_code
+    def _refusal(self, answer: Answer, subject: str) -> Exception:
+        status = answer.status
         if status == 404:
             return CrmFicheNotFoundError(f"The CRM does not know {subject}.")
         if status in {401, 403}:

@@ -13,13 +13,15 @@ from automation_pipeline.clients import keys
 from automation_pipeline.clients.audio import AUDIO_LIMITS, AudioHosts, AudioLimits, audio_guard
 from automation_pipeline.clients.crm_payloads import without_nul
 from automation_pipeline.clients.elevenlabs_payloads import Refusal, TranscriptPayload, refusal_of
-from automation_pipeline.clients.observed import Observation, ObservedClient
+from automation_pipeline.clients.http import MEGABYTE, Answer, BodyRefusedError, HttpClient, Observation
 from automation_pipeline.clients.transcript_json import plain_transcript
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.retry import retry_after_seconds
 from automation_pipeline.transcription.domain.transcript import Transcript
 
+# A call of ten hours has a transcript of 20 MB.
+MOST_BYTES = 50 * MEGABYTE
 BASE_URL = "https://api.elevenlabs.io"
 FORM = {"model_id": "scribe_v1", "language_code": "fra", "timestamps_granularity": "word", "diarize": "true"}
 
@@ -98,7 +100,7 @@ class ElevenLabsSpeechToText:
             transport=audio_transport,
         )
         self._form_url = httpx.URL(base_url.rstrip("/") + "/v1/speech-to-text")
-        self._http = ObservedClient(
+        self._http = HttpClient(
             Observation("speech-to-text", meter, tells_id=True),
             headers={"xi-api-key": self._key},
             timeout=httpx.Timeout(
@@ -117,7 +119,7 @@ class ElevenLabsSpeechToText:
     async def check(self) -> None:
         # A form without a recording costs nothing: the key is looked at first, the form is refused after.
         try:
-            await self._answer(self._http.post(self._form_url, data=FORM))
+            await self._answer(self._http.build_request("POST", self._form_url, data=FORM))
         except SpeechAccessError:
             raise
         except SpeechRefusedError:
@@ -130,14 +132,16 @@ class ElevenLabsSpeechToText:
     async def _heard(self, audio: FileIO) -> bytes:
         # httpx streams the form: 64 KiB of the file at a time.
         form = {"file": ("audio.mp3", audio, "audio/mpeg")}
-        return await self._answer(self._http.post(self._form_url, data=FORM, files=form))
+        return await self._answer(self._http.build_request("POST", self._form_url, data=FORM, files=form))
 
-    async def _answer(self, call: Awaitable[httpx.Response]) -> bytes:
+    async def _answer(self, request: httpx.Request) -> bytes:
         try:
             async with asyncio.timeout(self._total_seconds):
-                answer = await call
+                answer = await self._http.call(request, MOST_BYTES)
         except (TimeoutError, httpx.TimeoutException):
             raise SpeechUnavailableError("ElevenLabs speech-to-text failed: it did not answer in time.") from None
+        except BodyRefusedError as error:
+            raise SpeechAnswerError(f"ElevenLabs response invalid ({error})") from None
         except httpx.HTTPError as error:
             # Only the kind: the error itself carries the headers, and the key with them.
             kind = type(error).__name__
@@ -145,12 +149,12 @@ class ElevenLabsSpeechToText:
                 f"ElevenLabs speech-to-text failed: it could not be reached ({kind})."
             ) from None
         if answer.is_success:
-            return answer.content
+            return answer.body
         raise self._refused(answer)
 
-    def _refused(self, answer: httpx.Response) -> Exception:
-        status = answer.status_code
-        refusal = refusal_of(status, answer.content, self._key)
+    def _refused(self, answer: Answer) -> Exception:
+        status = answer.status
+        refusal = refusal_of(status, answer.body, self._key)
         if status in {408, 429} or status >= 500:
             wait = retry_after_seconds(answer.headers.get("Retry-After"), self._now())
             return SpeechUnavailableError(str(refusal), refusal=refusal, retry_after_seconds=wait)

@@ -5,15 +5,20 @@ import asyncio
 import json
 import ssl
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import quote
 
 import httpx
 
-from automation_pipeline.clients.connections import certificates
-from automation_pipeline.clients.guarded import AddressRefusedError, Guard, GuardedTransport
-from automation_pipeline.clients.observed import Observation, ObservedClient
+from automation_pipeline.clients.http import (
+    AddressRefusedError,
+    Guard,
+    GuardedTransport,
+    HttpClient,
+    Observation,
+    certificates,
+    read_beginning,
+)
 from automation_pipeline.core.addresses import origin_of
 from automation_pipeline.core.errors import InvalidInputError, TransientError
 from automation_pipeline.core.masking import masked_text
@@ -75,18 +80,18 @@ class HttpsCallClient:
             kind = type(error).__name__
             raise ReceiverSilentError(f"{origin_of(request.url)} could not be reached ({kind}).") from None
 
-    def _http(self, seconds: float) -> httpx.AsyncClient:
-        # A proxy of the environment would look names up behind our back; compression could make a huge answer.
-        return ObservedClient(
+    def _http(self, seconds: float) -> HttpClient:
+        # A proxy of the environment would look names up behind our back.
+        return HttpClient(
             Observation("https-call", self._meter),
-            headers={"User-Agent": "automation-pipeline", "Accept": "*/*", "Accept-Encoding": "identity"},
+            headers={"User-Agent": "automation-pipeline", "Accept": "*/*"},
             timeout=httpx.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS)),
             transport=GuardedTransport(self._guard, verify=self._verify),
             trust_env=False,
         )
 
     async def _follow(
-        self, http: httpx.AsyncClient, request: httpx.Request, secrets: Collection[str], deadline: float
+        self, http: HttpClient, request: httpx.Request, secrets: Collection[str], deadline: float
     ) -> HttpsAnswer:
         for redirects in range(MOST_REDIRECTS + 1):
             async with asyncio.timeout_at(deadline):
@@ -101,7 +106,7 @@ class HttpsCallClient:
         raise AssertionError("the last round returns")
 
 
-def _built(http: httpx.AsyncClient, request: HttpsRequest) -> httpx.Request:
+def _built(http: HttpClient, request: HttpsRequest) -> httpx.Request:
     return http.build_request(request.method, request.url, content=request.body, headers=request.headers)
 
 
@@ -115,15 +120,7 @@ async def _beginning(answer: httpx.Response, secrets: Collection[str], deadline:
     would do it again: a body that breaks off, or does not end in time, takes nothing of that back."""
     hidden = _shapes(secrets)
     most = 4 * (MOST_CHARACTERS + max(map(len, hidden), default=0))  # the longest character has four bytes
-    said, is_whole = b"", False
-    with suppress(TimeoutError, httpx.HTTPError):
-        async with asyncio.timeout_at(deadline):
-            async for piece in answer.aiter_raw():
-                said += piece
-                if len(said) >= most:
-                    break
-            else:
-                is_whole = True
+    said, is_whole = await read_beginning(answer, most, deadline)
     text = said.decode("utf-8", errors="replace").replace("\0", "")
     for one in hidden:
         text = text.replace(one, MASK)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from automation_pipeline.clients.http import PerLoop
 from automation_pipeline.clients.inpi_payloads import token_of
-from automation_pipeline.clients.per_loop import PerLoop
 from automation_pipeline.clients.registry_http import Registered, RegistryHttp, failed
 from automation_pipeline.clients.registry_payloads import NotUnderstoodError
 from automation_pipeline.core.coordination import Claim, Rate, RateLimiter

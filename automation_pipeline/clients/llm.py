@@ -12,16 +12,16 @@ from pydantic import BaseModel, ValidationError
 
 from automation_pipeline.audits.domain.chat import AnswerSchema, Message, Question, Reply, Role
 from automation_pipeline.clients.elevenlabs_payloads import Refusal, refusal_of
+from automation_pipeline.clients.http import MEGABYTE, Answer, BodyRefusedError, HttpClient, Observation
 from automation_pipeline.clients.keys import bare_key, usable_key
 from automation_pipeline.clients.llm_payloads import CompletionPayload, ModelPayload, ModelsPayload, question_json
-from automation_pipeline.clients.observed import Observation, ObservedClient
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.retry import retry_after_seconds
 
 OPENAI_HOST = "api.openai.com"
 CONNECT_SECONDS = 10.0
-MOST_BYTES = 8_000_000
+MOST_BYTES = 8 * MEGABYTE
 FAILED = "LLM call failed"
 
 _MILLISECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]+)?")
@@ -101,11 +101,9 @@ class ChatCompletions:
         self._root = chat_root(base_url)
         self._key = key_for(self._root, api_key)
         self._chat = self._route("/chat/completions")
-        self._http = ObservedClient(
+        self._http = HttpClient(
             Observation("language-model", meter or Meter(), tells_id=True),
-            # A small body could become a huge one by compression.
-            headers={"Accept": "application/json", "Accept-Encoding": "identity"}
-            | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
+            headers={"Accept": "application/json"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
             timeout=httpx.Timeout(timeout_seconds, connect=min(timeout_seconds, CONNECT_SECONDS), pool=None),
             transport=transport,
             connections=connections,
@@ -160,17 +158,18 @@ class ChatCompletions:
 
     async def _called(self, method: str, url: httpx.URL, content: bytes | None) -> bytes:
         headers = {"Content-Type": "application/json"} if content else {}
-        async with self._http.stream(method, url, content=content, headers=headers) as answer:
-            body = await _at_most(MOST_BYTES, answer)
+        request = self._http.build_request(method, url, content=content, headers=headers)
+        try:
+            answer = await self._http.call(request, MOST_BYTES)
+        except BodyRefusedError as error:
+            raise ModelAnswerError(f"{FAILED}: the answer cannot be read: {error}.") from None
         if not answer.is_success:
-            raise self._refused(answer, body or b"")
-        if body is None:
-            raise ModelAnswerError(f"{FAILED}: the answer is bigger than {MOST_BYTES // 1_000_000} MB.")
-        return body
+            raise self._refused(answer)
+        return answer.body
 
-    def _refused(self, answer: httpx.Response, body: bytes) -> Exception:
+    def _refused(self, answer: Answer) -> Exception:
         # NUL is never found in what is masked: it stands for "no key".
-        refusal = refusal_of(answer.status_code, body, self._key or "\0")
+        refusal = refusal_of(answer.status, answer.body, self._key or "\0")
         status, said = refusal.status, _sentence(refusal)
         if status == 429 and refusal.code == "insufficient_quota":
             return ModelRefusedError(f"{said} (check the account behind LLM_API_KEY)", refusal=refusal)
@@ -207,16 +206,6 @@ def _below(root: httpx.URL, path: str) -> bytes:
     """The route's path and the address's own query, such as a version. Raw: a model's name may hold a quoted slash."""
     base, mark, query = root.raw_path.partition(b"?")
     return base + path.encode() + mark + query
-
-
-async def _at_most(most: int, answer: httpx.Response) -> bytes | None:
-    """None when there is more: the rest is not read."""
-    body = bytearray()
-    async for piece in answer.aiter_bytes():
-        body += piece
-        if len(body) > most:
-            return None
-    return bytes(body)
 
 
 def _sentence(refusal: Refusal) -> str:

@@ -7,15 +7,14 @@ from datetime import datetime
 
 import httpx
 
-from automation_pipeline.clients.observed import Observation, ObservedClient
-from automation_pipeline.clients.per_loop import PerLoop
+from automation_pipeline.clients.http import MEGABYTE, BodyRefusedError, HttpClient, Observation, PerLoop
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.retry import retry_after_seconds
 from automation_pipeline.enrichment.domain.record import SourceError
 from automation_pipeline.enrichment.domain.vocabulary import ErrorCode
 
-MOST_BYTES = 1_000_000
+MOST_BYTES = MEGABYTE
 USER_AGENT = "automation-pipeline (company enrichment)"
 
 _BY_STATUS: Mapping[int, tuple[ErrorCode, str]] = {
@@ -44,7 +43,7 @@ class Registered:
 
 @dataclass(frozen=True)
 class Answer:
-    """`body` is None where it is bigger than we read."""
+    """`body` is None where it is larger than we read, or compressed."""
 
     status: int
     body: bytes | None
@@ -69,11 +68,10 @@ class RegistryHttp:
         self._meter, self._transport = meter or Meter(), transport
         self._clients = PerLoop(self._client)
 
-    def _client(self) -> ObservedClient:
-        return ObservedClient(
+    def _client(self) -> HttpClient:
+        return HttpClient(
             Observation(self._registered.provider, self._meter, tells_id=True),
-            # A small body could become a huge one by compression.
-            headers={"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": USER_AGENT},
+            headers={"Accept": "application/json", "User-Agent": USER_AGENT},
             timeout=httpx.Timeout(self._timeout_seconds, pool=None),
             transport=self._transport,
         )
@@ -93,7 +91,7 @@ class RegistryHttp:
         if client is not None:
             await client.aclose()
 
-    async def _heard(self, question: Callable[[ObservedClient], httpx.Request]) -> Answer | SourceError:
+    async def _heard(self, question: Callable[[HttpClient], httpx.Request]) -> Answer | SourceError:
         """No error is kept: httpx's own carry the headers, and the token with them."""
         name, setting = self._registered.name, self._registered.address_setting
         try:
@@ -108,18 +106,13 @@ class RegistryHttp:
         except (UnicodeError, httpx.InvalidURL):
             return failed(ErrorCode.SOURCE_UNAVAILABLE, f"{name} cannot be looked up (check {setting}).")
 
-    async def _answer(self, client: ObservedClient, request: httpx.Request) -> Answer:
-        answer = await client.send(request, stream=True)
+    async def _answer(self, client: HttpClient, request: httpx.Request) -> Answer:
         try:
-            body = bytearray()
-            async for piece in answer.aiter_bytes():
-                body += piece
-                if len(body) > MOST_BYTES:
-                    break
-        finally:
-            await answer.aclose()
+            answer = await client.call(request, MOST_BYTES)
+        except BodyRefusedError:
+            return Answer(200, None)
         wait = retry_after_seconds(answer.headers.get("Retry-After"), self._now())
-        return Answer(answer.status_code, bytes(body) if len(body) <= MOST_BYTES else None, wait)
+        return Answer(answer.status, answer.body, wait)
 
     def refusal(self, answer: Answer, hint: str = "") -> SourceError:
         """What a status other than 200 says."""

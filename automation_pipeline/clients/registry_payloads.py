@@ -36,7 +36,7 @@ Kind = TypeVar("Kind", bound=BaseModel)
 def read(kind: type[Kind], body: bytes | None) -> tuple[Kind, Document]:
     """The answer in our words, and as it is."""
     if body is None:
-        raise NotUnderstoodError("it is bigger than 1 MB")
+        raise NotUnderstoodError("it is larger than 1 MB, or compressed")
     try:
         document = cast("object", from_json(without_nul(body), allow_inf_nan=False))
         # A number that nobody can hold, such as 1e999, cannot be kept either.

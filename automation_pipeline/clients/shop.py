@@ -8,8 +8,8 @@ from typing import TypeVar
 import httpx
 from pydantic import JsonValue, ValidationError
 
+from automation_pipeline.clients.http import MEGABYTE, REQUEST_ID, BodyRefusedError, HttpClient, Observation
 from automation_pipeline.clients.keys import usable_key
-from automation_pipeline.clients.observed import REQUEST_ID, Observation, ObservedClient
 from automation_pipeline.clients.shop_payloads import (
     CataloguePayload,
     PricesPayload,
@@ -38,7 +38,7 @@ PAGE_SIZE = 250
 # Of a page: the connection, each variant with its item and its product, the shop.
 COSTS = Costs(page=2 + PAGE_SIZE * 3 + 1, each_price=1, write=10, prices=1)
 CONNECT_SECONDS = 10.0
-MOST_BYTES = 8_000_000
+MOST_BYTES = 8 * MEGABYTE
 
 _NOTHING_WAS_SENT = (
     httpx.ConnectError,
@@ -87,14 +87,9 @@ class ShopifyShop:
         self._secrets = [secret for secret in known if secret]
         self._now = now
         self._timeout_seconds = timeout_seconds
-        self._http = ObservedClient(
+        self._http = HttpClient(
             Observation("shop", meter or Meter(), tells_id=True),
-            # A small body could become a huge one by compression.
-            headers={
-                "Accept": "application/json",
-                "Accept-Encoding": "identity",
-                "X-Shopify-Access-Token": self._token,
-            },
+            headers={"Accept": "application/json", "X-Shopify-Access-Token": self._token},
             # Whoever cannot be connected to is known to have been told nothing: that must end before the whole does.
             timeout=httpx.Timeout(timeout_seconds, connect=min(timeout_seconds / 2, CONNECT_SECONDS), pool=None),
             transport=transport,
@@ -186,16 +181,14 @@ class ShopifyShop:
             return classified(Signal(lost=True), f"The connection to the shop broke ({type(error).__name__}).")
 
     async def _answer(self, question: Mapping[str, object]) -> Heard:
-        async with self._http.stream("POST", self._url, json=question) as answer:
-            body = bytearray()
-            async for piece in answer.aiter_bytes():
-                body += piece
-                if len(body) > MOST_BYTES:
-                    break
+        try:
+            answer = await self._http.call(self._http.build_request("POST", self._url, json=question), MOST_BYTES)
+        except BodyRefusedError:  # the shop has the question: what it answers is not understood
+            return Heard(status=200, body=None, retry_after_seconds=None, request_id=None)
         told = answer.headers.get(REQUEST_ID, "")
         return Heard(
-            status=answer.status_code,
-            body=bytes(body) if len(body) <= MOST_BYTES else None,
+            status=answer.status,
+            body=answer.body,
             retry_after_seconds=retry_after_seconds(answer.headers.get("Retry-After"), self._now()),
             request_id=self._shown(told)[:LONGEST_ID] or None,
         )

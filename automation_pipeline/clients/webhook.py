@@ -3,14 +3,19 @@
 import asyncio
 import ssl
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from datetime import datetime
 
 import httpx
 
-from automation_pipeline.clients.connections import certificates
-from automation_pipeline.clients.guarded import AddressRefusedError, Guard, GuardedTransport
-from automation_pipeline.clients.observed import Observation, ObservedClient
+from automation_pipeline.clients.http import (
+    AddressRefusedError,
+    Guard,
+    GuardedTransport,
+    HttpClient,
+    Observation,
+    certificates,
+    read_beginning,
+)
 from automation_pipeline.core.addresses import origin_of
 from automation_pipeline.core.delivery import Answer
 from automation_pipeline.core.errors import TransientError
@@ -63,17 +68,17 @@ class WebhookClient:
             kind = type(error).__name__
             raise ReceiverSilentError(f"{origin_of(url)} could not be reached ({kind})") from None
 
-    def _http(self) -> httpx.AsyncClient:
-        # A proxy of the environment would look names up behind our back; compression could make a huge answer.
-        return ObservedClient(
+    def _http(self) -> HttpClient:
+        # A proxy of the environment would look names up behind our back.
+        return HttpClient(
             Observation("webhook", self._meter),
-            headers={"User-Agent": "automation-pipeline", "Accept": "*/*", "Accept-Encoding": "identity"},
+            headers={"User-Agent": "automation-pipeline", "Accept": "*/*"},
             timeout=httpx.Timeout(self._timeout_seconds, connect=min(self._timeout_seconds, CONNECT_SECONDS)),
             transport=GuardedTransport(self._guard, verify=self._verify),
             trust_env=False,
         )
 
-    async def _follow(self, http: httpx.AsyncClient, request: httpx.Request, deadline: float) -> Answer:
+    async def _follow(self, http: HttpClient, request: httpx.Request, deadline: float) -> Answer:
         for redirects in range(MOST_REDIRECTS + 1):
             async with asyncio.timeout_at(deadline):
                 answer = await http.send(request, stream=True)
@@ -95,11 +100,5 @@ class WebhookClient:
 async def _beginning(answer: httpx.Response, deadline: float) -> str:
     """What a database can keep of it: text without NUL. Whoever has answered its status has the message, and would take
     it twice: a body that breaks off, or does not end in time, takes nothing of that back."""
-    said = b""
-    with suppress(TimeoutError, httpx.HTTPError):
-        async with asyncio.timeout_at(deadline):
-            async for piece in answer.aiter_raw():
-                said += piece
-                if len(said) >= 4 * MOST_CHARACTERS:  # the longest character has four bytes
-                    break
+    said, _ = await read_beginning(answer, 4 * MOST_CHARACTERS, deadline)  # the longest character has four bytes
     return said.decode("utf-8", errors="replace").replace("\0", "")[:MOST_CHARACTERS]

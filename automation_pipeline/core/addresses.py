@@ -1,6 +1,6 @@
 """Which web addresses we call because somebody typed them in: public ones, or those that an operator has listed.
 
-A name is judged here by its looks only; where it leads is for `clients.guarded` to see, when it is called.
+A name is judged here by its looks only; where it leads is for `clients.http` to see, when it is called.
 """
 
 import re

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import httpx
 
-from automation_pipeline.clients.connections import Connections
+from automation_pipeline.clients.http import SlotTransport
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -65,7 +65,7 @@ def meet(play: Play, talk: Talk, host: str = "127.0.0.1") -> None:
         async with (
             asyncio.timeout(60),
             staged(play, host) as stage,
-            httpx.AsyncClient(transport=Connections(1), timeout=30) as http,
+            httpx.AsyncClient(transport=SlotTransport(1), timeout=30) as http,
         ):
             await talk(stage, http)
 

@@ -9,14 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
+import anyio
 import pytest
 
-from automation_pipeline.clients import http11
 from automation_pipeline.clients.audio import AudioHosts, audio_guard
-from automation_pipeline.clients.connections import Connections
-from automation_pipeline.clients.guarded import Guard
+from automation_pipeline.clients.http import Guard, SlotTransport
 from automation_pipeline.clients.webhook import WebhookClient
-from automation_pipeline.clients.wires import Wire, open_wire
 from automation_pipeline.core.errors import AutomationError, PermanentError
 from automation_pipeline_tests.clients.studio import NOW
 from automation_pipeline_tests.outside import NO_CERTIFICATES
@@ -81,12 +79,14 @@ def opened(outside: Place, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The hosts that sockets were opened to. The public address is played by `outside`; all others are themselves."""
     hosts: list[str] = []
 
-    async def opening(host: str, port: int, *patience: Any, **options: Any) -> Wire:
-        hosts.append(host)
-        there = ("127.0.0.1", outside.port) if host == PUBLIC else (host, port)
-        return await open_wire(*there, *patience, **options)
+    connect = anyio.connect_tcp
 
-    monkeypatch.setattr(http11, "open_wire", opening)
+    async def connecting(remote_host: str, remote_port: int, **options: Any) -> Any:
+        hosts.append(remote_host)
+        there = ("127.0.0.1", outside.port) if remote_host == PUBLIC else (remote_host, remote_port)
+        return await connect(*there, **options)
+
+    monkeypatch.setattr(anyio, "connect_tcp", connecting)
     return hosts
 
 
@@ -98,7 +98,7 @@ def by_webhook(url: str, resolve: Resolve) -> None:
 def by_recording(url: str, resolve: Resolve) -> None:
     async def go() -> None:
         guard = Guard(name=audio_guard().name, resolve=resolve)
-        plain = Connections(1, verify=lambda: NO_CERTIFICATES)
+        plain = SlotTransport(1, verify=lambda: NO_CERTIFICATES)
         hosts = AudioHosts(now=lambda: NOW, guard=guard, connections=1, transport=plain)
         try:
             async with hosts.recording(url):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import httpx
 import pytest
 
-from automation_pipeline.clients import guarded
-from automation_pipeline.clients.guarded import (
+from automation_pipeline.clients import http as client
+from automation_pipeline.clients.http import (
     AddressRefusedError,
     Guard,
     GuardedTransport,
@@ -136,7 +136,7 @@ def test_the_system_knows_its_own_name() -> None:
 def test_a_kept_connection_serves_only_its_own_name_and_only_while_that_leads_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(guarded, "is_public", lambda place: str(place) in {"127.0.0.1", "127.0.0.2"})
+    monkeypatch.setattr(client, "is_public", lambda place: str(place) in {"127.0.0.1", "127.0.0.2"})
     names = Names(["127.0.0.1"])
 
     async def go() -> None:

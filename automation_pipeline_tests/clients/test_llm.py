@@ -288,7 +288,7 @@ class Body(httpx.AsyncByteStream):
 @pytest.mark.parametrize(
     ("status", "kind", "says"),
     [
-        (200, ModelAnswerError, f"{FAILED}: the answer is bigger than 8 MB."),
+        (200, ModelAnswerError, f"{FAILED}: the answer cannot be read: it is larger than 8 MB."),
         (400, ModelRefusedError, f"{FAILED} status=400"),
         (503, ModelUnavailableError, f"{FAILED} status=503"),
     ],

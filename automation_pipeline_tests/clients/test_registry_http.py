@@ -118,7 +118,7 @@ def test_an_endless_answer_is_not_read_to_its_end(registry: tuple[Any, Any]) -> 
     stream = Endless()
     error = fetch(registry[0](lambda _: httpx.Response(200, stream=stream)))
     assert (error.error_code, error.retryable) == ("INTERNAL_ERROR", False)
-    assert "bigger than 1 MB" in error.message
+    assert "larger than 1 MB" in error.message
     assert stream.read <= registry_http.MOST_BYTES + 100_000
 
 

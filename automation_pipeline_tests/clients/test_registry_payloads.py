@@ -35,7 +35,7 @@ def test_nul_characters_are_left_out_for_no_database_holds_them() -> None:
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (None, "it is bigger than 1 MB"),
+        (None, "it is larger than 1 MB, or compressed"),
         (b"", "it is not JSON"),
         (b'{"a": NaN}', "it is not JSON"),
         (b'{"a": 1e999}', "it is not JSON"),

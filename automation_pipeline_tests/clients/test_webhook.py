@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from automation_pipeline.clients.guarded import AddressRefusedError, Guard
+from automation_pipeline.clients.http import AddressRefusedError, Guard
 from automation_pipeline.clients.webhook import ReceiverSilentError, WebhookClient
 from automation_pipeline.core.delivery import Answer
 from automation_pipeline.core.errors import AutomationError, PermanentError

@@ -1,0 +1,777 @@
+"""The HTTP client on real sockets: answers, connections, what was never sent, bodies that are not read."""
+
+import asyncio
+import gzip
+import logging
+import resource
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from automation_pipeline.audits.domain.chat import AnswerSchema, Message, Question, Role
+from automation_pipeline.clients import http as client_module
+from automation_pipeline.clients.audio import AudioHosts, AudioLimits, audio_guard
+from automation_pipeline.clients.automation_api import AutomationApi
+from automation_pipeline.clients.company_search import CompanySearch
+from automation_pipeline.clients.crm import CrmClient
+from automation_pipeline.clients.elevenlabs import ElevenLabsSpeechToText
+from automation_pipeline.clients.http import (
+    HttpClient,
+    Observation,
+    PerLoop,
+    SlotTransport,
+    certificates,
+)
+from automation_pipeline.clients.llm import ChatCompletions
+from automation_pipeline.clients.shop import ShopifyShop
+from automation_pipeline.core.correlation import correlated
+from automation_pipeline.core.errors import AutomationError
+from automation_pipeline.core.meter import Meter
+from automation_pipeline.core.retry import Backoff
+from automation_pipeline.core.retrying import Retrying
+from automation_pipeline_tests.clients.counter import WRITES
+from automation_pipeline_tests.clients.stage import OK, Play, Stage, endlessly, heard, in_pieces, meet, saying, staged
+from automation_pipeline_tests.clients.switchboard import Switchboard, answering
+from automation_pipeline_tests.waiting import come_true
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+LARGE = b"0123456789abcdef" * 65_536
+CERTIFICATE = Path(__file__).with_name("records_test.pem")
+NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+ONCE = Retrying(attempts=1, backoff=Backoff(base_seconds=1, multiplier=2, cap_seconds=15))
+
+Talk = Callable[[Stage, httpx.AsyncClient], Coroutine[object, object, None]]
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+# --- Answers
+
+
+def in_bytes(answer: bytes, *, hangs_up: bool = False) -> Play:
+    """Each byte arrives by itself."""
+
+    async def play(stage: Stage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        stage.heard.append(await heard(reader))
+        for at in range(len(answer)):
+            writer.write(answer[at : at + 1])
+            await writer.drain()
+            await asyncio.sleep(0)
+        return not hangs_up
+
+    return play
+
+
+WHOLE: dict[bytes, bytes] = {
+    OK: b"ok",
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + OK: b"ok",
+    CHUNKED + b"3;a=b\r\nabc\r\n2\r\nde\r\n0\r\nX-Sum: 5\r\n\r\n": b"abcde",
+    b"HTTP/1.1 204 No Content\r\n\r\n": b"",
+    b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n": b"",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n": b"",
+}
+LAST: dict[bytes, bytes] = {
+    b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok": b"ok",
+    b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok": b"ok",
+    OK + OK: b"ok",  # the second answer is not the one to the next call
+    OK + b"and so on": b"ok",
+}
+
+
+@pytest.mark.parametrize("play", [saying, in_bytes])
+def test_an_answer_is_the_same_however_its_bytes_arrive(play: Callable[[bytes], Play]) -> None:
+    for answer, body in (WHOLE | LAST).items():
+        is_kept = answer in WHOLE
+
+        async def talk(stage: Stage, http: httpx.AsyncClient, body: bytes = body, is_kept: bool = is_kept) -> None:
+            for _ in range(3):
+                assert (await http.get(stage.url)).content == body
+                await asyncio.sleep(0.01 if play is in_bytes else 0)
+            assert stage.lines == (1 if is_kept else 3)
+
+        meet(play(answer), talk)
+
+
+def test_a_body_may_end_with_the_connection() -> None:
+    async def talk(stage: Stage, http: httpx.AsyncClient) -> None:
+        for _ in range(2):
+            assert (await http.get(stage.url)).content == LARGE
+        assert stage.lines == 2
+
+    meet(saying(b"HTTP/1.1 200 OK\r\n\r\n" + LARGE, hangs_up=True), talk)
+
+
+def test_what_is_cut_short_or_no_answer_is_an_error_and_ends_the_connection() -> None:
+    cut = [
+        b"",
+        b"HTTP/1.1 200 OK\r\nContent-",
+        b"HTTP/1.1 100 Continue\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfour",
+        CHUNKED + b"5\r\nfour",
+        CHUNKED + b"4\r\nfour\r\n",
+        CHUNKED + b"4\r\nfour\r\n0\r\nX-Sum: 4\r\n",
+        b"\x15\x03\x01\x00\x02\x02\x46",
+        b"HTTP/1.1 abc\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nno header\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        CHUNKED + b"five\r\n",
+        CHUNKED + b"2\r\nokay\r\n",
+    ]
+
+    async def talk(stage: Stage, http: httpx.AsyncClient) -> None:
+        for _ in range(2):
+            with pytest.raises(httpx.RemoteProtocolError):
+                await http.get(stage.url)
+        assert stage.lines == 2
+
+    for answer in cut:
+        meet(saying(answer, hangs_up=True), talk)
+
+
+def test_headers_and_chunks_without_an_end_are_given_up() -> None:
+    async def talk(stage: Stage, http: httpx.AsyncClient) -> None:
+        with pytest.raises(httpx.RemoteProtocolError):
+            await http.get(stage.url)
+        await come_true(lambda: stage.open_ones == 0)
+
+    for beginning, again in (
+        (b"HTTP/1.1 200 OK\r\nX-A: ", b"a" * 10_000),
+        (b"HTTP/1.1 200 OK\r\n", b"X-A: a\r\n" * 1_000),
+        (CHUNKED + b"5;a=", b"a" * 10_000),
+        (CHUNKED + b"2\r\nok\r\n0\r\n", b"X-A: a\r\n" * 1_000),
+    ):
+        meet(endlessly(beginning, again), talk)
+
+
+def test_an_answer_that_comes_before_the_body_was_sent_is_understood() -> None:
+    async def play(_: Stage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 9\r\n\r\ntoo large")
+        await writer.drain()
+        writer.write_eof()
+        while await reader.read(65_536):
+            pass
+        return False
+
+    async def talk(stage: Stage, http: httpx.AsyncClient) -> None:
+        for content in (LARGE, in_pieces(LARGE, LARGE)):
+            answer = await http.post(stage.url, content=content)
+            assert (answer.status_code, answer.text) == (413, "too large")
+        assert stage.lines == 2
+
+    meet(play, talk)
+
+
+def test_what_must_not_be_sent_is_not_sent() -> None:
+    async def talk(stage: Stage, http: httpx.AsyncClient) -> None:
+        for header in ((b"X-A", b"a\r\nX-B: b"), (b"X-A", b"a\nb"), (b"X A", b"a"), (b"X-A\r\nX-B", b"a"), (b"", b"a")):
+            with pytest.raises(httpx.LocalProtocolError):
+                await http.send(httpx.Request("GET", stage.url, headers=[header]))
+        assert (await http.get(stage.url)).content == b"ok"
+        assert (stage.scraps, len(stage.heard)) == (b"", 1)
+
+    meet(saying(OK), talk)
+
+
+# --- Connections
+
+Ending = Callable[[httpx.AsyncClient, str], Awaitable[object]]
+
+
+async def dropped(http: httpx.AsyncClient, url: str) -> None:
+    with pytest.raises(httpx.RemoteProtocolError):
+        await http.get(f"{url}/drop")
+
+
+async def cut_short(http: httpx.AsyncClient, url: str) -> None:
+    with pytest.raises(httpx.RemoteProtocolError):
+        await http.get(f"{url}/cut")
+
+
+async def late(http: httpx.AsyncClient, url: str) -> None:
+    with pytest.raises(httpx.ReadTimeout):
+        await http.get(f"{url}/held", timeout=0.05)
+
+
+async def not_there(http: httpx.AsyncClient, _: str) -> None:
+    with pytest.raises(httpx.ConnectError):
+        await http.get("http://127.0.0.1:1/")
+
+
+async def cancelled(http: httpx.AsyncClient, url: str) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await http.get(f"{url}/held")
+
+
+async def cancelled_in_the_body(http: httpx.AsyncClient, url: str) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await http.get(f"{url}/endless")
+
+
+async def cancelled_in_line(http: httpx.AsyncClient, url: str) -> None:
+    async with http.stream("GET", f"{url}/endless"):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await http.get(url)
+
+
+async def impatient_in_line(http: httpx.AsyncClient, url: str) -> None:
+    async with http.stream("GET", f"{url}/endless"):
+        with pytest.raises(httpx.PoolTimeout):
+            await http.get(url, timeout=httpx.Timeout(60, pool=0.05))
+
+
+async def half_read(http: httpx.AsyncClient, url: str) -> None:
+    async with http.stream("GET", f"{url}/endless") as answer:
+        async for _ in answer.aiter_bytes():
+            break
+
+
+async def no_web_address(http: httpx.AsyncClient, _: str) -> None:
+    for address in ("ftp://records.test/1", "http://"):
+        with pytest.raises(httpx.UnsupportedProtocol):
+            await http.get(address)
+
+
+async def too_long_a_name(http: httpx.AsyncClient, _: str) -> None:
+    with pytest.raises(httpx.ConnectError):
+        await http.get(f"http://{'a' * 70}.test/")
+
+
+ENDINGS = (
+    dropped, cut_short, late, not_there, cancelled, cancelled_in_the_body, cancelled_in_line, impatient_in_line,
+    half_read, no_web_address, too_long_a_name,
+)  # fmt: skip
+
+
+def test_a_slot_is_free_again_however_a_call_ends() -> None:
+    async def go(ending: Ending) -> None:
+        async with answering() as board, httpx.AsyncClient(transport=SlotTransport(1)) as http:
+            for _ in range(2):
+                await ending(http, board.url)
+                async with asyncio.timeout(60):
+                    assert (await http.get(board.url)).text == "ok"
+            # Had it been freed twice, two calls would be made at a time.
+            lines = board.lines
+            await asyncio.gather(*(http.get(board.url) for _ in range(3)))
+            assert board.lines == lines, ending
+
+    for ending in ENDINGS:
+        asyncio.run(go(ending))
+
+
+def test_an_answer_that_comes_after_its_call_was_cancelled_is_nobody_elses() -> None:
+    release = asyncio.Event()
+
+    async def play(_: Stage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        path = (await heard(reader)).first.split()[1]
+        if path == b"/first":
+            await release.wait()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(path), path))
+        await writer.drain()
+        return True
+
+    async def talk(stage: Stage, http: httpx.AsyncClient) -> None:
+        first = asyncio.create_task(http.get(f"{stage.url}first"))
+        await come_true(lambda: stage.lines == 1)
+        first.cancel()
+        await asyncio.wait([first])
+        release.set()
+        for path in ("second", "third"):
+            assert (await http.get(f"{stage.url}{path}")).text == f"/{path}"
+
+    meet(play, talk)
+
+
+def test_at_most_so_many_calls_are_made_at_once_in_their_order() -> None:
+    async def go() -> None:
+        async with answering() as board, httpx.AsyncClient(transport=SlotTransport(2)) as http:
+            async with asyncio.TaskGroup() as calls:
+                for _ in range(2):
+                    calls.create_task(http.get(f"{board.url}/held"))
+                await come_true(lambda: len(board.asked) == 2)
+                for at in range(10):
+                    calls.create_task(http.get(f"{board.url}/{at}"))
+                await asyncio.sleep(0)
+                board.held.set()
+            assert board.asked[2:] == [f"/{at}" for at in range(10)]
+            assert (board.lines, board.most) == (2, 2)
+
+    asyncio.run(go())
+
+
+async def five_at_once(board: Switchboard, http: httpx.AsyncClient) -> None:
+    async with asyncio.TaskGroup() as calls:
+        for _ in range(5):
+            calls.create_task(http.get(f"{board.url}/held"))
+        await come_true(lambda: len(board.asked) == 5)
+        board.held.set()
+    assert board.opened == 5
+
+
+def test_connections_that_no_call_needs_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "KEEP_ALIVE_SECONDS", 0.3)
+
+    async def go() -> None:
+        async with answering() as board, httpx.AsyncClient(transport=SlotTransport(5)) as http:
+            await five_at_once(board, http)
+            async with asyncio.timeout(60):
+                while board.opened > 1:
+                    await http.get(board.url)
+                    await asyncio.sleep(0.01)
+            assert (await http.get(f"{board.url}/bye")).text == "ok"  # one that the server closes is replaced
+            await come_true(lambda: board.opened == 0)
+            assert (await http.get(board.url)).text == "ok"
+            await http.aclose()
+            await come_true(lambda: board.opened == 0)
+
+    asyncio.run(go())
+
+
+def test_a_connection_serves_one_place_and_one_name_and_makes_room_for_others() -> None:
+    async def go() -> None:
+        async with answering() as here, answering() as there:
+            async with httpx.AsyncClient(transport=SlotTransport(2)) as http:
+                for url in (here.url, there.url, here.url, there.url):
+                    await http.get(url)
+                assert (here.lines, there.lines) == (1, 1)
+                async with http.stream("GET", f"{here.url}/endless"):
+                    await http.get(there.url)
+                    async with http.stream("GET", f"{here.url}/endless"):
+                        await come_true(lambda: there.opened == 0)
+            async with httpx.AsyncClient(transport=SlotTransport(5)) as http:
+                before = here.lines
+                for name in ("a.example.com", "b.example.com", "a.example.com"):
+                    await http.get(here.url, extensions={"sni_hostname": name})
+                assert here.lines == before + 2
+
+    asyncio.run(go())
+
+
+def test_one_value_per_event_loop() -> None:
+    values = PerLoop(object)
+
+    async def visit() -> object:
+        first = values.here()
+        assert values.here() is first
+        return first
+
+    async def leave() -> None:
+        first = values.here()
+        assert values.taken() is first
+        assert values.taken() is None
+
+    assert asyncio.run(visit()) is not asyncio.run(visit())
+    asyncio.run(leave())
+
+
+# --- Certificates and proxies
+
+
+def trusting() -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(CERTIFICATE))
+
+
+async def secret_server(serve: Any) -> asyncio.Server:
+    own = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    own.load_cert_chain(CERTIFICATE)
+    return await asyncio.start_server(serve, "127.0.0.1", 0, ssl=own)
+
+
+def test_a_certificate_must_be_trusted_and_of_the_name() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readuntil(b"\r\n\r\n"):
+            writer.write(OK)
+
+    async def call(port: int, verify: Callable[[], ssl.SSLContext], name: str) -> str:
+        async with httpx.AsyncClient(transport=SlotTransport(1, verify=verify)) as http:
+            answer = await http.get(f"https://127.0.0.1:{port}/", extensions={"sni_hostname": name})
+            return answer.text
+
+    async def go() -> None:
+        server = await secret_server(serve)
+        port = server.sockets[0].getsockname()[1]
+        assert await call(port, trusting, "records.test") == "ok"
+        with pytest.raises(httpx.ConnectError, match="Hostname mismatch"):
+            await call(port, trusting, "elsewhere.test")
+        with pytest.raises(httpx.ConnectError, match="self-signed certificate"):
+            await call(port, certificates, "records.test")
+        server.close()
+
+    asyncio.run(go())
+
+
+def test_a_handshake_that_is_never_answered_is_given_up() -> None:
+    async def silent(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await over.wait()
+        writer.close()
+
+    async def go() -> None:
+        server = await asyncio.start_server(silent, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with httpx.AsyncClient(transport=SlotTransport(1), timeout=0.1) as http:
+            with pytest.raises(httpx.ConnectTimeout):
+                await http.get(f"https://127.0.0.1:{port}/")
+        over.set()
+        server.close()
+
+    over = asyncio.Event()
+    asyncio.run(go())
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ssl.SSLContext]]:
+    made: list[ssl.SSLContext] = []
+
+    def load() -> ssl.SSLContext:
+        made.append(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        return made[-1]
+
+    monkeypatch.setattr(httpx, "create_ssl_context", load)
+    certificates.cache_clear()
+    yield made
+    certificates.cache_clear()
+
+
+def test_certificates_are_loaded_once_a_process_and_only_for_https(loaded: list[ssl.SSLContext]) -> None:
+    async def go() -> None:
+        async with answering() as board:
+            for url, count in ((board.url, 0), ("https://127.0.0.1:1/", 1), ("https://127.0.0.1:1/", 1)):
+                async with HttpClient(Observation("crm", Meter()), connections=2) as http:
+                    try:
+                        await http.call(http.build_request("GET", url), 10)
+                    except httpx.ConnectError:
+                        assert count == 1
+                assert len(loaded) == count
+
+    asyncio.run(go())
+
+
+def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def go() -> None:
+        async with answering() as board:
+            monkeypatch.setenv("http_proxy", board.url)
+            async with HttpClient(Observation("crm", Meter())) as http:
+                await http.call(http.build_request("GET", "http://crm.test/api"), 10)
+            assert board.asked == ["http://crm.test/api"]
+
+    asyncio.run(go())
+
+
+# --- Never sent, or perhaps
+
+
+def shop_at(url: str) -> ShopifyShop:
+    return ShopifyShop(url, "token", version="2026-10", now=lambda: NOW, timeout_seconds=10)
+
+
+def reads_and(then: Callable[[asyncio.StreamWriter], None]) -> Play:
+    async def play(stage: Stage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        stage.heard.append(await heard(reader))
+        then(writer)
+        await writer.drain()
+        return False
+
+    return play
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    linger = (1).to_bytes(4, "little") + (0).to_bytes(4, "little")
+    writer.get_extra_info("socket").setsockopt(1, 13, linger)  # SOL_SOCKET, SO_LINGER: a reset, no goodbye
+    writer.transport.abort()
+
+
+def test_a_price_may_be_written_whenever_the_shop_has_read_the_call() -> None:
+    """A write that was never sent may be sent again; one that may have arrived is looked up first."""
+    packed = gzip.compress(b"{}")
+    after_reading: dict[str, Play] = {
+        "hangs up": reads_and(lambda writer: writer.close()),
+        "resets": reads_and(reset),
+        "begins to answer": reads_and(lambda writer: writer.write(b"HTTP/1.1 200 OK\r\nContent-")),
+        "breaks off": reads_and(lambda writer: writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{")),
+        "is no HTTP": reads_and(lambda writer: writer.write(b"\x15\x03\x01\x00\x02\x02\x46\r\n\r\n")),
+        "compresses": reads_and(
+            lambda writer: writer.write(
+                b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed) + packed
+            )
+        ),
+        "says too much": reads_and(lambda writer: writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9000000\r\n\r\n")),
+    }
+    wrong: list[object] = []
+
+    async def go() -> None:
+        for name, play in after_reading.items():
+            async with staged(play) as stage:
+                shop = shop_at(stage.url)
+                failure = (await shop.write("7", WRITES)).failure
+                await shop.aclose()
+                if failure is None or not failure.outcome_unknown or len(stage.heard) != 1:
+                    wrong.append((name, failure, len(stage.heard)))
+        async with staged(saying(OK)) as stage:
+            address = stage.url
+        for url in (address, "http://127.0.0.1:1", address.replace("http:", "https:")):
+            shop = shop_at(url)
+            failure = (await shop.write("7", WRITES)).failure
+            await shop.aclose()
+            if failure is None or failure.outcome_unknown or not failure.retryable:
+                wrong.append((url, failure))
+
+    asyncio.run(go())
+    assert wrong == []
+
+
+def test_a_handshake_that_fails_has_sent_nothing() -> None:
+    async def go() -> None:
+        async with staged(saying(b"SSH-2.0-OpenSSH_9.6\r\n")) as stage:
+            shop = shop_at(stage.url.replace("http:", "https:"))
+            failure = (await shop.write("7", WRITES)).failure
+            await shop.aclose()
+            assert failure is not None
+            assert (failure.outcome_unknown, failure.retryable) == (False, True)
+
+    asyncio.run(go())
+
+
+# --- Bodies
+
+QUESTION = Question((Message(Role.USER, "?"),), AnswerSchema("answer", {"type": "object"}))
+
+
+async def by_audio(url: str) -> None:
+    hosts = AudioHosts(now=lambda: NOW, limits=AudioLimits(max_megabytes=1), guard=audio_guard([url]), connections=1)
+    try:
+        async with hosts.recording(f"{url}1.mp3"):
+            pass
+    finally:
+        await hosts.aclose()
+
+
+async def by_model(url: str) -> None:
+    model = ChatCompletions("key", url, model="m", now=lambda: NOW)
+    try:
+        await model.ask(QUESTION)
+    finally:
+        await model.aclose()
+
+
+async def by_crm(url: str) -> None:
+    crm = CrmClient(url, "token", now=lambda: NOW, retrying=ONCE)
+    try:
+        await crm.sales_list(date(2026, 2, 3))
+    finally:
+        await crm.aclose()
+
+
+async def by_speech(url: str) -> None:
+    speech = ElevenLabsSpeechToText("a-key-of-tests", url, now=lambda: NOW, at_once=1)
+    try:
+        await speech.check()
+    finally:
+        await speech.aclose()
+
+
+async def by_shop(url: str) -> None:
+    shop = shop_at(url)
+    try:
+        await shop.check()
+    finally:
+        await shop.aclose()
+
+
+async def by_registry(url: str) -> None:
+    registry = CompanySearch(url, now=lambda: NOW, timeout_seconds=60)
+    try:
+        await registry.check()
+    finally:
+        await registry.aclose()
+
+
+async def by_api(url: str) -> None:
+    def ask() -> None:
+        api = AutomationApi(url, "token")
+        try:
+            api.get("/api/automation/schedules")
+        finally:
+            api.close()
+
+    await asyncio.to_thread(ask)
+
+
+CALLERS = (by_audio, by_model, by_crm, by_speech, by_shop, by_registry, by_api)
+
+
+def bomb() -> bytes:
+    """Two layers of compression: two kilobytes that are two hundred megabytes."""
+    return gzip.compress(gzip.compress(bytes(200_000_000), 9), 9)
+
+
+def test_nobody_makes_us_hold_more_than_a_client_takes() -> None:
+    """A small body that is large when it is decompressed, a large one, and one without an end."""
+    packed, wrong = bomb(), list[object]()
+    encoded = b"HTTP/1.1 200 OK\r\nContent-Encoding: %b\r\nContent-Length: %d\r\n\r\n%b"
+    plays: dict[str, Play] = {
+        "twice gzip": saying(encoded % (b"gzip, gzip", len(packed), packed)),
+        "deflate": saying(encoded % (b"deflate", 2, b"ok")),
+        "unknown": saying(encoded % (b"x-private", 2, b"ok")),
+        "announced": saying(b"HTTP/1.1 200 OK\r\nContent-Length: 10000000000\r\n\r\n" + LARGE),
+        "endless": endlessly(CHUNKED, b"100000\r\n" + LARGE + b"\r\n"),
+    }
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    async def go() -> None:
+        for caller in CALLERS:
+            for name, play in plays.items():
+                async with staged(play) as stage:
+                    try:
+                        async with asyncio.timeout(60):
+                            await caller(stage.url)
+                        wrong.append((caller.__name__, name, "no error"))
+                    except AutomationError:
+                        asked = stage.heard[0].headers.get(b"accept-encoding")
+                        if asked != b"identity":
+                            wrong.append((caller.__name__, name, asked))
+
+    asyncio.run(go())
+    assert wrong == []
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024 < 600
+
+
+def test_a_refusal_counts_by_its_status_although_its_body_is_not_read() -> None:
+    async def go() -> None:
+        said = b"HTTP/1.1 429 Slow\r\nRetry-After: 7\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nok"
+        async with staged(saying(said)) as stage:
+            shop = shop_at(stage.url)
+            failure = (await shop.write("7", WRITES)).failure
+            await shop.aclose()
+        assert failure is not None
+        assert (failure.kind, failure.retry_after_seconds, failure.outcome_unknown) == ("rate_limit", 7, False)
+
+    asyncio.run(go())
+
+
+# --- Observation
+
+
+def observed(answer: Any, call: Callable[[HttpClient], Awaitable[object]], *, tells_id: bool = True) -> Meter:
+    meter = Meter()
+
+    async def go() -> None:
+        transport = httpx.MockTransport(answer)
+        async with HttpClient(Observation("crm", meter, tells_id=tells_id), transport=transport) as http:
+            await call(http)
+
+    asyncio.run(go())
+    return meter
+
+
+async def get(http: HttpClient) -> None:
+    await http.call(http.build_request("GET", "https://anna:hush@crm.test/api/fiches?token=hush"), 1000)
+
+
+def counted(meter: Meter) -> list[str]:
+    return [labels for (name, labels) in meter.drain() if name == "provider_calls_total"]
+
+
+def test_a_call_is_counted_by_what_became_of_it() -> None:
+    def breaks(_: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectTimeout("late")
+
+    async def never(_: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(3600)
+        raise AssertionError("waited to the end")
+
+    async def broken(http: HttpClient) -> None:
+        with pytest.raises(httpx.ConnectTimeout):
+            await get(http)
+
+    async def cancelled_call(http: HttpClient) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await get(http)
+
+    for status in (200, 302, 404, 503):
+        assert counted(observed(lambda _, status=status: httpx.Response(status), get)) == [
+            f'provider="crm",status="{status}"'
+        ]
+    assert counted(observed(breaks, broken)) == ['provider="crm",status="ConnectTimeout"']
+    assert counted(observed(never, cancelled_call)) == ['provider="crm",status="cancelled"']
+
+
+def test_only_providers_of_ours_get_the_id_of_the_request() -> None:
+    seen: list[str | None] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request.headers.get("X-Request-Id"))
+        assert request.headers["Authorization"] == httpx.BasicAuth("anna", "hush")._auth_header
+        return httpx.Response(200)
+
+    with correlated("request-7"):
+        observed(answer, get)
+        observed(answer, get, tells_id=False)
+    observed(answer, get)
+    assert seen == ["request-7", None, None]
+
+
+def test_a_call_is_a_line_of_the_log_without_query_and_credentials(caplog: pytest.LogCaptureFixture) -> None:
+    for tells_id in (True, False):
+        caplog.clear()
+        with caplog.at_level(logging.DEBUG, "automation_pipeline"):
+            observed(lambda _: httpx.Response(200), get, tells_id=tells_id)
+        [line] = [record for record in caplog.records if record.getMessage() == "Called a provider"]
+        fields = line.__dict__["fields"]
+        path = {"path": "/api/fiches"} if tells_id else {}
+        assert fields == {
+            "provider": "crm", "method": "GET", "host": "crm.test", **path, "status": "200",
+            "seconds": fields["seconds"],
+        }  # fmt: skip
+
+
+def test_no_redirect_is_followed_and_no_cookie_is_kept() -> None:
+    asked: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(302, headers={"Location": "/elsewhere", "Set-Cookie": "a=1; Path=/"})
+
+    async def twice(http: HttpClient) -> None:
+        for _ in range(2):
+            assert (await http.call(http.build_request("GET", "https://crm.test/"), 10)).status == 302
+
+    observed(answer, twice)
+    assert [request.url.path for request in asked] == ["/", "/"]
+    assert [request.headers.get("Cookie") for request in asked] == [None, None]
+
+
+def test_a_body_that_breaks_off_closes_the_answer() -> None:
+    class Broken(httpx.AsyncByteStream):
+        is_closed = False
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield b"the beginning"
+            raise httpx.ReadError("gone")
+
+        async def aclose(self) -> None:
+            self.is_closed = True
+
+    body = Broken()
+
+    async def broken(http: HttpClient) -> None:
+        with pytest.raises(httpx.ReadError):
+            await get(http)
+
+    observed(lambda _: httpx.Response(200, stream=body), broken)
+    assert body.is_closed
