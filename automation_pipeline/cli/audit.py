@@ -73,6 +73,8 @@ def _show(ended: Sequence[Ended], our: Desk) -> None:
 def _row(one: Ended) -> Sequence[object]:
     if isinstance(one, NeverBegun):
         return None, one.fiche_id, AuditStatus.FAILED, None, None, one.error
+    if one.score_percentage is None:
+        return one.audit_id, one.fiche_id, one.status, None, None, one.error
     verdict, score = audit_page.coloured(one.niveau), f"{one.score_percentage:.2f} %"
     return one.audit_id, one.fiche_id, one.status, verdict, score, one.error
 

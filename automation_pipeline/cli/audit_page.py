@@ -12,8 +12,9 @@ Part = Mapping[str, object]
 LONGEST_COMMENT = 70
 COLOURS = {
     "EXCELLENT": "green", "BON": "green", "ACCEPTABLE": "yellow", "INSUFFISANT": "red", "REJET": "red",
-    "running": "cyan", "failed": "red", "CONFORME": "green", "PARTIEL": "yellow", "NON_CONFORME": "red",
-    "PRESENT": "green", "ABSENT": "red", "NON_APPLICABLE": "cyan",
+    "running": "cyan", "incomplete": "yellow", "failed": "red",
+    "CONFORME": "green", "PARTIEL": "yellow", "NON_CONFORME": "red", "PRESENT": "green",
+    "ABSENT": "red", "NON_APPLICABLE": "cyan",
 }  # fmt: skip
 
 
@@ -62,8 +63,9 @@ def step_line(step: Part) -> str:
 
 
 def _print_verdict(document: Part) -> None:
-    is_over = document["status"] == "completed"
-    verdict = Text(verdict_line(document), COLOURS.get(str(document["niveau"]), "")) if is_over else None
+    has_verdict = document["status"] == "completed"
+    is_over = document["status"] in {"completed", "incomplete"}
+    verdict = Text(verdict_line(document), COLOURS.get(str(document["niveau"]), "")) if has_verdict else None
     error = document["errorMessage"]
     print_facts(
         {
@@ -74,6 +76,7 @@ def _print_verdict(document: Part) -> None:
             "configuration": f"{document['auditConfigId']}  {document['auditConfigName']}",
             "steps": f"{document['successfulSteps']} judged, {document['failedSteps']} not" if is_over else None,
             "calls": _calls(document),
+            "transcripts": _transcripts(document),
             "tokens": document["totalTokens"],
             "begun": document["startedAt"],
             "ended": document["completedAt"],
@@ -88,6 +91,15 @@ def _calls(document: Part) -> str | None:
     if recordings is None:
         return None
     return f"{recordings} recordings, {chunks} chunks, transcript by {document['transcriptMode']}"
+
+
+def _transcripts(document: Part) -> str | None:
+    """Which recordings the verdict rests on."""
+    coverage = _part(document, "coverage")
+    if not coverage:
+        return None
+    left_out = f", {len(_list(coverage, 'without_audio'))} without audio" if _list(coverage, "without_audio") else ""
+    return f"{coverage['transcribed']} of {coverage['required']}{left_out}"
 
 
 def _print_steps(steps: Sequence[Part]) -> None:
@@ -150,23 +162,26 @@ def _reason(trail: Part) -> str:
 
 
 def _step_verdict(step: Part) -> str:
-    return f"{step['conforme']}{' (failed)' if step['error'] else ''}"
+    return "not judged" if step["error"] else str(step["conforme"])
 
 
 def _points(step: Part) -> str:
-    return f"{step['score']}/{_part(step, 'step_metadata')['weight']}"
+    return "" if step["error"] else f"{step['score']}/{_part(step, 'step_metadata')['weight']}"
 
 
 def _percentage(document: Part) -> str:
-    return f"{document['scorePercentage']:.2f} %"
+    score = document["scorePercentage"]
+    return "" if score is None else f"{score:.2f} %"
 
 
 def _critical(document: Part) -> str:
-    return f"{document['criticalPassed']}/{document['criticalTotal']}"
+    has_verdict = document["status"] == "completed"
+    return f"{document['criticalPassed']}/{document['criticalTotal']}" if has_verdict else ""
 
 
 def _aside(document: Part) -> str:
-    return " (deleted)" if document["deletedAt"] else "" if document["isLatest"] else " (old)"
+    is_old = document["status"] == "completed" and not document["isLatest"]
+    return " (deleted)" if document["deletedAt"] else " (old)" if is_old else ""
 
 
 def _short(text: object) -> str:

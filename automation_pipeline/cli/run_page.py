@@ -118,7 +118,7 @@ def _audits(report: RunReport) -> Html:
             audit.fiche_id,
             audit.configuration,
             toned(audit.niveau if audit.status == "completed" else audit.status),
-            f"{audit.score:g} %" if audit.status == "completed" else None,
+            None if audit.score is None else f"{audit.score:g} %",
             f"{audit.critical_passed}/{audit.critical_total}" if audit.status == "completed" else None,
             audit.error,
             _link(audit),

@@ -11,7 +11,7 @@ _TONES = {
 _TONE = {word: tone for tone, words in _TONES.items() for word in words}
 
 
-def toned(word: str) -> Html:
+def toned(word: str | None) -> Html:
     """A verdict's word in its colour."""
     return element("span", str(word), class_=f"word {_TONE.get(str(word), 'soft')}")
 
@@ -22,17 +22,19 @@ def audit_anchor(audit: ReportedAudit) -> str:
 
 def audit_part(audit: ReportedAudit) -> Html:
     """The anchor stands inside: a browser that goes there opens what is folded around it."""
-    title = element(
-        "summary", f"Fiche {audit.fiche_id}, {audit.configuration}: ", toned(audit.niveau), f" {audit.score:g} %"
-    )
+    has_verdict = audit.score is not None
+    score = f" {audit.score:g} %" if has_verdict else ""
+    verdict = toned(audit.niveau if has_verdict else audit.status)
+    title = element("summary", f"Fiche {audit.fiche_id}, {audit.configuration}: ", verdict, score)
     return element("details", title, element("div", *map(_step, audit.steps), id=audit_anchor(audit)))
 
 
 def _step(step: StepVerdict) -> Html:
     critical = " (critical)" if step.is_critical else ""
     verdict = toned("not judged") if step.error else toned(step.conforme)
+    score = "" if step.error else f" {step.score}/{step.weight}"
     return joined(
-        element("h3", f"{step.position}. {step.name}{critical}: ", verdict, f" {step.score}/{step.weight}"),
+        element("h3", f"{step.position}. {step.name}{critical}: ", verdict, score),
         element("p", step.error, class_="bad") if step.error else "",
         element("p", step.commentaire) if step.commentaire else "",
         element("ul", *map(_point, step.points)) if step.points else "",

@@ -37,7 +37,7 @@ def standing_metadata(standing: Standing) -> dict[str, dg.MetadataValue]:
         "audit": metadata.text(standing.audit_id),
         "status": metadata.text(standing.status),
         "niveau": metadata.text(standing.niveau),
-        "score": metadata.real(standing.score_percentage),
+        **({} if standing.score_percentage is None else {"score": metadata.real(standing.score_percentage)}),
         "steps": metadata.integer(standing.steps),
         "failed_steps": metadata.integer(standing.failed),
         **({"error": metadata.text(standing.error)} if standing.error else {}),

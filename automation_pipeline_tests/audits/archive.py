@@ -11,7 +11,7 @@ from automation_pipeline.audits.tables import AuditRow, ConfigSnapshotRow
 from automation_pipeline.fiches.store.recordings import save_recordings
 from automation_pipeline.fiches.tables import FicheCache, InformationRow
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline_tests.audits.configurations import add, document
+from automation_pipeline_tests.audits.configurations import add, document, graded
 from automation_pipeline_tests.fakes.crm import recording
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
@@ -47,13 +47,12 @@ class Archive:
             self._count += 1
             row: dict[str, Any] = {
                 "tracking_id": f"t-{self._count}", "fiche_cache_id": fiche, "audit_config_id": self.configs[0],
-                "config_fingerprint": "x", "overall_score": Decimal(0), "score_percentage": Decimal(0),
-                "niveau": "PENDING", "is_compliant": False, "critical_passed": 0, "critical_total": 0,
+                "config_fingerprint": "x", "niveau": "PENDING", "critical_passed": 0, "critical_total": 0,
                 "total_steps": 1, "status": "running", "version": self._count, "is_latest": True, "use_rlm": False,
                 "transcript_mode": "prompt", "fence": 1, "touched_at": NOW,
                 "created_at": NOW + timedelta(hours=self._count), **fields,
             }  # fmt: skip
-            audit = AuditRow(**row)
+            audit = AuditRow(**graded(row))
             session.add(audit)
             session.flush()
             return audit.id

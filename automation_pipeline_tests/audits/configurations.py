@@ -73,14 +73,19 @@ def add_audit(session: Session, config_id: int, tracking_id: str = "a", **fields
     session.flush()
     row: dict[str, Any] = {
         "tracking_id": tracking_id, "fiche_cache_id": fiche.id, "audit_config_id": config_id,
-        "config_fingerprint": tracking_id, "overall_score": Decimal(0), "score_percentage": Decimal(0),
-        "niveau": "PENDING", "is_compliant": False, "critical_passed": 0, "critical_total": 0,
+        "config_fingerprint": tracking_id, "niveau": "PENDING", "critical_passed": 0, "critical_total": 0,
         "total_steps": 1, "status": "running",
         "version": 1, "is_latest": True, "use_rlm": False, "transcript_mode": "prompt", "fence": 1,
         "touched_at": NOW, "created_at": NOW, **fields,
     }  # fmt: skip
-    session.add(AuditRow(**row))
+    session.add(AuditRow(**graded(row)))
     session.flush()
+
+
+def graded(row: dict[str, Any]) -> dict[str, Any]:
+    """Only a completed audit has a score."""
+    nothing = {"overall_score": Decimal(0), "score_percentage": Decimal(0), "is_compliant": False}
+    return {**nothing, **row} if row["status"] == "completed" else row
 
 
 def add_batch(session: Session, config_id: int) -> None:

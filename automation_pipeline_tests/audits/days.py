@@ -38,7 +38,14 @@ def audit_the_day(bench: Bench, attempt: str = "run-1", width: int = 2) -> DayAu
 
     work = DayWork(day=DAY, attempt=attempt, width=width)
     return asyncio.run(
-        audit_day(work, database=bench.database, source=bench.crm, listen=listen, judge=bench.judge, clock=bench.clock)
+        audit_day(
+            work,
+            database=bench.database,
+            source=bench.crm,
+            listen=bench.listen or listen,
+            judge=bench.judge,
+            clock=bench.clock,
+        )
     )
 
 

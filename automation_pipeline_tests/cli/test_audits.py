@@ -32,11 +32,11 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 @pytest.fixture(autouse=True)
 def bench(terminal: Terminal, clock: StandingClock) -> Bench:
-    """Audit 1: a critical step of which the second point is ABSENT, and one that the model did not judge."""
+    """Audit 1: a critical step of which the second point is ABSENT, and one that was not dealt with."""
 
     def answer(asked: Question) -> Reply | Exception:
         if StepInPrompt.of(asked).position == 2:
-            return PermanentError("The model is [away].")
+            return step_answer(asked, statuts="ABSENT", score=0, traite=False, commentaire_global="No [goodbye].")
         return step_answer(asked, statuts=["PRESENT", "ABSENT"], score=4)
 
     bench = Bench(terminal.database, clock, model=FakeLanguageModel(answer))
@@ -103,7 +103,7 @@ def test_people_see_the_verdict_first_and_then_every_step(terminal: Terminal) ->
     [first] = [line for line in lines if line.startswith("1 ")]
     assert first.split() == ["1", "Greeting", "[1]", "*", "PARTIEL", "4/8", "Étape", "analysée."]
     [second] = [line for line in lines if line.startswith("2 ")]
-    assert second.split() == [*["2", "Goodbye", "NON_CONFORME", "(failed)", "0/2"], "The", "model", "is", "[away]."]
+    assert second.split() == ["2", "Goodbye", "NON_CONFORME", "0/2", "No", "[goodbye]."]
     assert "«" not in ended.out
 
 
@@ -127,6 +127,20 @@ def test_an_audit_that_runs_or_has_failed_is_shown_too(terminal: Terminal, bench
     assert said.code == 0
     assert "1, running" in said.out
     assert "verdict  " not in said.out.splitlines()[0]
+
+
+def test_an_incomplete_audit_says_what_is_missing(terminal: Terminal, bench: Bench) -> None:
+    bench.model.fail_once(PermanentError("The model is [away]."))
+    bench.turn(steps_at_once=1)
+    bench.audit("1900417", 1, "audit-2")
+    said = terminal.run("audits", "show", "2").out
+    assert "Audit incomplete: 1 of 2 steps judged: The model is [away]." in said
+    assert any("transcripts" in line and "1 of 1" in line for line in said.splitlines())
+    [first] = [line for line in said.splitlines() if line.startswith("1 ")]
+    assert first.split()[3:6] == ["*", "not", "judged"]
+    assert [audit["id"] for audit in terminal.json("audits", "list")["audits"]] == ["1"]
+    listed = terminal.json("audits", "list", "--all-versions", "--status", "incomplete")["audits"]
+    assert [(audit["id"], audit["scorePercentage"], audit["niveau"]) for audit in listed] == [("2", None, "PENDING")]
 
 
 def test_a_person_overrules_a_step_and_a_control_point(terminal: Terminal) -> None:

@@ -21,7 +21,9 @@ class _Camel(BaseModel):
 
 
 class AuditShown(_Camel):
-    """Scores are percentages; only a completed audit has one, and is compliant or not."""
+    """Scores are percentages; only a completed audit has one, and is compliant or not. An incomplete audit waits for a
+    step that could not be judged or for a transcript: `errorMessage` says for which, `coverage` which recordings it
+    needs."""
 
     id: str
     tracking_id: str
@@ -36,10 +38,10 @@ class AuditShown(_Camel):
     trigger_user_id: str | None
     notes: str | None
     deleted_at: Instant | None
-    overall_score: float
-    score_percentage: float
+    overall_score: float | None
+    score_percentage: float | None
     niveau: Niveau
-    is_compliant: bool
+    is_compliant: bool | None
     critical_passed: int
     critical_total: int
     status: AuditStatus
@@ -53,6 +55,7 @@ class AuditShown(_Camel):
     failed_steps: int | None
     recordings_count: int | None
     timeline_chunks: int | None
+    coverage: Json | None
     version: int
     is_latest: bool
     use_rlm: bool
@@ -64,15 +67,17 @@ class AuditShown(_Camel):
 
 
 class StepSummary(_Camel):
+    """A step with an `error` could not be judged and has no verdict."""
+
     step_position: int
     step_name: str
     severity_level: str
     is_critical: bool
     weight: int
     traite: bool
-    conforme: Conforme
-    score: int
-    niveau_conformite: Niveau
+    conforme: Conforme | None
+    score: int | None
+    niveau_conformite: Niveau | None
     commentaire_global: str
     mots_cles_trouves: list[str]
     minutages: list[str]

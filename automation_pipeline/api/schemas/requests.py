@@ -41,7 +41,7 @@ class TranscriptionRequest(BaseModel):
 
 
 class AuditStanding(BaseModel):
-    """`done` steps have ended; `failed` are those of them that could not be judged."""
+    """`done` steps are judged, `failed` ones could not be. Only a completed audit has a score."""
 
     audit_id: Id
     tracking_id: str
@@ -49,7 +49,7 @@ class AuditStanding(BaseModel):
     audit_config_id: Id
     status: AuditStatus
     niveau: str
-    score_percentage: float
+    score_percentage: float | None
     steps: int
     done: int
     failed: int

@@ -5,15 +5,19 @@ from enum import StrEnum
 
 
 class AuditStatus(StrEnum):
-    """`completed`: every step was judged or has failed for itself. `failed`: nothing could be judged."""
+    """`completed`: every step was judged on every recording that can be heard. `incomplete`: a step could not be judged
+    or a recording has no transcript, which says nothing about the calls: the next attempt finishes it. `failed`: there
+    is nothing to judge, or the work on it ended."""
 
     PENDING = "pending"
     RUNNING = "running"
     COMPLETED = "completed"
+    INCOMPLETE = "incomplete"
     FAILED = "failed"
 
 
-ENDED = frozenset({AuditStatus.COMPLETED, AuditStatus.FAILED})
+ENDED = frozenset({AuditStatus.COMPLETED, AuditStatus.INCOMPLETE, AuditStatus.FAILED})
+FINAL = frozenset({AuditStatus.COMPLETED, AuditStatus.FAILED})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +37,8 @@ class Wish:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """How an audit stands. `niveau` is PENDING until it has one; `error` is why it failed."""
+    """How an audit stands. Only a completed one has a score; `niveau` is PENDING until then. `done` steps are judged,
+    `failed` ones could not be. `error` is why it failed or is incomplete."""
 
     audit_id: int
     tracking_id: str
@@ -41,7 +46,7 @@ class Standing:
     audit_config_id: int
     status: AuditStatus
     niveau: str
-    score_percentage: float
+    score_percentage: float | None
     steps: int
     done: int
     failed: int
@@ -49,4 +54,10 @@ class Standing:
 
     @property
     def is_over(self) -> bool:
+        """No attempt is under way."""
         return self.status in ENDED
+
+    @property
+    def is_final(self) -> bool:
+        """Another attempt changes nothing."""
+        return self.status in FINAL

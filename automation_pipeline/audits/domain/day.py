@@ -34,8 +34,8 @@ class FailingPoint:
 class DayAudits:
     """Audits are wanted of each fiche with a transcript, by each of the automatic `configs`; nothing else is counted.
 
-    Scores, quotations and control points are of the completed ones. `failures` are the causes for which nothing could
-    be judged, with how many audits each.
+    Scores, quotations and control points are of the completed ones. `failures` are the causes for which there is no
+    grade, with how many audits each.
     """
 
     configs: int

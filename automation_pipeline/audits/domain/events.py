@@ -5,8 +5,9 @@ from datetime import datetime
 
 from automation_pipeline.audits.domain.audit import Standing
 from automation_pipeline.audits.domain.config import AuditConfig, AuditStep
+from automation_pipeline.audits.domain.coverage import Coverage, coverage_document
 from automation_pipeline.audits.domain.scoring import Compliance
-from automation_pipeline.audits.domain.step_result import StepResult
+from automation_pipeline.audits.domain.step_result import StepResult, UnjudgedStep
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.instants import iso
 
@@ -41,11 +42,11 @@ def started(audit: Standing, config: AuditConfig, at: datetime) -> Sequence[Even
     return _event(audit, "started", at, begun), _event(audit, "config_loaded", at, loaded)
 
 
-def transcription_check(audit: Standing, recordings: int, transcribed: int, at: datetime) -> Event:
+def transcription_check(audit: Standing, coverage: Coverage, at: datetime) -> Event:
     payload = {
-        "total_recordings": recordings,
-        "transcribed": transcribed,
-        "needs_transcription": transcribed < recordings,
+        "total_recordings": coverage.recordings,
+        "transcribed": len(coverage.heard),
+        "needs_transcription": not coverage.is_whole,
         "status": "checked",
     }
     return _event(audit, "transcription_check", at, payload)
@@ -73,13 +74,14 @@ def step_started(audit: Standing, step: AuditStep, at: datetime) -> Event:
     return _event(audit, "step_started", at, payload, f":{step.position}")
 
 
-def step_ended(audit: Standing, result: StepResult, at: datetime) -> Event:
-    """The score is the one that holds, after gating."""
-    step, finding = result.step, result.finding
+def step_ended(audit: Standing, result: StepResult | UnjudgedStep, at: datetime) -> Event:
+    """The score is the one that holds, after gating. A step may fail in several attempts."""
+    step = result.step
     about = {"step_position": step.position, "step_name": step.name}
-    if finding.error is not None:
-        failed = {**about, "error": finding.error, "status": "failed"}
-        return _event(audit, "step_failed", at, failed, f":{step.position}")
+    if isinstance(result, UnjudgedStep):
+        failed = {**about, "error": result.error, "status": "failed"}
+        return _event(audit, "step_failed", at, failed, f":{step.position}:{_milliseconds(at)}")
+    finding = result.finding
     completed = {
         **about,
         "score": min(finding.score, step.weight),
@@ -128,6 +130,24 @@ def completed(audit: Standing, compliance: Compliance, tokens: int, duration_ms:
         _event(audit, "compliance_calculated", at, {**_verdict(compliance), "status": "calculated"}),
         _event(audit, "completed", at, whole),
     )
+
+
+def incomplete(audit: Standing, coverage: Coverage, at: datetime) -> Event:
+    """An attempt ended without a grade; another one may end so too."""
+    payload = {
+        "error": audit.error,
+        "recordings": coverage_document(coverage),
+        "completed_steps": audit.done,
+        "failed_steps": audit.failed,
+        "total_steps": audit.steps,
+        "ended_at": iso(at),
+        "status": "incomplete",
+    }
+    return _event(audit, "incomplete", at, payload, f":{_milliseconds(at)}")
+
+
+def _milliseconds(at: datetime) -> int:
+    return round(at.timestamp() * 1000)
 
 
 def failed(audit: Standing, error: str, stage: str, at: datetime) -> Event:

@@ -63,7 +63,7 @@ class ControlPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class StepFinding:
-    """`score` is as it was given, and may exceed the step's weight. `error`: why nothing could be found."""
+    """`score` is as it was given, and may exceed the step's weight."""
 
     traite: bool
     conforme: Conforme
@@ -74,7 +74,6 @@ class StepFinding:
     minutages: tuple[str, ...] = ()
     mots_cles_trouves: tuple[str, ...] = ()
     erreurs_transcription_tolerees: int = 0
-    error: str | None = None
 
     @property
     def citations(self) -> int:

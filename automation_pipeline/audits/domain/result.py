@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
+from automation_pipeline.audits.domain.audit import Standing
 from automation_pipeline.audits.domain.config import AuditConfig
 from automation_pipeline.audits.domain.evidence import AuditGating
 from automation_pipeline.audits.domain.scoring import Compliance, StepScore, score_audit
-from automation_pipeline.audits.domain.step_result import StoredStep
+from automation_pipeline.audits.domain.step_result import MissingStep, StoredStep
 from automation_pipeline.core.instants import iso
 
 Document = Mapping[str, object]
@@ -30,6 +31,7 @@ class Frame:
     completed_at: datetime
     recordings: int
     chunks: int
+    coverage: Document | None
 
     @property
     def duration_ms(self) -> int:
@@ -47,7 +49,7 @@ def compliance_of(steps: Sequence[StoredStep]) -> Compliance:
     ])  # fmt: skip
 
 
-def tokens_of(steps: Sequence[StoredStep]) -> int:
+def tokens_of(steps: Sequence[StoredStep | MissingStep]) -> int:
     """A step's usage is of all its analyses, reruns too, so the sum is what the audit has cost."""
     return sum(step.usage.total_tokens for step in steps)
 
@@ -69,6 +71,38 @@ def summary_columns(frame: Frame, steps: Sequence[StoredStep]) -> dict[str, obje
         "duration_ms": frame.duration_ms,
         "gating": asdict(AuditGating.of([step.stats for step in steps])),
         "result_data": _document(frame, compliance, tokens),
+    }
+
+
+def incomplete_columns(
+    audit: Standing, steps: Sequence[StoredStep | MissingStep], coverage: Document, started_at: datetime, now: datetime
+) -> dict[str, object]:
+    """No grade, no score and no compliance: what is missing says nothing about the calls."""
+    missing = [step for step in steps if isinstance(step, MissingStep)]
+    judged, tokens = len(steps) - len(missing), tokens_of(steps)
+    return {
+        "status": audit.status,
+        "error_message": audit.error,
+        "coverage": coverage,
+        "successful_steps": judged,
+        "failed_steps": len(missing),
+        "total_tokens": tokens,
+        "result_data": {
+            "status": audit.status,
+            "audit_db_id": str(audit.audit_id),
+            "audit_tracking_id": audit.tracking_id,
+            "reason": audit.error,
+            "coverage": {
+                "recordings": coverage,
+                "steps": {
+                    "total": audit.steps,
+                    "judged": judged,
+                    "not_judged": [{"position": step.position, "error": step.error} for step in missing],
+                },
+            },
+            "statistics": {"successful_steps": judged, "failed_steps": len(missing), "total_tokens": tokens},
+            "metadata": {"started_at": iso(started_at), "ended_at": iso(now)},
+        },
     }
 
 
@@ -99,6 +133,7 @@ def _document(frame: Frame, compliance: Compliance, tokens: int) -> Document:
         },
         "statistics": {
             "recordings_count": frame.recordings,
+            "coverage": frame.coverage,
             "transcriptions_count": frame.recordings,
             "timeline_chunks": frame.chunks,
             "successful_steps": compliance.successful_steps,

@@ -49,16 +49,14 @@ class PointReview(_Review):
 
 
 def review_step(finding: StepFinding, weight: int, change: StepReview) -> StepFinding:
-    """InvalidInputError for a score above the step's weight. A failed step failed no longer, unless the review says
-    that it is not dealt with."""
+    """InvalidInputError for a score above the step's weight."""
     if change.score is not None and change.score > weight:
         complaint = f"must not be above the weight of the step, {weight}"
         raise InvalidInputError(COMPLAINT, (("score", complaint),))
-    judged = finding if change.traite is False else _dealt_with(finding)
     return replace(
-        judged,
+        finding,
         conforme=change.conforme,
-        traite=judged.traite if change.traite is None else change.traite,
+        traite=finding.traite if change.traite is None else change.traite,
         score=finding.score if change.score is None else change.score,
         niveau_conformite=change.niveau_conformite or finding.niveau_conformite,
     )
@@ -76,15 +74,9 @@ def review_control_point(finding: StepFinding, weight: int, index: int, change: 
 
 
 def replace_control_point(finding: StepFinding, weight: int, index: int, point: ControlPoint) -> StepFinding:
-    """`index` from 1, else NotFoundError. The step is scored anew from all its points, and has not failed any more: the
-    comments of its other points still tell that it had."""
+    """`index` from 1, else NotFoundError. The step is scored anew from all its points."""
     _point(finding, index)
-    return _rescored(_dealt_with(finding), _with(finding, index, point), weight)
-
-
-def _dealt_with(finding: StepFinding) -> StepFinding:
-    """What the model found of a step that it could judge stays as it is."""
-    return finding if finding.error is None else replace(finding, error=None, traite=True)
+    return _rescored(finding, _with(finding, index, point), weight)
 
 
 def _point(finding: StepFinding, index: int) -> ControlPoint:

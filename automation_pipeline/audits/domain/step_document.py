@@ -3,15 +3,28 @@
 from collections.abc import Mapping
 from dataclasses import asdict
 
+from pydantic.alias_generators import to_camel
+
 from automation_pipeline.audits.domain.findings import ControlPoint
-from automation_pipeline.audits.domain.step_result import StoredStep
+from automation_pipeline.audits.domain.step_result import MissingStep, StoredStep
 from automation_pipeline.audits.domain.trail import Trail
 
 Document = Mapping[str, object]
 
+# What an unjudged step lacks, as documents name it.
+_NO_VERDICT: Document = {
+    "traite": False,
+    "conforme": None,
+    "score": None,
+    "niveau_conformite": None,
+    "commentaire_global": "",
+    "minutages": [],
+    "mots_cles_trouves": [],
+    "erreurs_transcription_tolerees": 0,
+}
+
 
 def step_document(step: StoredStep, trail: Trail) -> dict[str, object]:
-    """`error` is why the model could not judge the step, if so."""
     finding = step.finding
     return {
         "traite": finding.traite,
@@ -22,8 +35,27 @@ def step_document(step: StoredStep, trail: Trail) -> dict[str, object]:
         "minutages": list(finding.minutages),
         "mots_cles_trouves": list(finding.mots_cles_trouves),
         "erreurs_transcription_tolerees": finding.erreurs_transcription_tolerees,
-        "error": finding.error,
+        "error": None,
         "points_controle": [point_document(point) for point in finding.points],
+        **_about(step),
+        "human_review": trail.human_review,
+        "rerun_history": trail.rerun_history,
+    }
+
+
+def missing_step_document(step: MissingStep) -> dict[str, object]:
+    """In the same form: `error` is why the model could not judge the step, and there is no verdict."""
+    nothing: Document = {"points_controle": [], "human_review": [], "rerun_history": []}
+    return {**_NO_VERDICT, "error": step.error, **_about(step), **nothing}
+
+
+def missing_step_summary(step: MissingStep) -> dict[str, object]:
+    no_verdict = {to_camel(name): value for name, value in _NO_VERDICT.items()}
+    return {**_row(step), **no_verdict, "totalCitations": 0, "error": step.error}
+
+
+def _about(step: StoredStep | MissingStep) -> dict[str, object]:
+    return {
         "step_metadata": {
             "position": step.position,
             "name": step.name,
@@ -36,8 +68,17 @@ def step_document(step: StoredStep, trail: Trail) -> dict[str, object]:
             "completion_tokens": step.usage.completion_tokens,
             "total_tokens": step.usage.total_tokens,
         },
-        "human_review": trail.human_review,
-        "rerun_history": trail.rerun_history,
+    }
+
+
+def _row(step: StoredStep | MissingStep) -> dict[str, object]:
+    return {
+        "stepPosition": step.position,
+        "stepName": step.name,
+        "severityLevel": step.severity,
+        "isCritical": step.is_critical,
+        "weight": step.weight,
+        "totalTokens": step.usage.total_tokens,
     }
 
 
@@ -45,11 +86,7 @@ def step_summary(step: StoredStep) -> dict[str, object]:
     """The step alone, as its row: without control points, quotations and trails."""
     finding = step.finding
     return {
-        "stepPosition": step.position,
-        "stepName": step.name,
-        "severityLevel": step.severity,
-        "isCritical": step.is_critical,
-        "weight": step.weight,
+        **_row(step),
         "traite": finding.traite,
         "conforme": finding.conforme.value,
         "score": finding.score,
@@ -59,8 +96,7 @@ def step_summary(step: StoredStep) -> dict[str, object]:
         "minutages": list(finding.minutages),
         "erreursTranscriptionTolerees": finding.erreurs_transcription_tolerees,
         "totalCitations": finding.citations,
-        "totalTokens": step.usage.total_tokens,
-        "error": finding.error,
+        "error": None,
     }
 
 

@@ -1,4 +1,4 @@
-"""What became of one step: judged and gated, or failed. Only gated findings are stored."""
+"""What became of one step: judged and gated, or not judged. Only gated findings are stored."""
 
 from dataclasses import dataclass
 
@@ -26,8 +26,30 @@ class StepResult:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UnjudgedStep:
+    """A step that got no usable answer, and why: it has no verdict. `usage` is what was spent on it in vain."""
+
+    step: AuditStep
+    error: str
+    usage: Usage
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingStep:
+    """An unjudged step as it is kept."""
+
+    position: int
+    name: str
+    severity: str
+    is_critical: bool
+    weight: int
+    error: str
+    usage: Usage
+
+
+@dataclass(frozen=True, kw_only=True)
 class StoredStep:
-    """A step's result as it is kept."""
+    """A judged step as it is kept."""
 
     position: int
     name: str

@@ -4,12 +4,11 @@ from dataclasses import dataclass, field
 
 from automation_pipeline.audits.domain.answer import BadAnswerError, read_answer
 from automation_pipeline.audits.domain.chat import Question, Reply, ToolCall, ToolChoice, Usage
-from automation_pipeline.audits.domain.evidence import Gated, GatingStats, gate
-from automation_pipeline.audits.domain.failed_step import failed_step
+from automation_pipeline.audits.domain.evidence import gate
 from automation_pipeline.audits.domain.findings import StepFinding
 from automation_pipeline.audits.domain.prompt import StepTask, repair, step_question, tool_round, without_tools
 from automation_pipeline.audits.domain.reconcile import reconcile
-from automation_pipeline.audits.domain.step_result import StepResult
+from automation_pipeline.audits.domain.step_result import StepResult, UnjudgedStep
 from automation_pipeline.audits.domain.timeline import Timeline
 from automation_pipeline.audits.domain.tools import run_tool
 from automation_pipeline.audits.ports import Judge
@@ -21,16 +20,16 @@ CUT = "La réponse est coupée avant sa fin : sois plus bref."
 ROOM_FOR_REPAIRS, LEAST_ROOM = 10_000, 1_000
 
 
-async def analyse_step(task: StepTask, *, judge: Judge) -> StepResult:
-    """What the model cannot tell is a failed step, with the reason. GroundError: there is no result yet."""
+async def analyse_step(task: StepTask, *, judge: Judge) -> StepResult | UnjudgedStep:
+    """A model that is away, refuses or gives no usable answer leaves the step unjudged. GroundError: there is no result
+    yet."""
     talk = _Talk(judge, task.timeline)
     try:
         finding = await talk.finding(step_question(task, judge.knobs.excerpt))
     except GroundError:
         raise
     except AutomationError as error:
-        failed = failed_step(task.step.control_points, sentence_of(error))
-        return StepResult(step=task.step, gated=Gated(failed, GatingStats(0)), usage=talk.usage, mode=task.mode)
+        return UnjudgedStep(step=task.step, error=sentence_of(error), usage=talk.usage)
     reconciled = reconcile(finding, task.step.control_points)
     gated = gate(reconciled.finding, task.step.weight, task.timeline, judge.knobs.gating)
     missing, unknown = reconciled.missing, reconciled.unknown

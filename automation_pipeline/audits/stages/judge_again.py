@@ -14,7 +14,7 @@ from automation_pipeline.audits.domain.prompt import StepTask
 from automation_pipeline.audits.domain.reading_mode import mode_of
 from automation_pipeline.audits.domain.rerun import Rerun, checked_instructions, verdict_on
 from automation_pipeline.audits.domain.rerun_events import rerun_completed, rerun_failed, rerun_started
-from automation_pipeline.audits.domain.step_result import StepResult, StoredStep
+from automation_pipeline.audits.domain.step_result import StepResult, StoredStep, UnjudgedStep
 from automation_pipeline.audits.ports import Judge
 from automation_pipeline.audits.stages.analyse_step import analyse_step
 from automation_pipeline.audits.store.audits import changeable_audit, get_audit, lock_audit
@@ -54,8 +54,8 @@ async def judge_again(rerun: Rerun, way: Way, *, database: Database, judge: Judg
         if task is not None:
             result = await analyse_step(task, judge=judge)
             await asyncio.to_thread(_end, rerun, way, result, database)
-            if result.finding.error is not None:
-                raise PermanentError(result.finding.error)
+            if isinstance(result, UnjudgedStep):
+                raise PermanentError(result.error)
     with database.reading() as session:
         return audit_step_document(session, rerun.place)
 
@@ -70,7 +70,8 @@ def _begin(rerun: Rerun, way: Way, database: Database, judge: Judge) -> StepTask
         audit = found.standing
         heard = heard_of(session, audit.fiche_id)
         if not heard.timeline.recordings:
-            raise PermanentError(nothing_to_judge(audit.fiche_id, heard.recordings, heard.transcribed))
+            coverage = heard.coverage
+            raise PermanentError(nothing_to_judge(audit.fiche_id, coverage.recordings, len(coverage.heard)))
         enqueue(session, [rerun_started(audit, rerun, database_time(session))])
     step = next(step for step in found.config.steps if step.position == place.position)
     whole = StepTask(
@@ -84,7 +85,7 @@ def _begin(rerun: Rerun, way: Way, database: Database, judge: Judge) -> StepTask
     return replace(task, mode=mode_of(found.transcript_mode, [task], judge.knobs))
 
 
-def _end(rerun: Rerun, way: Way, result: StepResult, database: Database) -> None:
+def _end(rerun: Rerun, way: Way, result: StepResult | UnjudgedStep, database: Database) -> None:
     place = rerun.place
     with database.transaction() as session:
         lock_audit(session, place.audit_id)
@@ -94,13 +95,13 @@ def _end(rerun: Rerun, way: Way, result: StepResult, database: Database) -> None
         if has_rerun(session, rerun.rerun_id):
             # Somebody was faster after our turn had ended: what this answer cost is all that is left of it.
             save_finding(session, place.audit_id, place.position, stored.finding, all_usage)
-        elif result.finding.error is None:
+        elif isinstance(result, StepResult):
             after = way.save(session, stored, replace(result, usage=all_usage), now)
             _tell(session, audit, rerun, (stored.finding, after), result.usage.total_tokens)
         else:
             save_finding(session, place.audit_id, place.position, stored.finding, all_usage)
-            enqueue(session, [rerun_failed(audit, rerun, result.finding.error, now)])
-            words = f"RERUN of {_named(rerun)} failed: {result.finding.error}"
+            enqueue(session, [rerun_failed(audit, rerun, result.error, now)])
+            words = f"RERUN of {_named(rerun)} failed: {result.error}"
             write_notes(session, audit_note(audit, words, level="error"))
         write_summary(session, place.audit_id, now)
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, bindparam, func, insert, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Select, and_, bindparam, case, func, insert, or_, select, update
+from sqlalchemy.orm import Session, aliased
 
 from automation_pipeline.audits.domain.audit import AuditStatus, Standing, Wish
 from automation_pipeline.audits.domain.config import AuditConfig
@@ -19,11 +19,14 @@ from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.fiches.tables import FicheCache
 from automation_pipeline.storage.bulk import upsert
 from automation_pipeline.storage.group_commit import known_throughout
-from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.instants import database_now, database_time
 from automation_pipeline.storage.prepared import execute
 
 _BEGUN = (
     AuditRow.config_fingerprint,
+    AuditRow.timeline_fingerprint,
+    AuditRow.version,
+    AuditRow.is_latest,
     AuditRow.started_at,
     AuditRow.created_at,
     AuditRow.transcript_mode,
@@ -33,7 +36,19 @@ _FOUND = select(*STANDING, *_BEGUN).join(FicheCache, FicheCache.id == AuditRow.f
 _BY_ID = _FOUND.where(AuditRow.id == bindparam("wanted"))
 _BY_TRACKING_ID = _FOUND.where(AuditRow.tracking_id == bindparam("wanted"))
 _RUNNING = (AuditRow.id == bindparam("audit"), AuditRow.status == AuditStatus.RUNNING)
-_TAKE_UP = update(AuditRow).where(*_RUNNING, AuditRow.fence <= bindparam("token")).values(fence=bindparam("token"))
+_UNFINISHED = or_(AuditRow.status == AuditStatus.RUNNING, AuditRow.status == AuditStatus.INCOMPLETE)
+_TAKE_UP = (
+    update(AuditRow)
+    .where(AuditRow.id == bindparam("audit"), _UNFINISHED, AuditRow.fence <= bindparam("token"))
+    .values(
+        fence=bindparam("token"),
+        status=AuditStatus.RUNNING,
+        touched_at=bindparam("at"),
+        completed_at=None,
+        duration_ms=None,
+        error_message=None,
+    )
+)
 _HOLD_ANY = update(AuditRow).where(*_RUNNING).values(touched_at=bindparam("at"))
 _HOLD = _HOLD_ANY.where(AuditRow.fence == bindparam("token"))
 _ADD = insert(AuditRow).returning(AuditRow.id)
@@ -55,6 +70,9 @@ class FoundAudit:
 
     standing: Standing
     config: AuditConfig
+    version: int
+    is_latest: bool
+    timeline_fingerprint: str | None
     started_at: datetime
     transcript_mode: TranscriptMode
     use_rlm: bool
@@ -78,6 +96,9 @@ def _read(session: Session, query: Select[Any], wanted: int | str) -> FoundAudit
     return FoundAudit(
         standing=standing_in(row),
         config=_config_of(session, row.config_fingerprint),
+        version=row.version,
+        is_latest=row.is_latest,
+        timeline_fingerprint=row.timeline_fingerprint,
         started_at=row.started_at or row.created_at,
         transcript_mode=TranscriptMode(row.transcript_mode),
         use_rlm=row.use_rlm,
@@ -95,7 +116,8 @@ def _config_of(session: Session, print_: str) -> AuditConfig:
 
 
 def begin_audit(session: Session, wish: Wish, config: AuditConfig, now: datetime) -> FoundAudit:
-    """A new latest audit of the fiche, or the one that the wish has begun before."""
+    """A new audit of the fiche, or the one that the wish has begun before. While no audit by the configuration is
+    completed, the newest one is the latest."""
     fiche = execute(session, _LOCKED_FICHE, {"fiche": wish.fiche_id}).value()
     if fiche is None:
         raise NotFoundError(f"Fiche {wish.fiche_id} not found")
@@ -106,10 +128,32 @@ def begin_audit(session: Session, wish: Wish, config: AuditConfig, now: datetime
     print_ = _keep_snapshot(session, config)
     row = _new_row(wish, config, print_, now)
     last = _last_version(session, fiche, wish.audit_config_id)
-    row.update(fiche_cache_id=fiche, version=last + 1)
+    row.update(fiche_cache_id=fiche, version=last + 1, is_latest=True)
     if last:
-        _demote(session, fiche, wish.audit_config_id)
+        of_place = (AuditRow.fiche_cache_id == fiche, AuditRow.audit_config_id == wish.audit_config_id)
+        _demote(session, *of_place, AuditRow.status != AuditStatus.COMPLETED)
+        row["is_latest"] = session.scalar(select(AuditRow.id).where(*of_place, AuditRow.is_latest)) is None
     return get_audit(session, execute(session, _ADD, row).value())
+
+
+def unfinished_before(session: Session, found: FoundAudit, timeline_fingerprint: str) -> int | None:
+    """The newest earlier audit of the fiche that ended without a grade and judges the same calls in the same way: what
+    it judged holds for the audit too."""
+    mine, earlier = aliased(AuditRow), AuditRow
+    alike = (earlier.fiche_cache_id, earlier.audit_config_id, earlier.config_fingerprint, earlier.use_rlm)
+    return session.scalar(
+        select(earlier.id)
+        .join(mine, and_(*(column == getattr(mine, column.key) for column in alike)))
+        .where(
+            mine.id == found.standing.audit_id,
+            earlier.version < mine.version,
+            earlier.status.in_((AuditStatus.INCOMPLETE, AuditStatus.FAILED)),
+            earlier.timeline_fingerprint == timeline_fingerprint,
+            earlier.deleted_at.is_(None),
+        )
+        .order_by(earlier.version.desc())
+        .limit(1)
+    )
 
 
 def triggered_by(session: Session, audit_id: int) -> dict[str, object]:
@@ -123,8 +167,10 @@ def triggered_by(session: Session, audit_id: int) -> dict[str, object]:
 
 
 def take_up(session: Session, audit_id: int, token: int) -> bool:
-    """Fence off whoever worked on it before. False when a later holder has it, or when it has ended."""
-    return execute(session, _TAKE_UP, {"audit": audit_id, "token": token}).changed == 1
+    """Fence off whoever worked on it before; an incomplete audit runs again. False when a later holder has it, or when
+    it is completed or has failed."""
+    values = {"audit": audit_id, "token": token, "at": database_time(session)}
+    return execute(session, _TAKE_UP, values).changed == 1
 
 
 def hold_audit(session: Session, audit_id: int, token: int | None, now: datetime) -> bool:
@@ -145,6 +191,8 @@ def changeable_audit(session: Session, audit_id: int) -> FoundAudit:
     found = get_audit(session, audit_id)
     if found.standing.status is not AuditStatus.COMPLETED:
         words = f"Audit {audit_id} is {found.standing.status}: only a completed audit can be changed."
+        if found.standing.status is AuditStatus.INCOMPLETE:
+            words += " Audit the fiche again to finish it."
         raise ConflictError(words)
     if is_deleted(session, audit_id):
         raise ConflictError(f"Audit {audit_id} is deleted: restore it before it is changed.")
@@ -167,7 +215,7 @@ def is_deleted(session: Session, audit_id: int) -> bool:
 
 
 def set_deleted(session: Session, audit_id: int, deleted_at: datetime | None) -> None:
-    """Softly. The newest audit that is not deleted is the latest, whichever was before."""
+    """Softly. Another audit may become the latest."""
     place = session.execute(
         select(AuditRow.fiche_cache_id, AuditRow.audit_config_id).where(AuditRow.id == audit_id)
     ).one_or_none()
@@ -175,23 +223,36 @@ def set_deleted(session: Session, audit_id: int, deleted_at: datetime | None) ->
         raise NotFoundError("Audit not found")
     fiche, config = place
     session.execute(select(FicheCache.id).where(FicheCache.id == fiche).with_for_update())
-    _demote(session, fiche, config)
+    _demote(session, AuditRow.id == audit_id)
     set_values(session, audit_id, {"deleted_at": deleted_at})
-    newest = (
-        select(AuditRow.id)
-        .where(AuditRow.fiche_cache_id == fiche, AuditRow.audit_config_id == config, AuditRow.deleted_at.is_(None))
-        .order_by(AuditRow.version.desc())
-        .limit(1)
-    )
-    latest = session.scalar(newest)
+    _choose_latest(session, fiche, config)
+
+
+def promote(session: Session, audit_id: int) -> None:
+    """Make the audit the latest of its fiche and configuration, unless a newer one is completed too."""
+    place = select(AuditRow.fiche_cache_id, AuditRow.audit_config_id).where(AuditRow.id == audit_id)
+    fiche, config = session.execute(place).one()
+    session.execute(select(FicheCache.id).where(FicheCache.id == fiche).with_for_update())
+    _choose_latest(session, fiche, config)
+
+
+def _choose_latest(session: Session, fiche: int, config: int) -> None:
+    """The newest completed audit, which no attempt without a grade displaces; without one, the newest. Never a deleted
+    one. The caller holds the fiche."""
+    of_place = (AuditRow.fiche_cache_id == fiche, AuditRow.audit_config_id == config)
+    is_completed = case((AuditRow.status == AuditStatus.COMPLETED, 1), else_=0)
+    best_first = (is_completed.desc(), AuditRow.version.desc())
+    kept = select(AuditRow.id).where(*of_place, AuditRow.deleted_at.is_(None)).order_by(*best_first).limit(1)
+    latest = session.scalar(kept)
     if latest is not None:
+        _demote(session, *of_place, AuditRow.id != latest)
         set_values(session, latest, {"is_latest": True})
 
 
-def _demote(session: Session, fiche: int, config: int) -> None:
+def _demote(session: Session, *which: ColumnElement[bool]) -> None:
     session.execute(
         update(AuditRow)
-        .where(AuditRow.fiche_cache_id == fiche, AuditRow.audit_config_id == config, AuditRow.is_latest)
+        .where(*which, AuditRow.is_latest)
         .values(is_latest=False)
         .execution_options(synchronize_session=False)
     )
@@ -223,16 +284,12 @@ def _new_row(wish: Wish, config: AuditConfig, print_: str, now: datetime) -> dic
         "trigger_source": wish.trigger_source,
         "trigger_user_id": wish.user_id,
         "dagster_run_id": wish.dagster_run_id,
-        "overall_score": 0,
-        "score_percentage": 0,
         "niveau": Niveau.PENDING,
-        "is_compliant": False,
         "critical_passed": 0,
         "total_steps": len(config.steps),
         "critical_total": sum(step.is_critical for step in config.steps),
         "status": AuditStatus.RUNNING,
         "started_at": now,
-        "is_latest": True,
         "use_rlm": wish.use_rlm,
         "transcript_mode": TranscriptMode.TOOLS if wish.use_rlm else TranscriptMode.PROMPT,
         "fence": 0,

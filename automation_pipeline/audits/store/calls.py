@@ -1,5 +1,7 @@
 """What was said in a fiche's calls, as audits read it, and how many of them are transcribed."""
 
+import hashlib
+import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +10,13 @@ from typing import cast
 from sqlalchemy import Select, bindparam, select
 from sqlalchemy.orm import Session
 
+from automation_pipeline.audits.domain.coverage import Call, Coverage, coverage_of
 from automation_pipeline.audits.domain.findings import UNKNOWN
 from automation_pipeline.audits.domain.timeline import Timeline, TimelineChunk, TimelineRecording
 from automation_pipeline.fiches.tables import ElementsSouscriptionRow, FicheCache, RecordingRow
 from automation_pipeline.storage.bulk import among_given
 from automation_pipeline.storage.prepared import execute
-from automation_pipeline.transcription.tables import ChunkRow
+from automation_pipeline.transcription.tables import ChunkRow, TranscriptionTaskRow
 
 _CALLS = (
     select(
@@ -54,15 +57,18 @@ def _chunks_of(postgres: bool) -> Select[tuple[object, ...]]:
 
 @dataclass(frozen=True)
 class Heard:
-    """`timeline`: recordings with a transcript in which something was said, in the order of the calls. How many
-    recordings the fiche has, and how many of them have a transcript; whether there is audio that nobody has listened to
-    yet; and what the CRM says was sold."""
+    """`timeline`: recordings with a transcript in which something was said, in the order of the calls. `coverage`:
+    which recordings the audit needs, and which of them have a transcript. `product`: what the CRM says was sold."""
 
     timeline: Timeline
-    recordings: int
-    transcribed: int
-    lacks_transcripts: bool
+    coverage: Coverage
     product: str | None
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same calls in the same words: what was judged on one timeline holds for no other."""
+        said = [(call.call_id, [chunk.full_text for chunk in call.chunks]) for call in self.timeline.recordings]
+        return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 
 def heard_of(session: Session, fiche_id: str) -> Heard:
@@ -73,11 +79,17 @@ def heard_of(session: Session, fiche_id: str) -> Heard:
     timeline = Timeline(tuple(_recording(index, row, tuple(chunks[row.id])) for index, row in enumerate(spoken)))
     return Heard(
         timeline,
-        recordings=len(rows),
-        transcribed=sum(row.has_transcription for row in rows),
-        lacks_transcripts=any(not row.has_transcription and row.recording_url.strip() for row in rows),
+        coverage_of([Call(row.call_id, bool(row.recording_url.strip()), row.has_transcription) for row in rows]),
         product=_product_of(session, fiche_id),
     )
+
+
+def why_missing(session: Session, fiche_id: str) -> str | None:
+    """What the last recording of the fiche that could not be transcribed was given up for."""
+    given_up = select(TranscriptionTaskRow.error).where(
+        TranscriptionTaskRow.fiche_id == fiche_id, TranscriptionTaskRow.error.is_not(None)
+    )
+    return session.scalar(given_up.order_by(TranscriptionTaskRow.id.desc()).limit(1))
 
 
 def _recordings(session: Session, fiche_id: str) -> Sequence[RecordingRow]:

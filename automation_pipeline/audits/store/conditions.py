@@ -108,7 +108,11 @@ def _ranges(chosen: AuditFilter) -> Iterator[Condition]:
 
 def _flags(chosen: AuditFilter) -> Iterator[Condition]:
     wanted = (
-        (chosen.is_compliant, and_(COMPLETED, AuditRow.is_compliant), and_(COMPLETED, ~AuditRow.is_compliant)),
+        (
+            chosen.is_compliant,
+            and_(COMPLETED, AuditRow.is_compliant.is_(True)),
+            and_(COMPLETED, AuditRow.is_compliant.is_(False)),
+        ),
         (chosen.has_recordings, _RECORDINGS > 0, _RECORDINGS == 0),
         (
             chosen.has_failed_steps,

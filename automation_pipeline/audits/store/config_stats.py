@@ -25,7 +25,7 @@ def stats_of(session: Session, config_ids: Iterable[int]) -> dict[int, ConfigSta
             func.avg(AuditRow.score_percentage).filter(completed),
             func.avg(AuditRow.duration_ms).filter(completed),
             func.max(AuditRow.created_at),
-            func.count(audit).filter(completed, AuditRow.is_compliant),
+            func.count(audit).filter(completed, AuditRow.is_compliant.is_(True)),
         )
         .outerjoin(AuditRow, (AuditRow.audit_config_id == AuditConfigRow.id) & AuditRow.deleted_at.is_(None))
         .where(among(session, AuditConfigRow.id, config_ids))

@@ -78,7 +78,7 @@ def _totals(day: date) -> Select[tuple[int, float | None, int, int, int]]:
 
 
 def _steps(day: date) -> Select[tuple[int, int]]:
-    """Of failed audits too: one in which no step was judged has failed for it."""
+    """Of audits without a grade too: an incomplete one lacks it for a step without an answer."""
     query = select(func.count(), func.count(StepResultRow.error)).select_from(AuditRow)
     query = query.join(StepResultRow, StepResultRow.audit_id == AuditRow.id)
     return _wanted(query, day).where(AuditRow.status.in_(ENDED))
@@ -93,7 +93,8 @@ def _by_niveau(session: Session, day: date) -> dict[str, int]:
 
 def _failures(session: Session, day: date) -> dict[str, int]:
     query = _wanted(select(AuditRow.error_message, FicheCache.fiche_id), day)
-    failed = session.execute(query.where(AuditRow.status == AuditStatus.FAILED)).tuples()
+    without_grade = AuditRow.status.in_((AuditStatus.FAILED, AuditStatus.INCOMPLETE))
+    failed = session.execute(query.where(without_grade)).tuples()
     return dict(Counter(cause(error or "unknown", fiche_id) for error, fiche_id in failed))
 
 

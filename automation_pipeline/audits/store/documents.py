@@ -14,7 +14,7 @@ from automation_pipeline.fiches.tables import FicheCache
 Document = dict[str, object]
 Found = tuple[AuditRow, str, str | None, str | None, str | None, str]
 
-_HIDDEN = {"fiche_cache_id", "config_fingerprint", "fence", "touched_at", "result_data"}
+_HIDDEN = {"fiche_cache_id", "config_fingerprint", "fence", "touched_at", "result_data", "timeline_fingerprint"}
 _IDS = {"id", "audit_config_id", "automation_schedule_id", "automation_run_id"}
 _NAMES = [column.key for column in inspect(AuditRow).column_attrs if column.key not in _HIDDEN]
 

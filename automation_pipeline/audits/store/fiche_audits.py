@@ -68,15 +68,15 @@ def in_short(audits: Sequence[tuple[AuditRow, str]]) -> Document:
     """Of one fiche, the newest first. Only what was judged to the end is compliant or not."""
     rows = [row for row, _ in audits]
     judged = [row for row in rows if row.status == AuditStatus.COMPLETED]
-    scores = [float(row.score_percentage) for row in judged]
+    scores = [float(row.score_percentage) for row in judged if row.score_percentage is not None]
     listed = [_audit(row, name) for row, name in audits]
     return {
         "total": len(rows),
         "completed": len(judged),
         "pending": sum(row.status == AuditStatus.PENDING for row in rows),
         "running": sum(row.status == AuditStatus.RUNNING for row in rows),
-        "compliant": sum(row.is_compliant for row in judged),
-        "nonCompliant": sum(not row.is_compliant for row in judged),
+        "compliant": sum(row.is_compliant is True for row in judged),
+        "nonCompliant": sum(row.is_compliant is False for row in judged),
         "averageScore": round(sum(scores) / len(scores), 2) if scores else None,
         "latestAudit": listed[0] if listed else None,
         "audits": listed,
@@ -90,7 +90,7 @@ def _audit(row: AuditRow, config_name: str) -> Document:
         "auditConfigId": str(row.audit_config_id),
         "auditConfigName": config_name,
         "status": row.status,
-        "scorePercentage": float(row.score_percentage) if judged else None,
+        "scorePercentage": float(row.score_percentage) if judged and row.score_percentage is not None else None,
         "niveau": row.niveau if judged else None,
         "isCompliant": row.is_compliant if judged else None,
         "errorMessage": row.error_message,

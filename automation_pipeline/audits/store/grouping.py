@@ -47,7 +47,7 @@ def group_audits(session: Session, chosen: AuditGrouping, view: View = EVERYBODY
     of_each = joined(
         key.label("key"),
         AuditRow.status.label("status"),
-        case((COMPLETED & AuditRow.is_compliant, 1), else_=0).label("compliant"),
+        case((COMPLETED & AuditRow.is_compliant.is_(True), 1), else_=0).label("compliant"),
         case((COMPLETED, HUNDREDTHS)).label("score"),
     )
     audits = of_each.where(*wanted).subquery()

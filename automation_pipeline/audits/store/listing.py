@@ -62,7 +62,7 @@ def joined(*columns: ColumnElement[Any] | type[FicheCache]) -> Select[Any]:
 
 def scores() -> tuple[ColumnElement[Any], ...]:
     """Of the completed: how many, how many of them compliant, and the sum of their scores in hundredths."""
-    compliant = func.sum(case((COMPLETED & AuditRow.is_compliant, 1), else_=0))
+    compliant = func.sum(case((COMPLETED & AuditRow.is_compliant.is_(True), 1), else_=0))
     return func.sum(case((COMPLETED, 1), else_=0)), compliant, func.sum(case((COMPLETED, HUNDREDTHS)))
 
 

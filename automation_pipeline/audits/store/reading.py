@@ -6,10 +6,17 @@ from typing import cast
 from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.domain.place import Place
-from automation_pipeline.audits.domain.step_document import point_document, step_document, step_summary
+from automation_pipeline.audits.domain.step_document import (
+    missing_step_document,
+    missing_step_summary,
+    point_document,
+    step_document,
+    step_summary,
+)
+from automation_pipeline.audits.domain.step_result import MissingStep, StoredStep
 from automation_pipeline.audits.domain.trail import Trail
 from automation_pipeline.audits.store.documents import Document, Found, audit_row_document, audits_where
-from automation_pipeline.audits.store.steps import get_step, steps_of
+from automation_pipeline.audits.store.steps import every_step, get_step
 from automation_pipeline.audits.store.trails import all_trails, trails_of
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import NotFoundError
@@ -49,14 +56,22 @@ def control_point_document(session: Session, place: Place) -> Document:
 def _with_details(session: Session, audits: Sequence[Found]) -> list[Document]:
     """As many queries for many as for one."""
     ids = [row.id for row, *_ in audits]
-    steps, trails = steps_of(session, ids), all_trails(session, ids)
+    steps, trails = every_step(session, ids), all_trails(session, ids)
     documents: list[Document] = []
     for found in audits:
         audit_id, document = found[0].id, audit_row_document(found)
-        of_it = [step_document(step, trails.get((audit_id, step.position), Trail())) for step in steps[audit_id]]
+        of_it = [_step_document(step, trails.get((audit_id, step.position), Trail())) for step in steps[audit_id]]
         whole = {"resultData": _with_steps(document["resultData"], of_it)}
-        documents.append({**document, **whole, "stepResults": [step_summary(step) for step in steps[audit_id]]})
+        documents.append({**document, **whole, "stepResults": [_step_summary(step) for step in steps[audit_id]]})
     return documents
+
+
+def _step_document(step: StoredStep | MissingStep, trail: Trail) -> dict[str, object]:
+    return missing_step_document(step) if isinstance(step, MissingStep) else step_document(step, trail)
+
+
+def _step_summary(step: StoredStep | MissingStep) -> dict[str, object]:
+    return missing_step_summary(step) if isinstance(step, MissingStep) else step_summary(step)
 
 
 def _with_steps(result: object, steps: list[Document]) -> Document:

@@ -16,7 +16,7 @@ def _of_steps(counted: InstrumentedAttribute[int] | InstrumentedAttribute[str | 
     return select(func.count(counted)).where(of_audit).correlate(AuditRow).scalar_subquery().label(name)
 
 
-# Without the audit's documents. Steps that have ended, and those of them that failed.
+# Without the audit's documents. Steps that were attempted, and those of them that could not be judged.
 STANDING = (
     AuditRow.id,
     AuditRow.tracking_id,
@@ -27,7 +27,7 @@ STANDING = (
     AuditRow.total_steps,
     AuditRow.error_message,
     FicheCache.fiche_id,
-    _of_steps(StepResultRow.audit_id, "done"),
+    _of_steps(StepResultRow.audit_id, "attempted"),
     _of_steps(StepResultRow.error, "failed"),
 )
 
@@ -60,9 +60,9 @@ def standing_in(row: Row[tuple[object, ...]]) -> Standing:
         audit_config_id=row.audit_config_id,
         status=AuditStatus(row.status),
         niveau=row.niveau,
-        score_percentage=float(row.score_percentage),
+        score_percentage=None if row.score_percentage is None else float(row.score_percentage),
         steps=row.total_steps,
-        done=row.done,
+        done=row.attempted - row.failed,
         failed=row.failed,
         error=row.error_message,
     )

@@ -15,7 +15,7 @@ from automation_pipeline.audits.domain.config import AuditStep
 from automation_pipeline.audits.domain.evidence import GatingStats
 from automation_pipeline.audits.domain.findings import Citation, Conforme, ControlPoint, Niveau, Statut, StepFinding
 from automation_pipeline.audits.domain.place import Place
-from automation_pipeline.audits.domain.step_result import StepResult, StoredStep
+from automation_pipeline.audits.domain.step_result import MissingStep, StepResult, StoredStep, UnjudgedStep
 from automation_pipeline.audits.tables import CitationRow, ControlPointRow, StepResultRow
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.bulk import among_given
@@ -41,24 +41,38 @@ _CITED = (
 _FORGET = delete(StepResultRow).where(
     StepResultRow.audit_id == bindparam("of_audit"), StepResultRow.step_position == bindparam("at_position")
 )
-_DONE = select(StepResultRow.step_position).where(StepResultRow.audit_id == bindparam("of_audit"))
+_JUDGED = select(StepResultRow.step_position).where(
+    StepResultRow.audit_id == bindparam("of_audit"), StepResultRow.error.is_(None)
+)
 _ADD_STEPS, _ADD_POINTS, _ADD_CITATIONS = insert(StepResultRow), insert(ControlPointRow), insert(CitationRow)
 
 
-def positions_done(session: Session, audit_id: int) -> set[int]:
-    return {position for (position,) in execute(session, _DONE, {"of_audit": audit_id})}
+def positions_judged(session: Session, audit_id: int) -> set[int]:
+    return {position for (position,) in execute(session, _JUDGED, {"of_audit": audit_id})}
 
 
-def save_step(session: Session, audit_id: int, result: StepResult, now: datetime) -> None:
+def forget_steps(session: Session, audit_id: int) -> None:
+    session.execute(delete(StepResultRow).where(StepResultRow.audit_id == audit_id))
+
+
+def adopt_steps(session: Session, audit_id: int, from_audit_id: int) -> int:
+    """Copy the judged steps of another audit, which were paid for there; how many they are."""
+    judged = positions_judged(session, from_audit_id)
+    free = {"usage": _usage(Usage()), "judged_in_audit": str(from_audit_id)}
+    for table in (StepResultRow, ControlPointRow, CitationRow):
+        rows = session.execute(select(table.__table__).where(table.audit_id == from_audit_id)).mappings()
+        copies = [{**row, "audit_id": audit_id} for row in rows if row["step_position"] in judged]
+        for copy in copies:
+            copy.pop("id")
+            if table is StepResultRow:
+                copy.update(total_tokens=0, raw_result={**cast("Document", copy["raw_result"]), **free})
+        if copies:
+            session.execute(insert(table), copies)
+    return len(judged)
+
+
+def save_step(session: Session, audit_id: int, result: StepResult | UnjudgedStep, now: datetime) -> None:
     """Replaces an earlier result of the step."""
-    raw = {
-        "step_metadata": _metadata(result.step),
-        "usage": _usage(result.usage),
-        "gating": asdict(result.gated.stats),
-        "transcript_mode": result.mode,
-        "control_points_missing": result.missing,
-        "control_points_unknown": result.unknown,
-    }
     step = {
         "step_position": result.step.position,
         "step_name": result.step.name,
@@ -66,12 +80,28 @@ def save_step(session: Session, audit_id: int, result: StepResult, now: datetime
         "is_critical": result.step.is_critical,
         "weight": result.step.weight,
         "total_tokens": result.usage.total_tokens,
-        "raw_result": raw,
+        "raw_result": _raw(result),
         "analysed_at": now,
     }
     execute(session, _FORGET, {"of_audit": audit_id, "at_position": result.step.position})
-    execute_each(session, _ADD_STEPS, [{"audit_id": audit_id, **step, **_verdict(result.finding)}])
-    _add_points(session, audit_id, result.step.position, result.finding.points)
+    is_judged = isinstance(result, StepResult)
+    verdict = _verdict(result.finding) if is_judged else {**_NO_VERDICT, "error": result.error}
+    execute_each(session, _ADD_STEPS, [{"audit_id": audit_id, **step, **verdict}])
+    if is_judged:
+        _add_points(session, audit_id, result.step.position, result.finding.points)
+
+
+def _raw(result: StepResult | UnjudgedStep) -> Document:
+    attempt: Document = {"step_metadata": _metadata(result.step), "usage": _usage(result.usage)}
+    if isinstance(result, UnjudgedStep):
+        return attempt
+    return {
+        **attempt,
+        "gating": asdict(result.gated.stats),
+        "transcript_mode": result.mode,
+        "control_points_missing": result.missing,
+        "control_points_unknown": result.unknown,
+    }
 
 
 def save_finding(
@@ -92,12 +122,24 @@ def save_finding(
 
 
 def stored_steps(session: Session, audit_id: int) -> list[StoredStep]:
-    """Every step that has ended, by position."""
+    """Every judged step, by position."""
     return steps_of(session, [audit_id])[audit_id]
 
 
 def steps_of(session: Session, audit_ids: Sequence[int]) -> Mapping[int, list[StoredStep]]:
     """The same of many audits, by as many queries. None of an audit that is unknown."""
+    found = every_step(session, audit_ids)
+    judged = {audit_id: [step for step in steps if isinstance(step, StoredStep)] for audit_id, steps in found.items()}
+    return defaultdict(list, judged)
+
+
+def missing_steps(session: Session, audit_id: int) -> list[MissingStep]:
+    """The steps that could not be judged so far."""
+    return [step for step in every_step(session, [audit_id])[audit_id] if isinstance(step, MissingStep)]
+
+
+def every_step(session: Session, audit_ids: Sequence[int]) -> Mapping[int, list[StoredStep | MissingStep]]:
+    """Judged or not, by position, of many audits."""
     citations: dict[tuple[int, int, int], list[Citation]] = defaultdict(list)
     for row in _rows(session, CitationRow, audit_ids, CitationRow.citation_index):
         citations[row.audit_id, row.step_position, row.control_point_index].append(_citation(row))
@@ -105,9 +147,10 @@ def steps_of(session: Session, audit_ids: Sequence[int]) -> Mapping[int, list[St
     for row in _rows(session, ControlPointRow, audit_ids, ControlPointRow.control_point_index):
         cited = tuple(citations[row.audit_id, row.step_position, row.control_point_index])
         points[row.audit_id, row.step_position].append(_point(row, cited))
-    steps: dict[int, list[StoredStep]] = defaultdict(list)
+    steps: dict[int, list[StoredStep | MissingStep]] = defaultdict(list)
     for row in _rows(session, StepResultRow, audit_ids, StepResultRow.step_position):
-        steps[row.audit_id].append(_stored(row, tuple(points[row.audit_id, row.step_position])))
+        of_step = tuple(points[row.audit_id, row.step_position])
+        steps[row.audit_id].append(_stored(row, of_step) if row.error is None else _missing(row, row.error))
     return steps
 
 
@@ -151,8 +194,21 @@ def _verdict(finding: StepFinding) -> dict[str, object]:
         "minutages": list(finding.minutages),
         "erreurs_transcription_tolerees": finding.erreurs_transcription_tolerees,
         "total_citations": finding.citations,
-        "error": finding.error,
+        "error": None,
     }
+
+
+_NO_VERDICT: Document = {
+    "traite": False,
+    "conforme": None,
+    "score": None,
+    "niveau_conformite": None,
+    "commentaire_global": "",
+    "mots_cles_trouves": [],
+    "minutages": [],
+    "erreurs_transcription_tolerees": 0,
+    "total_citations": 0,
+}
 
 
 def _add_points(session: Session, audit_id: int, position: int, points: Sequence[ControlPoint]) -> None:
@@ -202,20 +258,35 @@ def _usage(usage: Usage) -> Document:
     }
 
 
-def _stored(row: StepResultRow, points: tuple[ControlPoint, ...]) -> StoredStep:
+def _missing(row: StepResultRow, error: str) -> MissingStep:
+    return MissingStep(
+        position=row.step_position,
+        name=row.step_name,
+        severity=row.severity_level,
+        is_critical=row.is_critical,
+        weight=row.weight,
+        error=error,
+        usage=_used(row),
+    )
+
+
+def _used(row: StepResultRow) -> Usage:
     usage = cast("Mapping[str, int]", row.raw_result["usage"])
+    return Usage(usage["prompt_tokens"], usage["completion_tokens"])
+
+
+def _stored(row: StepResultRow, points: tuple[ControlPoint, ...]) -> StoredStep:
     gating = cast("Mapping[str, int]", row.raw_result["gating"])
     finding = StepFinding(
         traite=row.traite,
         conforme=Conforme(row.conforme),
-        score=row.score,
+        score=cast("int", row.score),  # a judged step has one
         niveau_conformite=Niveau(row.niveau_conformite),
         points=points,
         commentaire_global=row.commentaire_global,
         minutages=tuple(row.minutages),
         mots_cles_trouves=tuple(row.mots_cles_trouves),
         erreurs_transcription_tolerees=row.erreurs_transcription_tolerees,
-        error=row.error,
     )
     return StoredStep(
         position=row.step_position,
@@ -224,7 +295,7 @@ def _stored(row: StepResultRow, points: tuple[ControlPoint, ...]) -> StoredStep:
         is_critical=row.is_critical,
         weight=row.weight,
         finding=finding,
-        usage=Usage(usage["prompt_tokens"], usage["completion_tokens"]),
+        usage=_used(row),
         stats=GatingStats(**gating),  # type: ignore[arg-type]  # as `asdict` wrote them
     )
 

@@ -20,6 +20,7 @@ _OF_AUDIT = (
         AuditRow.completed_at,
         AuditRow.recordings_count,
         AuditRow.timeline_chunks,
+        AuditRow.coverage,
         FicheCache.prospect_prenom,
         FicheCache.prospect_nom,
         FicheCache.groupe,
@@ -60,4 +61,5 @@ def _frame(session: Session, found: FoundAudit, now: datetime) -> Frame:
         completed_at=row.completed_at or now,
         recordings=row.recordings_count or 0,
         chunks=row.timeline_chunks or 0,
+        coverage=row.coverage,
     )

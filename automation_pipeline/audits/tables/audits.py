@@ -25,13 +25,16 @@ class ConfigSnapshotRow(Table):
 class AuditRow(Table):
     """`tracking_id` is what the audit was asked for by: asking again by the same one goes on with the same audit.
 
-    `fence` is the token of the lease of whoever works on it; a lower one writes nothing any more.
+    `fence` is the token of the lease of whoever works on it; a lower one writes nothing any more. Only a completed
+    audit has scores and is compliant or not. `coverage` says which recordings the audit needs and which of them have a
+    transcript; `timeline_fingerprint` identifies what was said in them.
     """
 
     __tablename__ = "audits"
     __table_args__ = (
-        CheckConstraint("status IN ('pending', 'running', 'completed', 'failed')", name="status"),
+        CheckConstraint("status IN ('pending', 'running', 'completed', 'incomplete', 'failed')", name="status"),
         CheckConstraint("NOT (is_latest AND deleted_at IS NOT NULL)", name="latest"),
+        CheckConstraint("status != 'incomplete' OR score_percentage IS NULL", name="score"),
         Index(
             "uq_audits_latest",
             "fiche_cache_id",
@@ -59,10 +62,10 @@ class AuditRow(Table):
     trigger_user_id: Mapped[str | None]
     notes: Mapped[str | None]
     deleted_at: Mapped[datetime | None] = mapped_column(UtcDateTime, index=True)
-    overall_score: Mapped[Decimal] = mapped_column(Numeric(5, 2))
-    score_percentage: Mapped[Decimal] = mapped_column(Numeric(5, 2))
+    overall_score: Mapped[Decimal | None] = mapped_column(Numeric(5, 2))
+    score_percentage: Mapped[Decimal | None] = mapped_column(Numeric(5, 2))
     niveau: Mapped[str]
-    is_compliant: Mapped[bool] = mapped_column(index=True)
+    is_compliant: Mapped[bool | None] = mapped_column(index=True)
     critical_passed: Mapped[int]
     critical_total: Mapped[int]
     status: Mapped[str] = mapped_column(index=True)
@@ -76,6 +79,8 @@ class AuditRow(Table):
     failed_steps: Mapped[int | None]
     recordings_count: Mapped[int | None]
     timeline_chunks: Mapped[int | None]
+    timeline_fingerprint: Mapped[str | None]
+    coverage: Mapped[JsonObject | None] = mapped_column(Json)
     result_data: Mapped[JsonObject | None] = mapped_column(Json)
     version: Mapped[int]
     is_latest: Mapped[bool]

@@ -11,12 +11,17 @@ from automation_pipeline.storage.types import BigId, Json, JsonObject, TextList,
 
 
 class StepResultRow(Table):
-    """As it holds: after gating, reruns and reviews. `error`: the model gave no usable answer."""
+    """As it holds: after gating, reruns and reviews. A step with an `error` could not be judged and has no verdict."""
 
     __tablename__ = "audit_step_results"
     __table_args__ = (
         UniqueConstraint("audit_id", "step_position"),
         CheckConstraint("conforme IN ('CONFORME', 'PARTIEL', 'NON_CONFORME')", name="conforme"),
+        CheckConstraint(
+            "error IS NULL AND conforme IS NOT NULL AND score IS NOT NULL OR error IS NOT NULL AND conforme IS NULL"
+            " AND score IS NULL",
+            name="verdict",
+        ),
     )
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
@@ -27,9 +32,9 @@ class StepResultRow(Table):
     is_critical: Mapped[bool]
     weight: Mapped[int]
     traite: Mapped[bool]
-    conforme: Mapped[str] = mapped_column(index=True)
-    score: Mapped[int]
-    niveau_conformite: Mapped[str]
+    conforme: Mapped[str | None] = mapped_column(index=True)
+    score: Mapped[int | None]
+    niveau_conformite: Mapped[str | None]
     commentaire_global: Mapped[str]
     mots_cles_trouves: Mapped[Sequence[str]] = mapped_column(TextList)
     minutages: Mapped[Sequence[str]] = mapped_column(TextList)

@@ -38,13 +38,13 @@ class PointVerdict:
 
 @dataclass(frozen=True, kw_only=True)
 class StepVerdict:
-    """`error`: the model gave no usable answer."""
+    """A step with an `error` could not be judged and has no verdict."""
 
     position: int
     name: str
     is_critical: bool
-    conforme: str
-    score: int
+    conforme: str | None
+    score: int | None
     weight: int
     commentaire: str
     error: str | None
@@ -60,7 +60,7 @@ class ReportedAudit:
     configuration: str
     status: str
     niveau: str
-    score: float
+    score: float | None
     critical_passed: int
     critical_total: int
     error: str | None

@@ -25,7 +25,8 @@ def audit_key(run_id: int, fiche_id: str, config_id: int, attempt: int) -> str:
 
 @dataclass(frozen=True)
 class AuditEnd:
-    """How the audit by one configuration ended. `completed` is None when it did not end at all."""
+    """How the audit by one configuration ended. `completed` is None when it has neither a grade nor failed: it did not
+    end in time, or something of it could not be judged."""
 
     config_id: int
     completed: bool | None
@@ -46,7 +47,7 @@ def incomplete(what: str, cause: str | None, *, timed_out: bool) -> str:
 
 
 def after_audits(fiche_id: str, ends: Sequence[AuditEnd]) -> LedgerMove:
-    """A failed audit says why; one that did not end says that; otherwise the fiche is done."""
+    """A failed audit says why; one without a grade says what is missing; otherwise the fiche is done."""
     ended = sum(end.completed is not None for end in ends)
     failures = [end for end in ends if end.completed is False]
     if failures:
@@ -55,6 +56,7 @@ def after_audits(fiche_id: str, ends: Sequence[AuditEnd]) -> LedgerMove:
         return replace(failed(fiche_id, Reason.AUDIT_FAILED, words), audits=ended)
     if ended < len(ends):
         cause = next((end.error for end in ends if end.completed is None and end.error), None)
+        cause = cause and cause.removeprefix(f"{INCOMPLETE_AUDIT}: ")
         words = incomplete(INCOMPLETE_AUDIT, cause, timed_out=any(end.timed_out for end in ends))
         return replace(failed(fiche_id, Reason.AUDIT_INCOMPLETE, words), audits=ended)
     return LedgerMove(fiche_id, OutcomeStatus.SUCCESSFUL, stage=FicheStage.FETCHED, audits=ended)

@@ -1,5 +1,5 @@
 """Audit one fiche by every configuration of its run. A failed audit is tried again under a key of its own; one that did
-not end is taken up again, with the steps that it has."""
+not end or is incomplete is taken up again, with the steps that it has."""
 
 import asyncio
 from collections.abc import Sequence
@@ -77,6 +77,8 @@ async def _audit(first: Wish, tries: Tries, shop: Workshop, causes: dict[int, st
             return AuditEnd(config_id, completed=True)
         has_failed = standing.status is AuditStatus.FAILED
         end = AuditEnd(config_id, completed=False if has_failed else None, error=standing.error)
+        if standing.error:
+            causes[config_id] = standing.error
         if has_failed and attempt >= tries.retries:
             break
         failures += has_failed

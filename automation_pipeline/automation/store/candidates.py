@@ -6,12 +6,16 @@ from datetime import date
 from sqlalchemy import Select, exists, select
 from sqlalchemy.orm import Session
 
+from automation_pipeline.audits.domain.audit import AuditStatus
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.automation.domain.filters import Candidate
 from automation_pipeline.fiches.tables import FicheCache
 from automation_pipeline.storage.bulk import among
 
-_AUDITED = exists().where(AuditRow.fiche_cache_id == FicheCache.id, AuditRow.is_latest)
+# An incomplete audit says nothing about the fiche's calls: the next run finishes it.
+_AUDITED = exists().where(
+    AuditRow.fiche_cache_id == FicheCache.id, AuditRow.is_latest, AuditRow.status != AuditStatus.INCOMPLETE
+)
 
 
 def fiches_of_days(session: Session, days: Sequence[date]) -> list[Candidate]:

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Select, func, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Select, exists, func, or_, select
+from sqlalchemy.orm import Session, aliased
 
 from automation_pipeline.audits.domain.audit import AuditStatus
 from automation_pipeline.audits.tables import AuditRow
@@ -85,7 +85,7 @@ def is_audit_stored(session: Session, tracking_id: str) -> bool:
 
 @dataclass(frozen=True)
 class AuditCounts:
-    """Audits that a run has begun and that are the latest of their fiche."""
+    """Audits that a run has begun, the newest of each fiche and configuration. Those without a grade are failed."""
 
     begun: int
     completed: int
@@ -97,9 +97,13 @@ class AuditCounts:
 
 
 def audits_of_run(session: Session, run_id: int) -> AuditCounts:
-    of_run = (AuditRow.automation_run_id == run_id, AuditRow.is_latest)
-    counts = dict(
-        session.execute(select(AuditRow.status, func.count()).where(*of_run).group_by(AuditRow.status)).tuples().all()
+    newer = aliased(AuditRow)
+    alike = (AuditRow.automation_run_id, AuditRow.fiche_cache_id, AuditRow.audit_config_id)
+    is_retried = exists().where(
+        *(getattr(newer, column.key) == column for column in alike), newer.version > AuditRow.version
     )
-    completed, failed = counts.get(AuditStatus.COMPLETED, 0), counts.get(AuditStatus.FAILED, 0)
+    query = select(AuditRow.status, func.count()).where(AuditRow.automation_run_id == run_id, ~is_retried)
+    counts = dict(session.execute(query.group_by(AuditRow.status)).tuples().all())
+    completed = counts.get(AuditStatus.COMPLETED, 0)
+    failed = counts.get(AuditStatus.FAILED, 0) + counts.get(AuditStatus.INCOMPLETE, 0)
     return AuditCounts(sum(counts.values()), completed, failed)

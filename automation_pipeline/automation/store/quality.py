@@ -52,6 +52,7 @@ def _audits(session: Session, day: date) -> tuple[DayAudit, ...]:
 
 def _audit(day: date, row: AuditRow, fiche_id: str, groupe: str | None, configuration: str) -> DayAudit:
     has_verdict = row.status == AuditStatus.COMPLETED
+    score = None if row.score_percentage is None else float(row.score_percentage)
     return DayAudit(
         sales_date=day,
         fiche_id=fiche_id,
@@ -62,8 +63,8 @@ def _audit(day: date, row: AuditRow, fiche_id: str, groupe: str | None, configur
         version=row.version,
         status=row.status,
         niveau=row.niveau,
-        score=float(row.score_percentage) if has_verdict else None,
-        is_compliant=row.is_compliant if has_verdict else None,
+        score=score,
+        is_compliant=row.is_compliant,
         critical_passed=row.critical_passed if has_verdict else None,
         critical_total=row.critical_total if has_verdict else None,
         steps=row.total_steps,

@@ -1,5 +1,6 @@
 """The audits that a run made, with what each step found and the quotations that prove it."""
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -30,11 +31,16 @@ def reported_audits(
         .order_by(AuditRow.audit_config_id, AuditRow.id)
     )
     rows = session.execute(query).tuples().all()
-    worst = sorted(rows, key=lambda found: (found[0].score_percentage, found[0].id))[:most_in_full]
+    worst = sorted(rows, key=lambda found: (_badness(found[0]), found[0].id))[:most_in_full]
     steps = _steps(session, [row.id for row, *_ in worst])
     place = {fiche_id: number for number, fiche_id in enumerate(fiche_ids)}
     in_order = sorted(rows, key=lambda found: place[found[1]])
     return tuple(_audit(row, fiche_id, name, tuple(steps[row.id])) for row, fiche_id, name in in_order)
+
+
+def _badness(row: AuditRow) -> float:
+    """The worst score first; an audit without one has nothing to show."""
+    return math.inf if row.score_percentage is None else float(row.score_percentage)
 
 
 def _audit(row: AuditRow, fiche_id: str, configuration: str, steps: tuple[StepVerdict, ...]) -> ReportedAudit:
@@ -44,7 +50,7 @@ def _audit(row: AuditRow, fiche_id: str, configuration: str, steps: tuple[StepVe
         configuration=configuration,
         status=row.status,
         niveau=row.niveau,
-        score=float(row.score_percentage),
+        score=None if row.score_percentage is None else float(row.score_percentage),
         critical_passed=row.critical_passed,
         critical_total=row.critical_total,
         error=row.error_message,

@@ -1601,10 +1601,10 @@ def upgrade() -> None:
         sa.Column("trigger_user_id", sa.String(), nullable=True),
         sa.Column("notes", sa.String(), nullable=True),
         sa.Column("deleted_at", UtcDateTime(), nullable=True),
-        sa.Column("overall_score", sa.Numeric(precision=5, scale=2), nullable=False),
-        sa.Column("score_percentage", sa.Numeric(precision=5, scale=2), nullable=False),
+        sa.Column("overall_score", sa.Numeric(precision=5, scale=2), nullable=True),
+        sa.Column("score_percentage", sa.Numeric(precision=5, scale=2), nullable=True),
         sa.Column("niveau", sa.String(), nullable=False),
-        sa.Column("is_compliant", sa.Boolean(), nullable=False),
+        sa.Column("is_compliant", sa.Boolean(), nullable=True),
         sa.Column("critical_passed", sa.Integer(), nullable=False),
         sa.Column("critical_total", sa.Integer(), nullable=False),
         sa.Column("status", sa.String(), nullable=False),
@@ -1618,6 +1618,8 @@ def upgrade() -> None:
         sa.Column("failed_steps", sa.Integer(), nullable=True),
         sa.Column("recordings_count", sa.Integer(), nullable=True),
         sa.Column("timeline_chunks", sa.Integer(), nullable=True),
+        sa.Column("timeline_fingerprint", sa.String(), nullable=True),
+        sa.Column("coverage", Json, nullable=True),
         sa.Column("result_data", Json, nullable=True),
         sa.Column("version", sa.Integer(), nullable=False),
         sa.Column("is_latest", sa.Boolean(), nullable=False),
@@ -1628,7 +1630,10 @@ def upgrade() -> None:
         sa.Column("fence", sa.BigInteger(), nullable=False),
         sa.Column("touched_at", UtcDateTime(), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),
-        sa.CheckConstraint("status IN ('pending', 'running', 'completed', 'failed')", name=op.f("ck_audits_status")),
+        sa.CheckConstraint("status != 'incomplete' OR score_percentage IS NULL", name=op.f("ck_audits_score")),
+        sa.CheckConstraint(
+            "status IN ('pending', 'running', 'completed', 'incomplete', 'failed')", name=op.f("ck_audits_status")
+        ),
         sa.CheckConstraint("NOT (is_latest AND deleted_at IS NOT NULL)", name=op.f("ck_audits_latest")),
         sa.ForeignKeyConstraint(
             ["audit_config_id"], ["audit_configs.id"], name=op.f("fk_audits_audit_config_id"), ondelete="RESTRICT"
@@ -2111,9 +2116,9 @@ def upgrade() -> None:
         sa.Column("is_critical", sa.Boolean(), nullable=False),
         sa.Column("weight", sa.Integer(), nullable=False),
         sa.Column("traite", sa.Boolean(), nullable=False),
-        sa.Column("conforme", sa.String(), nullable=False),
-        sa.Column("score", sa.Integer(), nullable=False),
-        sa.Column("niveau_conformite", sa.String(), nullable=False),
+        sa.Column("conforme", sa.String(), nullable=True),
+        sa.Column("score", sa.Integer(), nullable=True),
+        sa.Column("niveau_conformite", sa.String(), nullable=True),
         sa.Column("commentaire_global", sa.String(), nullable=False),
         sa.Column("mots_cles_trouves", TextList, nullable=False),
         sa.Column("minutages", TextList, nullable=False),
@@ -2125,6 +2130,10 @@ def upgrade() -> None:
         sa.Column("analysed_at", UtcDateTime(), nullable=False),
         sa.CheckConstraint(
             "conforme IN ('CONFORME', 'PARTIEL', 'NON_CONFORME')", name=op.f("ck_audit_step_results_conforme")
+        ),
+        sa.CheckConstraint(
+            "error IS NULL AND conforme IS NOT NULL AND score IS NOT NULL OR error IS NOT NULL AND conforme IS NULL AND score IS NULL",
+            name=op.f("ck_audit_step_results_verdict"),
         ),
         sa.ForeignKeyConstraint(
             ["audit_id"], ["audits.id"], name=op.f("fk_audit_step_results_audit_id"), ondelete="CASCADE"

@@ -110,6 +110,5 @@ findings = st.builds(
     niveau_conformite=st.sampled_from(Niveau),
     points=st.lists(control_points, max_size=6).map(tuple),
     commentaire_global=st.text(max_size=5),
-    error=st.none() | st.text(max_size=5),
 )
 weights = st.integers(0, 10)

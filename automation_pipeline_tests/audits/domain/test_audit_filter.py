@@ -46,7 +46,11 @@ def test_nothing_sent_is_the_latest_audits_newest_first() -> None:
 @pytest.mark.parametrize(
     ("sent", "field", "fault"),
     [
-        ({"status": "completed,done"}, "status.1", "must be 'pending', 'running', 'completed' or 'failed'"),
+        (
+            {"status": "completed,done"},
+            "status.1",
+            "must be 'pending', 'running', 'completed', 'incomplete' or 'failed'",
+        ),
         ({"is_compliant": "maybe"}, "is_compliant", "must be true or false"),
         ({"date_from": "yesterday"}, "date_from", "must be a day (YYYY-MM-DD) or an ISO 8601 date-time"),
         ({"sales_dates": "2026-02-03,x"}, "sales_dates.1", "must be a day (YYYY-MM-DD)"),

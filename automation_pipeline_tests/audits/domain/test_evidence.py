@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.audits.domain.evidence import UNPROVEN, AuditGating, GatingStats, gate
-from automation_pipeline.audits.domain.failed_step import failed_step
 from automation_pipeline.audits.domain.findings import Conforme, ControlPoint, Niveau, Statut, StepFinding
 from automation_pipeline.audits.domain.knobs import GatingRules
 from automation_pipeline.audits.domain.normalised import normalised
@@ -217,11 +216,6 @@ def test_switched_off_it_only_says_which_recording_is_quoted() -> None:
     as_before = tuple(replace(now, citations=was.citations) for now, was in pairs)
     assert replace(gated.finding, points=as_before) == before
     assert gated.stats == GatingStats(2)
-
-
-def test_a_failed_step_goes_through_as_it_is() -> None:
-    failed = failed_step(("Nom donné", "Appel enregistré"), "The model is away.")
-    assert gate(failed, 10, CALLS, ON).finding == failed
 
 
 def test_what_was_done_to_a_step_twice_adds_up() -> None:

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.audits.domain.evidence import gate
-from automation_pipeline.audits.domain.failed_step import failed_step
 from automation_pipeline.audits.domain.findings import Conforme, ControlPoint, Niveau, Statut, StepFinding
 from automation_pipeline.audits.domain.knobs import GatingRules
 from automation_pipeline.audits.domain.reconcile import reconcile
@@ -185,11 +184,6 @@ def test_a_step_returned_without_control_points_keeps_no_score() -> None:
     after = gate(result.finding, 10, Timeline(()), GatingRules()).finding
     assert result.missing == 2
     assert (after.score, after.conforme, after.niveau_conformite) == (0, Conforme.NON_CONFORME, Niveau.INSUFFISANT)
-
-
-def test_a_failed_step_goes_through_as_it_is() -> None:
-    failed = failed_step((NAME, RECORDED), "The model is away.")
-    assert reconcile(failed, (NAME, RECORDED)).finding == failed
 
 
 @given(findings, st.lists(texts, max_size=5).map(tuple))

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.audits.domain.derivation import derived
-from automation_pipeline.audits.domain.failed_step import failed_step
 from automation_pipeline.audits.domain.findings import Conforme, ControlPoint, Niveau, Statut, StepFinding
 from automation_pipeline.audits.domain.review import (
     PointReview,
@@ -100,15 +99,6 @@ def test_a_review_gives_a_score_up_to_the_weight(score: int, accepted: bool) -> 
     assert refused.value.fields == (("score", "must not be above the weight of the step, 10"),)
 
 
-@pytest.mark.parametrize(("traite", "after"), [(True, (None, True)), (False, ("Away.", False)), (None, (None, True))])
-def test_a_failed_step_that_people_have_judged_failed_no_longer(
-    traite: bool | None, after: tuple[str | None, bool]
-) -> None:
-    failed = failed_step(("Nom donné",), "Away.")
-    reviewed = review_step(failed, 10, StepReview(conforme=Conforme.CONFORME, traite=traite))
-    assert (reviewed.error, reviewed.traite) == after
-
-
 def test_what_the_model_found_not_dealt_with_stays_so_unless_a_person_says_otherwise() -> None:
     skipped = replace(STEP, traite=False)
     assert not review_step(skipped, 10, StepReview(conforme=Conforme.PARTIEL)).traite
@@ -147,20 +137,6 @@ def test_a_comment_alone_leaves_what_people_said_of_the_step() -> None:
     commented = review_control_point(overruled, 10, 2, PointReview(commentaire="Entendu."))
     second = replace(STEP.points[1], commentaire="Entendu.")
     assert commented == replace(overruled, points=(STEP.points[0], second))
-
-
-@pytest.mark.parametrize("statut", [P, A])
-def test_a_failed_step_of_which_one_point_is_overruled_failed_no_longer(statut: Statut) -> None:
-    failed = failed_step(("Nom donné", "Appel enregistré"), "Away.")
-    reviewed = review_control_point(failed, 10, 1, PointReview(statut=statut))
-    assert (reviewed.error, reviewed.traite) == (None, True)
-    assert reviewed.points[1].commentaire == "Step failed: Away."
-
-
-def test_a_failed_step_that_is_only_commented_on_is_still_failed() -> None:
-    failed = failed_step(("Nom donné",), "Away.")
-    commented = review_control_point(failed, 10, 1, PointReview(commentaire="Listened."))
-    assert (commented.error, commented.traite) == ("Away.", False)
 
 
 def test_a_control_point_judged_again_takes_the_place_of_the_old_one() -> None:

@@ -108,7 +108,8 @@ def test_a_refusal_ends_the_step_and_its_tokens_count(bench: Bench) -> None:
     bench.model = FakeLanguageModel(lambda _: Reply("", USAGE, refusal="I cannot judge people."))
     bench.sell("1900417")
     standing = bench.audit("1900417", bench.configure(steps=1))
-    assert standing.error == "No step could be judged: The model refuses to answer: I cannot judge people."
+    refusal = "The model refuses to answer: I cannot judge people."
+    assert standing.error == f"Audit incomplete: 0 of 1 steps judged: {refusal}"
     assert bench.row().total_tokens == USAGE.total_tokens
 
 
@@ -130,7 +131,7 @@ def test_without_gating_the_model_is_believed(bench: Bench) -> None:
 def test_an_error_without_remedy_is_not_tried_again(bench: Bench) -> None:
     bench.model.fail_once(PermanentError("The model is unknown (check LLM_MODEL)."))
     bench.sell("1900417")
-    assert bench.audit("1900417", bench.configure(steps=1)).status == "failed"
+    assert bench.audit("1900417", bench.configure(steps=1)).status == "incomplete"
     assert bench.model.calls == 1
 
 

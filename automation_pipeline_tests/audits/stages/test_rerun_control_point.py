@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.audits.domain.chat import Question, Reply
 from automation_pipeline.audits.domain.evidence import AuditGating, GatingStats
 from automation_pipeline.audits.domain.place import Place
 from automation_pipeline.audits.domain.rerun import Rerun
@@ -81,22 +80,6 @@ def test_the_totals_of_gating_follow(bench: Bench) -> None:
     assert gating == asdict(AuditGating.of([stats]))
     review_control_point(1, 1, 1, {"statut": "PRESENT"}, database=bench.database)
     assert bench.row().gating == gating
-
-
-def test_a_failed_step_of_which_a_point_is_judged_again_has_not_failed(bench: Bench) -> None:
-    def answer(asked: Question) -> Reply | Exception:
-        return PermanentError("Away.") if StepInPrompt.of(asked).position == 1 else step_answer(asked)
-
-    bench.model = FakeLanguageModel(answer)
-    config = bench.configure(steps=2, name="Other")
-    audit_id = bench.audit("1900417", config, "half").audit_id
-    assert bench.row("half").failed_steps == 1
-    bench.model = FakeLanguageModel()
-    made = Rerun(rerun_id="r", place=Place(audit_id, 1, 1))
-    step = asyncio.run(rerun_control_point(made, database=bench.database, judge=bench.judge))
-    assert (step["error"], step["traite"], bench.row("half").failed_steps) == (None, True, 0)
-    comments = [point["commentaire"] for point in step["points_controle"]]  # type: ignore[attr-defined]  # JSON
-    assert comments == ["Jugé PRESENT.", "Step failed: Away."]
 
 
 def test_a_rerun_happens_once(bench: Bench) -> None:

@@ -143,19 +143,6 @@ def test_a_score_above_the_weight_is_cut(bench: Bench, audit_id: int) -> None:
     assert rerun(bench)["score"] == 5
 
 
-def test_a_failed_step_is_a_step_again(bench: Bench) -> None:
-    model = FakeLanguageModel()
-    model.fail_once(PermanentError("Away."))
-    bench.model = model
-    bench.sell("1900417")
-    bench.turn(steps_at_once=1)
-    bench.audit("1900417", bench.configure(steps=2))
-    assert bench.row().failed_steps == 1
-    step = rerun(bench)
-    assert (step["error"], step["traite"], step["usage"]["total_tokens"]) == (None, True, USAGE.total_tokens)
-    assert (bench.row().failed_steps, bench.row().niveau) == (0, "EXCELLENT")
-
-
 def test_calls_that_have_grown_too_long_are_read_with_tools(bench: Bench, audit_id: int) -> None:
     bench.transcribe("1900417", f"{SAID}\n" * 30, times=10)
     bench.turn(max_prompt_characters=20_000)

@@ -2,18 +2,15 @@
 
 import pytest
 
-from automation_pipeline.audits.domain.chat import Question, Reply
-from automation_pipeline.audits.stages.review_control_point import review_control_point
 from automation_pipeline.audits.stages.review_step import review_step
-from automation_pipeline.audits.store.audits import get_audit
 from automation_pipeline.audits.store.reading import audit_document
 from automation_pipeline.audits.tables import HumanReviewRow
-from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError, PermanentError
+from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.reviewers import put
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.llm import FakeLanguageModel, StepInPrompt, step_answer
+from automation_pipeline_tests.fakes.llm import FakeLanguageModel, step_answer
 
 
 @pytest.fixture
@@ -72,51 +69,6 @@ def test_tokens_and_times_stay_and_the_trail_only_grows(bench: Bench) -> None:
         again = session.get_one(HumanReviewRow, 1)
     names = [column.key for column in HumanReviewRow.__table__.columns]
     assert [getattr(again, name) for name in names] == [getattr(first, name) for name in names]
-
-
-def half_failed(bench: Bench) -> int:
-    """The model could not judge the first of two steps."""
-
-    def answer(asked: Question) -> Reply | Exception:
-        return PermanentError("Away.") if StepInPrompt.of(asked).position == 1 else step_answer(asked)
-
-    bench.model = FakeLanguageModel(answer)
-    audit_id = audited(bench)
-    assert bench.row().failed_steps == 1
-    return audit_id
-
-
-def test_a_failed_step_can_be_dealt_with(bench: Bench) -> None:
-    audit_id = half_failed(bench)
-    given = {"conforme": "CONFORME", "traite": True, "score": 5}
-    assert review_step(audit_id, 1, given, database=bench.database)["error"] is None
-    assert (bench.row().failed_steps, bench.row().niveau) == (0, "EXCELLENT")
-
-
-def test_a_failed_step_that_a_person_judges_has_not_failed_and_the_trail_tells_who_said_so(bench: Bench) -> None:
-    audit_id = half_failed(bench)
-    step = review_step(
-        audit_id, 1, {"conforme": "PARTIEL", "reviewer": "qa", "reason": "Heard."}, database=bench.database
-    )
-    assert (step["error"], step["traite"], step["conforme"]) == (None, True, "PARTIEL")
-    assert (bench.row().failed_steps, bench.row().successful_steps) == (0, 2)
-    with bench.database.reading() as session:
-        assert get_audit(session, audit_id).standing.failed == 0
-    [review] = step["human_review"]  # type: ignore[misc]  # JSON
-    assert (review["by"], review["reason"], review["kind"]) == ("qa", "Heard.", "step")
-    assert (review["previous"]["traite"], review["override"]["traite"]) == (False, True)
-    assert [point["commentaire"] for point in step["points_controle"]] == ["Step failed: Away."] * 2  # type: ignore[attr-defined]  # JSON
-
-
-def test_a_failed_step_of_which_a_person_judges_a_point_has_not_failed_either(bench: Bench) -> None:
-    audit_id = half_failed(bench)
-    given = {"statut": "PRESENT", "commentaire": "Heard.", "reviewer": "qa", "reason": "At 00:12."}
-    step = review_control_point(audit_id, 1, 2, given, database=bench.database)
-    assert (step["error"], step["traite"], bench.row().failed_steps) == (None, True, 0)
-    [review] = step["human_review"]  # type: ignore[misc]  # JSON
-    assert (review["by"], review["reason"], review["point"]) == ("qa", "At 00:12.", "Recording announced")
-    assert review["previous"] == {"statut": "ABSENT", "commentaire": "Step failed: Away."}
-    assert review["override"] == {"statut": "PRESENT", "commentaire": "Heard."}
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,8 @@ def test_only_a_completed_latest_audit_is_enough(bench: Bench) -> None:
     assert lacking(bench, config_id) == [("1", config_id)]
     bench.audit("1", config_id, "again")
     bench.model.refuse_everything(PermanentError("LLM call failed status=401"))
-    assert bench.audit("1", config_id, "failed").status == "failed"
-    assert lacking(bench, config_id) == [("1", config_id)]
+    assert bench.audit("1", config_id, "incomplete").status == "incomplete"
+    assert lacking(bench, config_id) == []
 
 
 def test_an_audit_that_was_left_behind_is_lacking(bench: Bench) -> None:
@@ -110,7 +110,7 @@ def test_only_the_latest_audit_of_a_fiche_counts(bench: Bench) -> None:
     assert (day.audited, dict(day.by_niveau), day.failing_points) == (1, {"EXCELLENT": 1}, ())
 
 
-def test_failed_audits_are_counted_by_cause(bench: Bench) -> None:
+def test_audits_without_a_grade_are_counted_by_cause(bench: Bench) -> None:
     config_id = bench.configure(steps=2, runAutomatically=True)
     sold(bench, "1", "2", said="")
     sold(bench, "3")
@@ -120,7 +120,7 @@ def test_failed_audits_are_counted_by_cause(bench: Bench) -> None:
     day = the_day(bench)
     assert dict(day.failures) == {
         "No usable transcribed recordings available for fiche (timeline empty)": 2,
-        "No step could be judged: LLM call failed status=401": 1,
+        "Audit incomplete: 0 of 2 steps judged: LLM call failed status=401": 1,
     }
     assert (day.audited, day.steps, day.steps_failed, day.mean_score) == (0, 2, 2, None)
 
@@ -156,7 +156,7 @@ def test_a_step_without_an_answer_says_nothing_of_its_points(bench: Bench) -> No
     bench.configure(steps=2, runAutomatically=True)
     sold(bench, "1")
     day = audit_the_day(bench)
-    assert (day.audited, day.steps, day.steps_failed, day.failing_points) == (1, 2, 1, ())
+    assert (day.audited, day.steps, day.steps_failed, day.failing_points) == (0, 2, 1, ())
 
 
 def test_ten_points_are_named_at_most(bench: Bench) -> None:

@@ -107,7 +107,7 @@ FILTERS: list[tuple[dict[str, str], dict[str, Any], dict[str, Any]]] = [
     ),
     ({"niveau": "REJET,BON"}, {"niveau": "REJET"}, {"niveau": "PENDING"}),
     ({"score_min": "79.99"}, COMPLETED, {**COMPLETED, "score_percentage": Decimal("79.98")}),
-    ({"score_max": "72.35"}, {**COMPLETED, "score_percentage": Decimal("72.35")}, {"score_percentage": Decimal(0)}),
+    ({"score_max": "72.35"}, {**COMPLETED, "score_percentage": Decimal("72.35")}, {}),
     ({"duration_min_ms": "5000000000"}, {"duration_ms": 5_000_000_000}, {"duration_ms": 4_999_999_999}),
     ({"duration_max_ms": "10"}, {"duration_ms": 10}, {"duration_ms": None}),
     ({"tokens_min": "100"}, {"total_tokens": 100}, {"total_tokens": 99}),

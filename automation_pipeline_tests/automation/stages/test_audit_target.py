@@ -41,6 +41,8 @@ class Judges:
         if isinstance(end, AutomationError):
             raise end
         status, error = (end, None) if isinstance(end, AuditStatus) else (AuditStatus.FAILED, end)
+        if error == MISSING:
+            status = AuditStatus.INCOMPLETE
         return Standing(
             audit_id=1, tracking_id=wish.tracking_id, fiche_id=wish.fiche_id, audit_config_id=wish.audit_config_id,
             status=status, niveau="PENDING", score_percentage=0, steps=1, done=1, failed=0, error=error,
@@ -55,6 +57,7 @@ def audited(bench: Bench, judges: Judges, *config_ids: int, **fields: object) ->
 
 
 DONE, AT_WORK = AuditStatus.COMPLETED, AuditStatus.RUNNING
+MISSING = "Audit incomplete: 17 of 18 steps judged: The model is away."
 
 
 @pytest.mark.parametrize(
@@ -71,6 +74,9 @@ DONE, AT_WORK = AuditStatus.COMPLETED, AuditStatus.RUNNING
         (2, [LOST, LOST, DONE], ["4", "4", "4"], "successful", None),
         (2, [LOST, "Refused", DONE], ["4", "4", "4-retry-1"], "successful", None),
         (0, [AT_WORK, DONE], ["4", "4"], "successful", None),
+        (0, [MISSING, DONE], ["4", "4"], "successful", None),
+        (0, [MISSING, MISSING], ["4", "4"], "failed", MISSING),
+        (2, [MISSING, "Refused", DONE], ["4", "4", "4-retry-1"], "successful", None),
         (0, [AT_WORK, AT_WORK], ["4", "4"], "failed", "Audit incomplete (timeout/stall)"),
     ],
 )
@@ -102,6 +108,11 @@ def test_a_database_in_trouble_is_no_end_of_an_audit(retries: int, bench: Bench)
     with pytest.raises(DatabaseFullError):
         audited(bench, judges, 4, **fields)
     assert set(judges.keys) == {"4"}, "the next attempt of the step takes it up"
+
+
+def test_an_incomplete_audit_fails_its_fiche_with_its_own_reason_and_is_no_audit_that_ran(bench: Bench) -> None:
+    move = audited(bench, Judges(config_4=[MISSING, MISSING], config_5=[DONE]), 4, 5)
+    assert (move.status, move.reason, move.error, move.audits) == ("failed", "audit_incomplete", MISSING, 1)
 
 
 def test_an_audit_is_tied_to_its_run_and_reads_as_its_selection_says(bench: Bench) -> None:

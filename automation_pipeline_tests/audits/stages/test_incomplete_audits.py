@@ -1,0 +1,277 @@
+"""An audit that could not be judged to its end has no grade, is finished by the next attempt, and hides no good one."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import select
+
+from automation_pipeline.audits.domain.chat import Question, Reply
+from automation_pipeline.audits.domain.coverage import Call, Coverage, coverage_of
+from automation_pipeline.audits.domain.findings import Niveau
+from automation_pipeline.audits.store.audits import set_deleted
+from automation_pipeline.audits.store.reading import audit_document
+from automation_pipeline.audits.tables import CitationRow, StepResultRow
+from automation_pipeline.core.errors import AutomationError, InvalidInputError, PermanentError, TransientError
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.audits.bench import Bench, call
+from automation_pipeline_tests.audits.configurations import step_document
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.llm import USAGE, FakeLanguageModel, StepInPrompt, step_answer
+
+FICHE = "1900417"
+Answer = Callable[[Question], Reply | Exception]
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock)
+
+
+def positions(model: FakeLanguageModel) -> Counter[int]:
+    return Counter(StepInPrompt.of(question).position for question in model.asked)
+
+
+def at_step(position: int, reply: Reply | Exception) -> Answer:
+    """An honest model that gives this reply about one step."""
+    return lambda asked: reply if StepInPrompt.of(asked).position == position else step_answer(asked)
+
+
+def has_no_grade(bench: Bench, tracking_id: str = "audit-1") -> bool:
+    row = bench.row(tracking_id)
+    scores = {row.score_percentage, row.overall_score, row.is_compliant}
+    return (row.status, row.niveau, scores) == ("incomplete", Niveau.PENDING, {None})
+
+
+@pytest.mark.parametrize(
+    ("reply", "cause", "tokens"),
+    [
+        (PermanentError("LLM call failed status=401"), "LLM call failed status=401", 0),
+        (TransientError("LLM call failed status=503"), "LLM call failed status=503", 0),
+        (Reply("?", USAGE), "The model gave no usable answer", 3 * USAGE.total_tokens),
+        (Reply("", USAGE, refusal="No."), "The model refuses to answer: No.", USAGE.total_tokens),
+    ],
+    ids=["refused", "away", "unusable", "unwilling"],
+)
+def test_an_audit_with_a_step_that_was_not_judged_is_incomplete(
+    bench: Bench, reply: Reply | Exception, cause: str, tokens: int
+) -> None:
+    bench.model = FakeLanguageModel(at_step(2, reply))
+    bench.sell(FICHE)
+    standing = bench.audit(FICHE, bench.configure(steps=3))
+    assert (standing.status, standing.score_percentage, standing.done, standing.failed) == ("incomplete", None, 2, 1)
+    assert (standing.error or "").startswith(f"Audit incomplete: 2 of 3 steps judged: {cause}")
+    assert has_no_grade(bench)
+    assert bench.row().total_tokens == tokens + 2 * USAGE.total_tokens
+    assert [event["step_position"] for event in bench.events("audit.step_failed")] == [2]
+    [event] = bench.events("audit.incomplete")
+    assert (event["completed_steps"], event["failed_steps"], event["total_steps"]) == (2, 1, 3)
+    assert bench.events("audit.completed") == bench.events("audit.failed") == []
+    with bench.database.reading() as session:
+        document = audit_document(session, standing.audit_id)
+    steps = {step["stepPosition"]: (step["conforme"], step["score"]) for step in document["stepResults"]}  # type: ignore[attr-defined]  # JSON
+    assert steps == {1: ("CONFORME", 5), 2: (None, None), 3: ("CONFORME", 5)}
+
+
+def test_the_next_attempt_judges_only_what_is_missing(bench: Bench) -> None:
+    bench.model = FakeLanguageModel(at_step(2, Reply("?", USAGE)))
+    bench.sell(FICHE)
+    config = bench.configure(steps=3)
+    bench.audit(FICHE, config)
+    bench.model = FakeLanguageModel()
+    standing = bench.audit(FICHE, config)
+    assert (standing.status, standing.score_percentage, standing.error) == ("completed", 100.0, None)
+    assert positions(bench.model) == {2: 1}
+    assert (bench.audits(), bench.row().is_latest, bench.row().error_message) == (1, True, None)
+    assert bench.row().total_tokens == (3 + 3) * USAGE.total_tokens
+    assert bench.audit(FICHE, config) == standing
+    assert bench.model.calls == 1
+
+
+def test_two_attempts_in_vain_are_two_events(bench: Bench) -> None:
+    bench.model.refuse_everything(PermanentError("Away."))
+    bench.sell(FICHE)
+    config = bench.configure(steps=1)
+    for _ in range(2):
+        assert bench.audit(FICHE, config).error == "Audit incomplete: 0 of 1 steps judged: Away."
+    assert len(bench.events("audit.incomplete")) == len(bench.events("audit.step_failed")) == 2
+
+
+def test_a_new_request_takes_over_the_steps_that_an_incomplete_audit_judged(bench: Bench) -> None:
+    bench.model = FakeLanguageModel(at_step(2, PermanentError("Away.")))
+    bench.sell(FICHE)
+    config = bench.configure(steps=3)
+    bench.audit(FICHE, config, "first")
+    bench.model = FakeLanguageModel()
+    assert bench.audit(FICHE, config, "second").score_percentage == 100.0
+    assert positions(bench.model) == {2: 1}
+    assert bench.row("second").total_tokens == USAGE.total_tokens
+    assert bench.steps("second")[0].finding == bench.steps("first")[0].finding
+    with bench.database.reading() as session:
+        cited = Counter(session.scalars(select(CitationRow.audit_id)))
+    assert cited[2] == cited[1] + 2
+    assert (bench.row("first").is_latest, bench.row("second").is_latest) == (False, True)
+    assert has_no_grade(bench, "first")
+
+
+@pytest.mark.parametrize("what", ["configuration", "calls"])
+def test_steps_that_were_judged_on_something_else_are_judged_again(bench: Bench, what: str) -> None:
+    bench.model = FakeLanguageModel(at_step(2, PermanentError("Away.")))
+    bench.sell(FICHE)
+    config = bench.configure(steps=2)
+    bench.audit(FICHE, config, "first")
+    bench.model = FakeLanguageModel()
+    if what == "configuration":
+        bench.configure_anew("Sales", [step_document(1, name="Renamed"), step_document(2)])
+    else:
+        bench.transcribe(FICHE, "speaker_0: Bonjour, cet appel est enregistré pour nos besoins.")
+    assert bench.audit(FICHE, config, "second").score_percentage == 100.0
+    assert positions(bench.model) == {1: 1, 2: 1}
+    if what == "calls":
+        assert bench.audit(FICHE, config, "first").score_percentage == 100.0
+        assert positions(bench.model) == {1: 2, 2: 2}
+
+
+def heard_in_part(bench: Bench, *, of: int) -> None:
+    """The first of so many calls is transcribed."""
+    calls = [call(f"{FICHE}{number}") for number in range(of)]
+    bench.sell(FICHE, calls[0])
+    bench.clock.pass_time_a_second()
+    bench.sell(FICHE, *calls, said=None)
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (None, ""),
+        (PermanentError("ElevenLabs API key not configured (set ELEVENLABS_API_KEY)"), ": ElevenLabs API key not"),
+        (TransientError("The CRM does not answer"), ": The CRM does not answer"),
+        (InvalidInputError("No", (("a", "b"),)), ": No: a: b"),
+    ],
+    ids=["none", "refused", "away", "invalid"],
+)
+def test_an_audit_waits_for_the_transcripts_of_all_recordings(
+    bench: Bench, error: AutomationError | None, cause: str
+) -> None:
+    heard_in_part(bench, of=4)
+
+    async def listen(_: str) -> None:
+        if error is not None:
+            raise error
+
+    bench.listen = listen
+    config = bench.configure(steps=2)
+    standing = bench.audit(FICHE, config)
+    assert (standing.error or "").startswith(f"Audit incomplete: transcripts of 1 of 4 recordings{cause}")
+    assert has_no_grade(bench)
+    assert bench.row().coverage == {
+        "recordings": 4,
+        "required": 4,
+        "transcribed": 1,
+        "missing": [f"{FICHE}{number}" for number in (1, 2, 3)],
+        "without_audio": [],
+    }
+    assert bench.model.calls == 0
+    bench.transcribe(FICHE)
+    finished = bench.audit(FICHE, config)
+    assert (finished.status, bench.row().recordings_count, bench.audits()) == ("completed", 4, 1)
+    assert positions(bench.model) == {1: 1, 2: 1}
+
+
+def test_without_any_transcript_the_known_sentence_is_said(bench: Bench) -> None:
+    bench.sell(FICHE, *(call(f"{FICHE}{number}") for number in range(3)), said=None)
+    standing = bench.audit(FICHE, bench.configure(steps=1))
+    known = f"No transcriptions available for fiche {FICHE} (0/3)"
+    assert standing.error == f"Audit incomplete: transcripts of 0 of 3 recordings. {known}"
+    assert has_no_grade(bench)
+
+
+def test_recordings_without_audio_are_not_waited_for_and_are_shown(bench: Bench) -> None:
+    bench.sell(FICHE, call(f"{FICHE}1"))
+    bench.clock.pass_time_a_second()
+    bench.sell(FICHE, call(f"{FICHE}1"), call(f"{FICHE}2", url=" "), said=None)
+    assert bench.audit(FICHE, bench.configure(steps=1)).score_percentage == 100.0
+    coverage = bench.row().coverage or {}
+    assert (coverage["required"], coverage["transcribed"], coverage["without_audio"]) == (1, 1, [f"{FICHE}2"])
+
+
+def test_which_recordings_an_audit_needs() -> None:
+    heard, missing, silent, odd = (
+        Call("heard", has_audio=True, has_transcript=True),
+        Call("missing", has_audio=True, has_transcript=False),
+        Call("silent", has_audio=False, has_transcript=False),
+        Call("odd", has_audio=False, has_transcript=True),
+    )
+    table: dict[tuple[Call, ...], tuple[Coverage, bool, str]] = {
+        (): (Coverage((), (), ()), True, "transcripts of 0 of 0 recordings"),
+        (heard,): (Coverage(("heard",), (), ()), True, "transcripts of 1 of 1 recordings"),
+        (missing,): (Coverage((), ("missing",), ()), False, "transcripts of 0 of 1 recordings"),
+        (heard, missing): (Coverage(("heard",), ("missing",), ()), False, "transcripts of 1 of 2 recordings"),
+        (heard, silent): (
+            Coverage(("heard",), (), ("silent",)),
+            True,
+            "transcripts of 1 of 1 recordings (1 more without audio)",
+        ),
+        (odd,): (Coverage((), (), ("odd",)), True, "transcripts of 0 of 0 recordings (1 more without audio)"),
+    }
+    found = {calls: coverage_of(calls) for calls in table}
+    assert {calls: (one, one.is_whole, one.sentence) for calls, one in found.items()} == table
+
+
+def test_no_attempt_without_a_grade_hides_a_completed_audit(bench: Bench) -> None:
+    bench.sell(FICHE)
+    config = bench.configure(steps=1)
+
+    def latest() -> list[str]:
+        return [name for name in names if bench.row(name).is_latest]
+
+    names: list[str] = []
+
+    def audit(name: str, error: AutomationError | None = None) -> None:
+        bench.model.refuse_everything(error)
+        bench.audit(FICHE, config, name)
+        names.append(name)
+
+    away = PermanentError("Away.")
+    audit("incomplete", away)
+    assert latest() == ["incomplete"]
+    audit("incomplete too", away)
+    assert latest() == ["incomplete too"]
+    audit("good")
+    assert latest() == ["good"]
+    audit("in vain", away)
+    assert latest() == ["good"]
+    audit("better")
+    assert latest() == ["better"]
+    audit("in vain")
+    assert latest() == ["better"]
+    with bench.database.transaction() as session:
+        set_deleted(session, 5, bench.clock.now())
+    assert set(latest()) == {"in vain"}
+
+
+def test_while_an_audit_runs_again_the_good_one_counts(bench: Bench) -> None:
+    bench.sell(FICHE)
+    config = bench.configure(steps=1)
+    bench.audit(FICHE, config, "good")
+    seen: list[tuple[bool, bool]] = []
+
+    async def look(_: Question) -> None:
+        await asyncio.sleep(0)
+        seen.append((bench.row("good").is_latest, bench.row("again").is_latest))
+
+    bench.model = FakeLanguageModel(meanwhile=look)
+    bench.audit(FICHE, config, "again")
+    assert seen == [(True, False)]
+    assert (bench.row("good").is_latest, bench.row("again").is_latest) == (False, True)
+
+
+def test_no_verdict_is_stored_of_a_step_that_was_not_judged(bench: Bench) -> None:
+    bench.model.refuse_everything(PermanentError("Away."))
+    bench.sell(FICHE)
+    bench.audit(FICHE, bench.configure(steps=2))
+    with bench.database.reading() as session:
+        rows = session.scalars(select(StepResultRow)).all()
+        found = {(row.conforme, row.score, row.niveau_conformite, row.traite, row.error) for row in rows}
+    assert found == {(None, None, None, False, "Away.")}
