@@ -143,7 +143,7 @@ def test_a_login_that_the_server_does_not_know_is_refused_for_good(box: LetterBo
     ("verb", "answer", "kind"),
     [
         ("MAIL", "451 later", MailNotTakenError),
-        ("MAIL", "550 no", MailRefusedError),
+        ("MAIL", "500 no", MailRefusedError),
         ("RCPT", "450 greylisted", MailNotTakenError),
         ("RCPT", "550 nobody", MailRefusedError),
         ("DATA", "421 busy", MailNotTakenError),
