@@ -1,6 +1,7 @@
 """Claims: the right to work on something for a time, fenced by a token that only rises. Always in the database.
 
-A claim on a key without a row of its own is a row of the table `leases`. Every instant is the database's own.
+A claim is kept in columns of the row that it is about (`RowClaims`), or, on a key without a row, in the table `leases`.
+Every instant is the database's own.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from random import uniform
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import (
     BigInteger,
@@ -25,11 +26,12 @@ from sqlalchemy import (
     cast,
     exists,
     func,
+    or_,
     select,
     tuple_,
     update,
 )
-from sqlalchemy.orm import Mapped, Session, aliased, mapped_column
+from sqlalchemy.orm import InstrumentedAttribute, Mapped, Session, aliased, mapped_column
 
 from automation_pipeline.core.coordination import Claim, Holder
 from automation_pipeline.core.errors import AutomationError, TransientError
@@ -40,6 +42,9 @@ from automation_pipeline.storage.instants import database_epoch, database_now
 from automation_pipeline.storage.metadata import Table
 from automation_pipeline.storage.prepared import execute
 from automation_pipeline.storage.types import UtcDateTime
+
+Row = TypeVar("Row", bound=Table)
+Key = TypeVar("Key", str, int)
 
 LONGEST_PAUSE_SECONDS = 1.0
 
@@ -60,6 +65,87 @@ class LostClaimError(TransientError):
     """The claim has ended or passed on: what its holder did is not wanted any more."""
 
 
+@dataclass(frozen=True)
+class Taken(Generic[Key]):
+    key: Key
+    token: int
+    until: datetime
+
+
+class RowClaims(Generic[Row, Key]):
+    """Claims in columns of a table. What more may be asked of a row is for its package to say."""
+
+    def __init__(
+        self,
+        row: type[Row],
+        key: InstrumentedAttribute[Key],
+        *,
+        owner: InstrumentedAttribute[Any],
+        token: InstrumentedAttribute[int],
+        until: InstrumentedAttribute[Any],
+    ) -> None:
+        self.row, self.key, self.owner, self.token, self.until = row, key, owner, token, until
+
+    def is_free(self) -> ColumnElement[bool]:
+        return or_(self.until.is_(None), self.until <= database_now())
+
+    def is_held(self) -> ColumnElement[bool]:
+        return self.until > database_now()
+
+    def by(self, owner: str | ColumnElement[str], seconds: float | ColumnElement[float]) -> dict[str, object]:
+        """The values of a row that is claimed now."""
+        values = {self.owner: owner, self.token: self.token + 1, self.until: database_now(seconds)}
+        return {column.key: value for column, value in values.items()}
+
+    def take(
+        self, session: Session, which: Iterable[ColumnElement[bool]], owner: str, seconds: float, **changes: object
+    ) -> list[Taken[Key]]:
+        """Those of the rows that are free, at once, with further changes of theirs."""
+        taken = (
+            update(self.row)
+            .where(*which, self.is_free())
+            .values(**self.by(owner, seconds), **changes)
+            .returning(self.key, self.token, self.until)
+            .execution_options(synchronize_session=False)
+        )
+        return [Taken(*row) for row in session.execute(taken).tuples()]
+
+    def extend(self, session: Session, held: Iterable[tuple[Key, int]], seconds: float) -> set[tuple[Key, int]]:
+        """Keys and tokens of those that are still held, now for so long again. Who misses its own stops working."""
+        return self._change(session, held, {self.until.key: database_now(seconds)})
+
+    def release(self, session: Session, held: Iterable[tuple[Key, int]]) -> set[tuple[Key, int]]:
+        """Those that were still held. Each row is free at once, and its next token is higher."""
+        is_kept = not self.until.property.columns[0].nullable
+        values: dict[str, object] = {self.until.key: database_now() if is_kept else None}
+        if not is_kept:
+            values[self.owner.key] = None
+        return self._change(session, held, values)
+
+    def require(self, session: Session, key: Key, token: int) -> Row:
+        """The row, locked until the transaction ends. LostClaimError unless it is held under this token."""
+        locked = select(self.row).where(self.key == key, self.token == token, self.is_held()).with_for_update()
+        row = session.scalar(locked.execution_options(populate_existing=True))
+        if row is None:
+            raise LostClaimError(f"The claim on {key} was lost.")
+        return row
+
+    def _change(
+        self, session: Session, held: Iterable[tuple[Key, int]], values: dict[str, object]
+    ) -> set[tuple[Key, int]]:
+        changed = (
+            update(self.row)
+            .where(tuple_(self.key, self.token).in_(list(held)), self.is_held())
+            .values(**values)
+            .returning(self.key, self.token)
+            .execution_options(synchronize_session=False)
+        )
+        return {(key, token) for key, token in session.execute(changed).tuples()}
+
+
+_KEYS = RowClaims(LeaseRow, LeaseRow.key, owner=LeaseRow.owner, token=LeaseRow.token, until=LeaseRow.expires_at)
+
+
 def take(session: Session, keys: Iterable[str], owner: str, ttl_seconds: float, most: int | None = None) -> list[Claim]:
     """Those of the keys that are free, at once; with `most`, so many of them, chosen at random."""
     wanted = sorted(set(keys))
@@ -73,21 +159,19 @@ def take(session: Session, keys: Iterable[str], owner: str, ttl_seconds: float, 
 
 def extend(session: Session, claims: Sequence[Claim], ttl_seconds: float) -> list[Claim]:
     """Those that are still held, now for another TTL. Who finds its claim missing stops working."""
-    held = session.execute(_set_expiry(claims, ttl_seconds)).tuples()
-    kept = {(key, token) for key, token in held}
+    kept = _KEYS.extend(session, [(claim.key, claim.token) for claim in claims], ttl_seconds)
     return [claim for claim in claims if (claim.key, claim.token) in kept]
 
 
 def release(session: Session, claims: Sequence[Claim]) -> list[Claim]:
     """Those that were still held. Each key is free at once, and its next token is higher."""
-    return extend(session, claims, 0.0)
+    released = _KEYS.release(session, [(claim.key, claim.token) for claim in claims])
+    return [claim for claim in claims if (claim.key, claim.token) in released]
 
 
 def require(session: Session, claim: Claim) -> None:
     """LostClaimError unless the claim is held. Nobody else can take it before the transaction ends."""
-    held = (LeaseRow.key == claim.key, LeaseRow.token == claim.token, LeaseRow.expires_at > database_now())
-    if session.scalar(select(LeaseRow.key).where(*held).with_for_update()) is None:
-        raise LostClaimError(f"The claim on {claim.key} was lost.")
+    _KEYS.require(session, claim.key, claim.token)
 
 
 class DatabaseClaims:
@@ -222,23 +306,11 @@ def _expire_in(ttl_seconds: float, claim: Claim, session: Session) -> bool:
 
 
 _TTL = bindparam("ttl", type_=Float(53))
-_IS_HELD = LeaseRow.expires_at > database_now()
 _SET_EXPIRY = (
     update(LeaseRow)
-    .where(LeaseRow.key == bindparam("of_key"), LeaseRow.token == bindparam("with_token"), _IS_HELD)
+    .where(LeaseRow.key == bindparam("of_key"), LeaseRow.token == bindparam("with_token"), _KEYS.is_held())
     .values(expires_at=database_now(_TTL))
 )
-
-
-def _set_expiry(claims: Sequence[Claim], ttl_seconds: float) -> UpdateBase:
-    named = [(claim.key, claim.token) for claim in claims]
-    return (
-        update(LeaseRow)
-        .where(tuple_(LeaseRow.key, LeaseRow.token).in_(named), _IS_HELD)
-        .values(expires_at=database_now(ttl_seconds))
-        .returning(LeaseRow.key, LeaseRow.token)
-        .execution_options(synchronize_session=False)
-    )
 
 
 def _taking_all(postgres: bool) -> UpdateBase:

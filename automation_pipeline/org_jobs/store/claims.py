@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Select, case, func, literal, select, update
+from sqlalchemy import Select, case, func, literal, select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.org_jobs.domain.job_type import Performer
 from automation_pipeline.org_jobs.store.openings import opens_at
-from automation_pipeline.org_jobs.store.readiness import has_open_place, is_at_work, is_open, is_waiting
+from automation_pipeline.org_jobs.store.readiness import RUNS, has_open_place, is_at_work, is_open, is_waiting
 from automation_pipeline.org_jobs.store.workers import reserved_places, waits_before
 from automation_pipeline.org_jobs.tables import HostRow, JobRow, JobRunRow, OrganisationRow, ServerRow
 from automation_pipeline.storage.bulk import among
-from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.types import JsonObject
 
 MOST_MUTATIONS, MOST_READS = 1, 8
@@ -156,14 +155,8 @@ def _lease(
 ) -> dict[int, tuple[int, datetime]]:
     """Token and end of each."""
     host = {} if host_id is None else {"host_id": host_id}
-    leased = session.execute(
-        update(JobRunRow)
-        .where(among(session, JobRunRow.id, run_ids))
-        .values(lease_owner=owner, lease_token=JobRunRow.lease_token + 1, lease_until=database_now(seconds), **host)
-        .returning(JobRunRow.id, JobRunRow.lease_token, JobRunRow.lease_until)
-        .execution_options(synchronize_session=False)
-    )
-    return {id_: (token, until) for id_, token, until in leased.tuples() if until is not None}
+    taken = RUNS.take(session, [among(session, JobRunRow.id, run_ids)], owner, seconds, **host)
+    return {one.key: (one.token, one.until) for one in taken}
 
 
 def _claimed(run: JobRunRow, job: JobRow, server: ServerRow | None, token: int, lease_until: datetime) -> ClaimedRun:

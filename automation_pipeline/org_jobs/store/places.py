@@ -1,14 +1,14 @@
 """What hosts and servers are in use for. Whoever asks holds the host or the server."""
 
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.org_jobs.domain.organisation import complaint
 from automation_pipeline.org_jobs.domain.states import ACTIVE_RUN_STATES, RunState
+from automation_pipeline.org_jobs.store.readiness import is_free
 from automation_pipeline.org_jobs.tables import HostRow, JobRow, JobRunRow, ScheduleRow, ServerRow
 from automation_pipeline.storage.bulk import among
-from automation_pipeline.storage.instants import database_now
 
 
 def check_host(session: Session, host_id: int | None, org_id: str) -> None:
@@ -42,10 +42,9 @@ def leave_host(session: Session, host_id: int) -> None:
 def move_waiting_jobs(session: Session, server_id: int, host_id: int | None) -> None:
     """What nobody has begun or taken. In the order of ids, as everybody locks runs."""
     of_server = select(JobRow.id).where(JobRow.server_instance_id == server_id)
-    is_free = or_(JobRunRow.lease_until.is_(None), JobRunRow.lease_until <= database_now())
     waiting = (
         select(JobRunRow.id)
-        .where(JobRunRow.job_id.in_(of_server), JobRunRow.status == RunState.PENDING, is_free)
+        .where(JobRunRow.job_id.in_(of_server), JobRunRow.status == RunState.PENDING, is_free())
         .order_by(JobRunRow.id)
         .with_for_update()
     )

@@ -7,19 +7,21 @@ from sqlalchemy.orm import InstrumentedAttribute, aliased
 
 from automation_pipeline.org_jobs.domain.states import ACTIVE_RUN_STATES, RunState
 from automation_pipeline.org_jobs.tables import HostRow, JobRow, JobRunRow, OrganisationRow, ServerRow
-from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.claims import RowClaims
 
 Run = JobRunRow
 
 
+RUNS = RowClaims(Run, Run.id, owner=Run.lease_owner, token=Run.lease_token, until=Run.lease_until)
+
+
 def is_free() -> ColumnElement[bool]:
-    """Nobody has it."""
-    return or_(Run.lease_until.is_(None), Run.lease_until <= database_now())
+    return RUNS.is_free()
 
 
 def is_at_work() -> ColumnElement[bool]:
     """It runs, or somebody has taken it and will begin."""
-    is_claimed = and_(Run.status == RunState.PENDING, Run.lease_until > database_now())
+    is_claimed = and_(Run.status == RunState.PENDING, RUNS.is_held())
     return or_(Run.status == RunState.RUNNING, is_claimed)
 
 

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session, aliased
 from automation_pipeline.pricing.domain.promotion import Plan
 from automation_pipeline.pricing.domain.rule_run import RuleTrigger, Wish
 from automation_pipeline.pricing.domain.states import ACTIVE_RUN_STATES, TargetState
+from automation_pipeline.pricing.store.holds import RUNS
 from automation_pipeline.pricing.store.rule_activity import STANDING_RUN_STATES
 from automation_pipeline.pricing.tables import RuleRow, RuleRunRow, RuleTargetRow
 from automation_pipeline.storage.bulk import among
@@ -72,7 +73,7 @@ def close_repairs(session: Session, rule_ids: Collection[int], now: datetime) ->
     is_left = or_(RuleRunRow.wish.is_(None), RuleRunRow.wish != Wish.ROLLBACK)
     query = (
         select(RuleRunRow.id)
-        .where(among(session, RuleRunRow.rule_id, rule_ids), *_standing(), _is_unheld())
+        .where(among(session, RuleRunRow.rule_id, rule_ids), *_standing(), RUNS.is_free())
         .where(RuleRunRow.trigger == RuleTrigger.REPAIR, is_left)
         .with_for_update(skip_locked=True)
     )
@@ -111,7 +112,7 @@ def hold_standing_runs(session: Session, rule_ids: Collection[int]) -> list[tupl
     )
     query = (
         select(RuleRunRow.id, RuleRunRow.rule_id)
-        .where(among(session, RuleRunRow.rule_id, rule_ids), *_standing(), _is_unheld(), is_rested, ~is_awaited)
+        .where(among(session, RuleRunRow.rule_id, rule_ids), *_standing(), RUNS.is_free(), is_rested, ~is_awaited)
         .where(RuleRunRow.trigger != RuleTrigger.REPAIR)
         .order_by(RuleRunRow.id.desc())
         .with_for_update(skip_locked=True)
@@ -144,10 +145,6 @@ def wish_rolled_back(session: Session, run_ids: Collection[int], actor: str, now
         .values(is_wished=is_applied, next_attempt_at=None)
         .execution_options(synchronize_session=False)
     )
-
-
-def _is_unheld() -> ColumnElement[bool]:
-    return or_(RuleRunRow.lease_until.is_(None), RuleRunRow.lease_until <= database_now())
 
 
 def _standing(run: type[RuleRunRow] = RuleRunRow) -> tuple[ColumnElement[bool], ...]:

@@ -2,12 +2,17 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.core.errors import NotFoundError, PermanentError, TransientError
 from automation_pipeline.pricing.tables import RuleRunRow
+from automation_pipeline.storage.claims import LostClaimError, RowClaims
 from automation_pipeline.storage.instants import database_now, database_time
+
+RUNS = RowClaims(
+    RuleRunRow, RuleRunRow.id, owner=RuleRunRow.lease_owner, token=RuleRunRow.lease_token, until=RuleRunRow.lease_until
+)
 
 
 class LostHoldError(PermanentError):
@@ -26,15 +31,8 @@ class Hold:
 
 def take_hold(session: Session, run_id: int, owner: str, seconds: float) -> Hold | None:
     """None: somebody else has it."""
-    is_free = or_(RuleRunRow.lease_until.is_(None), RuleRunRow.lease_until <= database_now())
-    token = session.scalar(
-        update(RuleRunRow)
-        .where(RuleRunRow.id == run_id, is_free)
-        .values(lease_owner=owner, lease_token=RuleRunRow.lease_token + 1, lease_until=database_now(seconds))
-        .returning(RuleRunRow.lease_token)
-        .execution_options(synchronize_session=False)
-    )
-    return None if token is None else Hold(run_id, token)
+    taken = RUNS.take(session, [RuleRunRow.id == run_id], owner, seconds)
+    return Hold(run_id, taken[0].token) if taken else None
 
 
 def extend_hold(session: Session, hold: Hold, seconds: float) -> None:
@@ -44,20 +42,16 @@ def extend_hold(session: Session, hold: Hold, seconds: float) -> None:
 
 def release_hold(session: Session, hold: Hold) -> None:
     """Nothing, where it was lost."""
-    session.execute(
-        update(RuleRunRow)
-        .where(RuleRunRow.id == hold.run_id, RuleRunRow.lease_token == hold.token)
-        .values(lease_owner=None, lease_until=None)
-        .execution_options(synchronize_session=False)
-    )
+    RUNS.release(session, [(hold.run_id, hold.token)])
 
 
 def held_run(session: Session, hold: Hold) -> RuleRunRow:
     """The run, nobody else's until the transaction ends. LostHoldError: it is not ours any more."""
-    row = locked_run(session, hold.run_id)
-    if row.lease_token != hold.token or row.lease_until is None or row.lease_until <= database_time(session):
-        raise LostHoldError(f"Rule run {hold.run_id} is worked on by somebody else.")
-    return row
+    try:
+        return RUNS.require(session, hold.run_id, hold.token)
+    except LostClaimError:
+        locked_run(session, hold.run_id)  # NotFoundError, where it does not exist
+        raise LostHoldError(f"Rule run {hold.run_id} is worked on by another process.") from None
 
 
 def locked_run(session: Session, run_id: int) -> RuleRunRow:

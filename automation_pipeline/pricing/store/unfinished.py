@@ -1,9 +1,10 @@
 """Runs that want a worker and have none, and what lost workers have left behind in runs that want none."""
 
-from sqlalchemy import ColumnElement, Text, and_, cast, exists, literal, or_, select, update
+from sqlalchemy import Text, and_, cast, exists, literal, or_, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.pricing.domain.states import ACTIVE_RUN_STATES
+from automation_pipeline.pricing.store.holds import RUNS
 from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow, ShopRow
 from automation_pipeline.storage.bulk import among
 from automation_pipeline.storage.instants import database_now
@@ -36,7 +37,7 @@ def left_alone(session: Session, *, shop: str | None = None) -> list[int]:
         ),
     )
     only = [] if shop is None else [Run.shop == shop]
-    query = select(Run.id).where(wants_work, _has_nobody(), is_due, may_go_on, ~is_asked_for, *only)
+    query = select(Run.id).where(wants_work, RUNS.is_free(), is_due, may_go_on, ~is_asked_for, *only)
     return list(session.scalars(query.order_by(Run.id).limit(AT_MOST).with_for_update(skip_locked=True)))
 
 
@@ -44,7 +45,7 @@ def free_variants(session: Session) -> None:
     """Those that a lost worker was writing for a run that was then cancelled: nobody else comes to let go of them."""
     writes = Run.id.in_(select(RuleTargetRow.rule_run_id).where(RuleTargetRow.is_writing))
     is_over = and_(Run.status.not_in(ACTIVE_RUN_STATES), Run.wish.is_(None))
-    query = select(Run.id).where(writes, is_over, _has_nobody()).with_for_update(skip_locked=True)
+    query = select(Run.id).where(writes, is_over, RUNS.is_free()).with_for_update(skip_locked=True)
     runs = session.scalars(query).all()
     if runs:
         session.execute(
@@ -53,7 +54,3 @@ def free_variants(session: Session) -> None:
             .values(is_writing=False)
             .execution_options(synchronize_session=False)
         )
-
-
-def _has_nobody() -> ColumnElement[bool]:
-    return or_(Run.lease_until.is_(None), Run.lease_until <= database_now())

@@ -9,6 +9,7 @@ from sqlalchemy import (
     Float,
     Integer,
     Select,
+    Text,
     UpdateBase,
     and_,
     bindparam,
@@ -22,12 +23,14 @@ from sqlalchemy.orm import Session, aliased
 
 from automation_pipeline.fiches.tables import RecordingRow
 from automation_pipeline.storage.bulk import among_given
+from automation_pipeline.storage.claims import RowClaims
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.prepared import Row, execute
 from automation_pipeline.transcription.domain.run import TaskState, is_transcribed
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 
 Task = TranscriptionTaskRow
+TASKS = RowClaims(Task, Task.id, owner=Task.owner, token=Task.token, until=Task.leased_until)
 
 CLAIMING = 7_310_201_812
 
@@ -52,7 +55,7 @@ class Claim:
 
 
 _MINE = (Task.id == bindparam("task"), Task.token == bindparam("with_token"), Task.state == TaskState.WORKING)
-_BEGIN = update(Task).where(*_MINE, Task.leased_until > database_now()).values(attempts=Task.attempts + 1)
+_BEGIN = update(Task).where(*_MINE, TASKS.is_held()).values(attempts=Task.attempts + 1)
 _FINISH = (
     update(Task)
     .where(*_MINE)
@@ -66,7 +69,7 @@ _IS_LIVE = Task.state.in_([literal_column(f"'{state}'") for state in (TaskState.
 
 def _is_free() -> ColumnElement[bool]:
     waiting = and_(Task.state == TaskState.WAITING, Task.available_at <= database_now())
-    abandoned = and_(Task.state == TaskState.WORKING, Task.leased_until <= database_now())
+    abandoned = and_(Task.state == TaskState.WORKING, TASKS.is_free())
     return and_(_IS_LIVE, or_(waiting, abandoned))
 
 
@@ -96,11 +99,11 @@ def _claiming() -> UpdateBase:
     )
     nth = func.row_number().over(partition_by=free.c.fiche_id, order_by=(free.c.urgency, free.c.id))
     numbered = select(free.c.id, (free.c.working + nth).label("place")).subquery()
-    until = database_now(bindparam("seconds", type_=Float(53)))
+    claimed = TASKS.by(bindparam("by", type_=Text()), bindparam("seconds", type_=Float(53)))
     return (
         update(Task)
         .where(Task.id.in_(select(numbered.c.id).where(numbered.c.place <= per_fiche)))
-        .values(state=TaskState.WORKING, owner=bindparam("by"), token=Task.token + 1, leased_until=until)
+        .values(state=TaskState.WORKING, **claimed)
         .returning(Task.id)
     )
 
@@ -124,7 +127,7 @@ def extend_claims(session: Session, owner: str, lease_seconds: float) -> None:
     """Keep all that this owner still holds."""
     session.execute(
         update(Task)
-        .where(Task.owner == owner, Task.state == TaskState.WORKING, Task.leased_until > database_now())
+        .where(Task.owner == owner, Task.state == TaskState.WORKING, TASKS.is_held())
         .values(leased_until=database_now(lease_seconds))
         .execution_options(synchronize_session=False)
     )

@@ -84,7 +84,7 @@ def test_whoever_lost_the_run_changes_nothing_of_it(
     targets = claimed(bench, hold)
     taken_over(bench, run)
     before = everything(bench)
-    with pytest.raises(LostHoldError, match=f"Rule run {run.id} is worked on by somebody else"):
+    with pytest.raises(LostHoldError, match=f"Rule run {run.id} is worked on by another process"):
         use(applying(bench, hold), targets)
     assert everything(bench) == before
 

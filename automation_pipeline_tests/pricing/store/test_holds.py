@@ -79,7 +79,7 @@ def test_who_has_lost_a_run_can_neither_keep_it_nor_give_it_back(
     before = run_row(database, run_id)
     for use in (lambda session: extend_hold(session, lost, 60.0), lambda session: held_run(session, lost)):
         with (
-            pytest.raises(LostHoldError, match=f"Rule run {run_id} is worked on by somebody else"),
+            pytest.raises(LostHoldError, match=f"Rule run {run_id} is worked on by another process"),
             database.transaction() as session,
         ):
             use(session)
