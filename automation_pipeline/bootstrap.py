@@ -6,7 +6,7 @@ whose work a process does not do.
 
 import os
 import socket
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from datetime import timedelta
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, TypeVar
@@ -29,6 +29,7 @@ from automation_pipeline.storage.work_loop import WorkLoop
 if TYPE_CHECKING:
     from automation_pipeline.audits.ports import Judge
     from automation_pipeline.automation.ports import MailSender, PostOffice, Realtime
+    from automation_pipeline.core.launching import DagsterProbe
     from automation_pipeline.core.webhooks import WebhookSender
     from automation_pipeline.enrichment.domain.vocabulary import SourceApi
     from automation_pipeline.enrichment.ports import Registries, Source
@@ -147,6 +148,17 @@ class Services:
             registries=lambda: self.registries,
             open_caller=caller,
         )
+
+    def dagster_probe(self) -> "DagsterProbe":
+        from automation_pipeline.clients.dagster_processes import ProbeProcess  # noqa: PLC0415  only where it is used
+
+        return ProbeProcess()
+
+    def local_worker(self, request_keys: Sequence[str]):  # noqa: ANN201  the type of an adapter stays with it
+        """Executes the jobs of filed requests here, without a daemon. The caller closes it."""
+        from automation_pipeline.clients.dagster_processes import LocalWorker  # noqa: PLC0415  only where it is used
+
+        return LocalWorker(request_keys)
 
     @cached_property
     def webhooks(self) -> "WebhookSender":

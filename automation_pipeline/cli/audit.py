@@ -14,7 +14,8 @@ from automation_pipeline.cli.desk.chosen import desk
 from automation_pipeline.cli.desk.ports import Desk, NeverBegun
 from automation_pipeline.cli.following import follow_audits
 from automation_pipeline.cli.output import AsJson, print_json, print_table, screen
-from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.cli.waiting import Here, Timeout, follows, waiting
+from automation_pipeline.core.errors import RequestFailedError
 from automation_pipeline.core.json_model import LARGEST_ID
 
 Ended: TypeAlias = Standing | NeverBegun
@@ -32,19 +33,24 @@ def audit(
         bool, typer.Option("--tools", help="The model searches the calls instead of getting them whole.")
     ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow to the end; exit 1 unless all are judged.")] = False,
+    timeout: Timeout = None,
+    here: Here = False,
     as_json: AsJson = False,
 ) -> None:
     """Judge the calls of fiches step by step. What is not transcribed yet is transcribed first. Dagster's daemon starts
     it within seconds."""
     check_fiche_ids(fiche_ids)
+    wait = follows("audit", wait=wait, timeout=timeout, here=here)
     our = desk()
     asking = Asking(audit_config_id=config, use_rlm=tools, trigger_source="cli", batch=len(set(fiche_ids)) > 1)
     filed = our.audits.request(fiche_ids, asking)
     ended: Mapping[str, Ended] = {}
     if wait:
-        ended = follow_audits(filed.audits, our, pause=threading.Event(), quiet=as_json)
+        keys = [one.tracking_id for one in filed.audits]
+        with waiting(our, keys, timeout=timeout, here=here) as waits:
+            ended = follow_audits(filed.audits, our, pause=threading.Event(), quiet=as_json, waits=waits)
     _tell(filed, ended, our, as_json=as_json)
-    if wait and not all(isinstance(one, Standing) and one.status is AuditStatus.COMPLETED for one in ended.values()):
+    if not all(isinstance(one, Standing) and one.status is AuditStatus.COMPLETED for one in ended.values()):
         raise typer.Exit(1)
 
 
@@ -52,6 +58,7 @@ def _tell(filed: Filed, ended: Mapping[str, Ended], our: Desk, *, as_json: bool)
     if as_json:
         audits = [_document(one.fiche_id, one.tracking_id, ended.get(one.tracking_id)) for one in filed.audits]
         print_json({"batch_id": filed.batch_id, "audits": audits})
+        _complain_about_one(list(ended.values()))
     elif not ended:
         for one in filed.audits:
             screen.print(f"Fiche {one.fiche_id}: audit {one.tracking_id}", highlight=False)
@@ -64,10 +71,15 @@ def _show(ended: Sequence[Ended], our: Desk) -> None:
     if len(ended) > 1:
         print_table(("id", "fiche", "status", "verdict", "score", "error"), map(_row, ended))
         return
+    _complain_about_one(ended)
     [one] = ended
-    if isinstance(one, NeverBegun):
-        raise PermanentError(one.error)
+    assert isinstance(one, Standing)  # noqa: S101  the other kind has just been complained about
     audit_page.show(our.audits.get(one.audit_id), steps=True)
+
+
+def _complain_about_one(ended: Sequence[Ended]) -> None:
+    if len(ended) == 1 and isinstance(ended[0], NeverBegun):
+        raise RequestFailedError(ended[0].error)
 
 
 def _row(one: Ended) -> Sequence[object]:

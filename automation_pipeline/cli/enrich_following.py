@@ -13,14 +13,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from automation_pipeline.cli.desk.enrichment_ports import AskedCompany
 from automation_pipeline.cli.desk.ports import Desk
 from automation_pipeline.cli.enrich_input import Wanted
-from automation_pipeline.cli.following import POLL_SECONDS, Patience
+from automation_pipeline.cli.following import POLL_SECONDS
 from automation_pipeline.cli.output import screen
+from automation_pipeline.cli.waiting import Waiting
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, sentence_of
 from automation_pipeline.enrichment.domain.states import EnrichmentStatus
 from automation_pipeline.enrichment.store.followed import Standing
 
 GOES_ON = "The enrichment goes on without us: the same command without --force tells what is known.\n"
-NEEDS_US = "What is left goes on with the next --wait, or as soon as Dagster's daemon runs (`dagster dev` starts it).\n"
+NEEDS_US = "What is left goes on with the next --here, or as soon as Dagster's daemon runs (`dagster dev` starts it).\n"
 _GOOD = frozenset({EnrichmentStatus.SUCCESS, EnrichmentStatus.PARTIAL})
 
 
@@ -50,28 +51,34 @@ def ask_for(wanted: Sequence[Wanted], desk: Desk, *, force: bool, quiet: bool) -
     return told
 
 
-def follow(asked: Sequence[Enriched], desk: Desk, *, pause: threading.Event, quiet: bool) -> Sequence[Enriched]:
-    """Until no job of theirs is open, however long that takes. As long as nobody else does the jobs they are done here,
-    also one whose worker was lost, as soon as its lease has ended."""
-    goes_on = NEEDS_US
+def follow(
+    asked: Sequence[Enriched],
+    desk: Desk,
+    *,
+    pause: threading.Event,
+    quiet: bool,
+    timeout: float | None = None,
+    here: bool = False,
+) -> Sequence[Enriched]:
+    """Until no job of theirs is open. With `here` the jobs are done by this command, also one whose worker was lost, as
+    soon as its lease has ended."""
+    goes_on = NEEDS_US if here else GOES_ON
     try:
         with _bar(quiet=quiet) as progress:
             bar = progress.add_task("companies", total=len(_ids(asked)))
             known = sum(one.asked.job_id is None for one in asked if one.asked)
-            patience = Patience(progress, desk.clock, desk.clock.now())
+            waits = Waiting(desk, timeout=timeout)
             while True:
-                has_workers = desk.companies.has_workers()
-                goes_on = GOES_ON if has_workers else NEEDS_US
                 asked = look(asked, desk)
                 progress.update(bar, completed=_over(asked))
-                if not has_workers:
+                if here:
                     desk.companies.work(_open_jobs(asked), lambda: progress.advance(bar))
                     asked = look(asked, desk)
                 over = _over(asked)
                 progress.update(bar, completed=over)
                 if over == len(_ids(asked)):
                     return asked
-                patience.look(begun=over > known or not has_workers)
+                waits.look(begun=here or over > known)
                 pause.wait(POLL_SECONDS)
     except KeyboardInterrupt:
         sys.stderr.write(goes_on)

@@ -4,8 +4,6 @@ import sys
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime, timedelta
 
 from rich.progress import (
     BarColumn,
@@ -20,27 +18,25 @@ from rich.progress import (
 from automation_pipeline.audits.domain.audit import Standing as AuditStanding
 from automation_pipeline.audits.domain.requests import Requested as Asked
 from automation_pipeline.automation.domain.run import Phase, Run, RunStatus
+from automation_pipeline.automation.stages.request_run import manual_run_key
 from automation_pipeline.automation.store.progress import Progress as Advance
 from automation_pipeline.cli.desk.ports import Desk, NeverBegun
 from automation_pipeline.cli.output import screen
-from automation_pipeline.core.clock import Clock
+from automation_pipeline.cli.waiting import Waiting
 from automation_pipeline.transcription.domain.requests import Requested
 from automation_pipeline.transcription.domain.run import RunStatus as TranscriptionStatus
 from automation_pipeline.transcription.domain.run import Standing
 
 POLL_SECONDS = 0.5
-# Dagster's daemon looks for requests every few seconds.
-PATIENCE = timedelta(seconds=15)
-NO_DAEMON = "Nothing has begun yet: Dagster's daemon does not seem to run (`dagster dev` starts it)."
 
 
-def watch_run(run_id: int, desk: Desk, *, pause: threading.Event, quiet: bool) -> Run:
-    """The ended run, however long it takes, with a bar for each phase."""
+def watch_run(run_id: int, desk: Desk, *, pause: threading.Event, quiet: bool, waits: Waiting | None = None) -> Run:
+    """The ended run, with a bar for each phase."""
+    waits = waits or Waiting(desk, [manual_run_key(run_id)])
     goes_on = f"Run {run_id} goes on without us: `automation runs show {run_id}` tells how it stands."
     run, advance = desk.runs.advance(run_id)
     with _watching(goes_on, quiet=quiet) as progress:
         bars = [progress.add_task("waiting for Dagster", total=None)]
-        patience = Patience(progress, desk.clock, desk.clock.now())
         while True:
             for number, (label, done, total) in enumerate(phase_bars(run, advance)):
                 if number == len(bars):
@@ -48,7 +44,7 @@ def watch_run(run_id: int, desk: Desk, *, pause: threading.Event, quiet: bool) -
                 progress.update(bars[number], description=label, completed=done, total=total)
             if run.completed_at is not None:
                 return run
-            patience.look(begun=run.status != RunStatus.PENDING)
+            waits.look(begun=run.status != RunStatus.PENDING)
             pause.wait(POLL_SECONDS)
             run, advance = desk.runs.advance(run_id)
 
@@ -69,30 +65,29 @@ def phase_bars(run: Run, advance: Advance) -> list[tuple[str, int, int | None]]:
 
 
 def follow_transcriptions(
-    requested: Sequence[Requested], desk: Desk, *, pause: threading.Event, quiet: bool
+    requested: Sequence[Requested], desk: Desk, *, pause: threading.Event, quiet: bool, waits: Waiting
 ) -> Mapping[str, Standing | NeverBegun]:
     """How the runs of the fiches ended, every one of them, by fiche: their own, or those that they joined."""
     goes_on = "The transcription goes on without us: `automation fiches show FICHE_ID` tells how its calls stand."
     asked_at = desk.clock.now()
     with _watching(goes_on, quiet=quiet) as progress:
         bars = {one.fiche_id: progress.add_task(f"fiche {one.fiche_id}: waiting", total=None) for one in requested}
-        patience = Patience(progress, desk.clock, asked_at)
         while True:
             now = desk.transcriptions.followed(requested, asked_at)
             for fiche_id, one in now.items():
                 _advance_transcription(progress, bars[fiche_id], fiche_id, one)
             if len(now) == len(bars) and all(map(_is_over, now.values())):
                 return {fiche_id: now[fiche_id] for fiche_id in bars}
-            patience.look(begun=bool(now))
+            waits.look(begun=bool(now))
             pause.wait(POLL_SECONDS)
 
 
 def follow_rerun(rerun_id: str, audit_id: int, desk: Desk, *, pause: threading.Event, quiet: bool) -> str | None:
     """None when what was found is stored, else why the rerun failed."""
+    waits = Waiting(desk, [rerun_id])
     goes_on = f"The rerun goes on without us: `automation audits show {audit_id} --steps` tells what it finds."
     with _watching(goes_on, quiet=quiet) as progress:
         bar = progress.add_task("rerun: waiting for Dagster", total=1)
-        patience = Patience(progress, desk.clock, desk.clock.now())
         while True:
             standing = desk.audits.rerun_standing(rerun_id)
             if standing.done:
@@ -102,25 +97,24 @@ def follow_rerun(rerun_id: str, audit_id: int, desk: Desk, *, pause: threading.E
                 return standing.error
             if standing.begun:
                 progress.update(bar, description="rerun: the model is asked")
-            patience.look(begun=standing.begun)
+            waits.look(begun=standing.begun)
             pause.wait(POLL_SECONDS)
 
 
 def follow_audits(
-    requested: Sequence[Asked], desk: Desk, *, pause: threading.Event, quiet: bool
+    requested: Sequence[Asked], desk: Desk, *, pause: threading.Event, quiet: bool, waits: Waiting
 ) -> Mapping[str, AuditStanding | NeverBegun]:
     """How the audits ended, every one of them, by tracking id."""
     goes_on = "The audit goes on without us: `automation audits list` tells how it stands."
     with _watching(goes_on, quiet=quiet) as progress:
         bars = {one.tracking_id: progress.add_task(f"fiche {one.fiche_id}: waiting", total=None) for one in requested}
-        patience = Patience(progress, desk.clock, desk.clock.now())
         while True:
             now = desk.audits.followed(requested)
             for tracking_id, audit in now.items():
                 _advance_bar(progress, bars[tracking_id], audit)
             if len(now) == len(bars) and all(map(_is_over, now.values())):
                 return now
-            patience.look(begun=bool(now))
+            waits.look(begun=bool(now))
             pause.wait(POLL_SECONDS)
 
 
@@ -144,22 +138,6 @@ def _advance_bar(progress: Progress, bar: TaskID, audit: AuditStanding | NeverBe
     else:
         label = f"fiche {audit.fiche_id}: {audit.status}"
         progress.update(bar, description=label, completed=audit.done, total=audit.steps)
-
-
-@dataclass
-class Patience:
-    """Says once, to a person, that nothing begins."""
-
-    progress: Progress
-    clock: Clock
-    since: datetime
-    spent: bool = False
-
-    def look(self, *, begun: bool) -> None:
-        if begun or self.spent or self.progress.disable or self.clock.now() - self.since <= PATIENCE:
-            return
-        self.spent = True
-        self.progress.print(NO_DAEMON, highlight=False)
 
 
 @contextmanager

@@ -1,9 +1,10 @@
 """Entry of the console script `automation`: exit 0 done, 1 failed, 2 wrong usage; a complaint is one sentence."""
 
 import errno
+import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated
 
@@ -33,10 +34,34 @@ from automation_pipeline.cli.desk.chosen import choose
 from automation_pipeline.cli.org_jobs.app import app as org_jobs
 from automation_pipeline.cli.output import one_line
 from automation_pipeline.cli.pricing.app import app as pricing
-from automation_pipeline.core.errors import AutomationError, InvalidInputError, sentence_of
+from automation_pipeline.core.errors import (
+    AutomationError,
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    OutdatedError,
+    OutsideError,
+    PermanentError,
+    RequestFailedError,
+    TransientError,
+    sentence_of,
+)
+from automation_pipeline.core.launching import NothingBeginsError
 from automation_pipeline.core.logs import configure_logs
 from automation_pipeline.core.settings import load_settings
 
+# The codes of the HTTP API, for a script that reads --json. The first class that fits decides.
+ERROR_CODES: Sequence[tuple[type[AutomationError], str]] = (
+    (InvalidInputError, "VALIDATION_ERROR"),
+    (NotFoundError, "NOT_FOUND"),
+    (OutdatedError, "PRECONDITION_FAILED"),
+    (ConflictError, "CONFLICT"),
+    (RequestFailedError, "REQUEST_FAILED"),
+    (OutsideError, "EXTERNAL_API_ERROR"),
+    (TransientError, "SERVICE_UNAVAILABLE"),
+    (PermanentError, "CONFIGURATION_ERROR"),
+    (AutomationError, "ERROR"),
+)
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 # What writing to a full, broken or unwritable standard output answers.
 _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EPIPE}
@@ -128,24 +153,43 @@ def _output_is_lost(error: OSError) -> int:
 
 def run(arguments: Sequence[str]) -> int:
     command = typer.main.get_command(app)
+    as_json = "--json" in arguments
     assert isinstance(command, TyperGroup)  # noqa: S101  an app of several commands is a group
     try:
         return command.main(args=list(arguments), prog_name="automation", standalone_mode=False) or DONE
     except TyperException as error:
-        return _complain(error.format_message(), error.exit_code)
-    except InvalidInputError as error:
-        return _complain(sentence_of(error), WRONG_USAGE)
+        return _complain(error.format_message(), error.exit_code, as_json=as_json)
     except AutomationError as error:
-        return _complain(sentence_of(error), FAILED)
+        return _complain_of(error, as_json=as_json)
     except Exit as end:
         return end.exit_code
     except (Abort, KeyboardInterrupt):
         return INTERRUPTED
 
 
-def _complain(sentence: str, exit_code: int) -> int:
+def _complain_of(error: AutomationError, *, as_json: bool) -> int:
+    code, details = next(code for kind, code in ERROR_CODES if isinstance(error, kind)), {}
+    if isinstance(error, NothingBeginsError):
+        code, details = error.code, dict(error.details)
+    if isinstance(error, InvalidInputError) and error.fields:
+        details = {"fields": [{"field": field, "message": message} for field, message in error.fields]}
+    exit_code = WRONG_USAGE if isinstance(error, InvalidInputError) else FAILED
+    return _complain(sentence_of(error), exit_code, as_json=as_json, code=code, details=details)
+
+
+def _complain(
+    sentence: str,
+    exit_code: int,
+    *,
+    as_json: bool = False,
+    code: str = "USAGE_ERROR",
+    details: Mapping[str, object] | None = None,
+) -> int:
     sentence = one_line(sentence)
-    if sentence:
+    if as_json:
+        error = {"code": code, "message": sentence, "details": details or {}}
+        sys.stderr.write(json.dumps({"error": error}, ensure_ascii=False) + "\n")
+    elif sentence:
         sys.stderr.write(sentence if sentence.endswith((".", "?")) else f"{sentence}.")
         sys.stderr.write("\n")
     return exit_code

@@ -9,6 +9,7 @@ import typer
 from automation_pipeline.automation.domain.documents import schedule_document
 from automation_pipeline.automation.domain.schedule import Schedule
 from automation_pipeline.automation.domain.selection import parse_selection
+from automation_pipeline.automation.stages.request_run import manual_run_key
 from automation_pipeline.cli import schedule_times
 from automation_pipeline.cli.desk.chosen import desk
 from automation_pipeline.cli.desk.ports import Desk
@@ -19,6 +20,7 @@ from automation_pipeline.cli.schedule_page import (
     print_schedule,
     print_schedules,
 )
+from automation_pipeline.cli.waiting import Here, Timeout, follows, waiting
 
 app = typer.Typer(help="Configure what is run, and when.", no_args_is_help=True)
 
@@ -121,6 +123,8 @@ def run_now(
     *,
     selection: Annotated[Path | None, typer.Option(help="JSON file of a fiche selection for this run only.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the run to its end.")] = False,
+    timeout: Timeout = None,
+    here: Here = False,
     as_json: AsJson = False,
 ) -> None:
     """Ask for a run. Dagster's daemon starts it within seconds.
@@ -128,11 +132,13 @@ def run_now(
     With --wait a bar shows each phase, and the exit code is 1 unless the run ends completed or partial. A selection
     is as in the schedule, for example {"mode": "manual", "ficheIds": ["1900417"]}.
     """
+    wait = follows("schedules run-now", wait=wait, timeout=timeout, here=here)
     our = desk()
     override = None if selection is None else parse_selection(read_json_object(selection))
     run = our.schedules.request_run(schedule_id, override)
     if wait:
-        run = watch_run(run.id, our, pause=threading.Event(), quiet=as_json)
+        with waiting(our, [manual_run_key(run.id)], timeout=timeout, here=here) as waits:
+            run = watch_run(run.id, our, pause=threading.Event(), quiet=as_json, waits=waits)
     if as_json:
         print_json({"run_id": str(run.id), "schedule_id": str(schedule_id), "status": run.status})
     elif not wait:

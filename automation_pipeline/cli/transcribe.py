@@ -11,7 +11,8 @@ from automation_pipeline.cli.desk.chosen import desk
 from automation_pipeline.cli.desk.ports import NeverBegun
 from automation_pipeline.cli.following import follow_transcriptions
 from automation_pipeline.cli.output import AsJson, print_json, print_table, screen
-from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.cli.waiting import Here, Timeout, follows, waiting
+from automation_pipeline.core.errors import RequestFailedError
 from automation_pipeline.transcription.domain.requests import Requested
 from automation_pipeline.transcription.domain.run import Priority, RunStatus, Standing
 
@@ -23,6 +24,8 @@ def transcribe(
     *,
     priority: Annotated[Priority, typer.Option(help="Who goes first among waiting recordings.")] = Priority.NORMAL,
     wait: Annotated[bool, typer.Option("--wait", help="Follow to the end; exit 1 unless all is transcribed.")] = False,
+    timeout: Timeout = None,
+    here: Here = False,
     as_json: AsJson = False,
 ) -> None:
     """Transcribe the recordings of fiches that have no transcript yet. Dagster's daemon starts it within seconds.
@@ -30,19 +33,23 @@ def transcribe(
     What is asked for goes on without this command. `automation fiches show FICHE_ID` tells how its calls stand.
     """
     check_fiche_ids(fiche_ids)
+    wait = follows("transcribe", wait=wait, timeout=timeout, here=here)
     our = desk()
     requested = our.transcriptions.request(fiche_ids, priority)
     ended: Mapping[str, Ended] = {}
     if wait:
-        ended = follow_transcriptions(requested, our, pause=threading.Event(), quiet=as_json)
+        keys = [one.key for one in requested if one.key]
+        with waiting(our, keys, timeout=timeout, here=here) as waits:
+            ended = follow_transcriptions(requested, our, pause=threading.Event(), quiet=as_json, waits=waits)
     if as_json:
         print_json({"transcriptions": [_document(one, ended.get(one.fiche_id)) for one in requested]})
-    elif wait:
+        _complain_about_one(list(ended.values()))
+    elif ended:
         _show(list(ended.values()))
     else:
         for one in requested:
             screen.print(f"Fiche {one.fiche_id}: run {one.run_id}", highlight=False)
-    if wait and not all(map(_is_whole, ended.values())):
+    if not all(map(_is_whole, ended.values())):
         raise typer.Exit(1)
 
 
@@ -51,10 +58,14 @@ def _is_whole(one: Ended) -> bool:
 
 
 def _show(ended: Sequence[Ended]) -> None:
+    _complain_about_one(ended)
+    print_table(("fiche", "status", "recordings", "transcribed", "failed", "error"), map(_row, ended))
+
+
+def _complain_about_one(ended: Sequence[Ended]) -> None:
     """One alone that came to nothing is the sentence that says why."""
     if len(ended) == 1 and ended[0].error is not None:
-        raise PermanentError(ended[0].error)
-    print_table(("fiche", "status", "recordings", "transcribed", "failed", "error"), map(_row, ended))
+        raise RequestFailedError(ended[0].error)
 
 
 def _row(one: Ended) -> Sequence[object]:

@@ -37,6 +37,10 @@ class OutdatedError(ConflictError):
     """The caller looked at an older version of what it wants to change."""
 
 
+class RequestFailedError(PermanentError):
+    """What was asked for came to nothing, for this reason."""
+
+
 class OutsideError(PermanentError):
     """Somebody outside answered that it cannot be done, or with something that makes no sense."""
 

@@ -8,6 +8,7 @@ from sqlalchemy import CheckConstraint, Index, func, or_, select, text, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from automation_pipeline.core.correlation import CORRELATION_TAG, correlation_id
+from automation_pipeline.core.launching import LaunchState
 from automation_pipeline.storage.bulk import upsert
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.metadata import Table
@@ -147,6 +148,29 @@ def filed_requests(session: Session, keys: Sequence[str]) -> list[FiledRequest]:
         FiledRequest(row.request_key, row.job, row.config, row.tags, row.state, row.reason, row.created_at, row.launch)
         for row in session.scalars(chosen)
     ]
+
+
+def launch_states(session: Session, keys: Sequence[str]) -> dict[str, tuple[LaunchState, str | None]]:
+    """How far Dagster is with each of the requests that are known, and why it was refused."""
+    columns = (RunRequestRow.request_key, RunRequestRow.state, RunRequestRow.offered_at, RunRequestRow.reason)
+    rows = session.execute(select(*columns).where(RunRequestRow.request_key.in_(keys))).tuples()
+    return {
+        key: (LaunchState.OFFERED if state == "waiting" and offered_at else LaunchState(state), reason)
+        for key, state, offered_at, reason in rows
+    }
+
+
+def hold_requests(session: Session, keys: Sequence[str], holder: str) -> list[str]:
+    """Take those that Dagster was not offered yet, so that no daemon launches them too."""
+    unoffered = (RunRequestRow.state == "waiting", RunRequestRow.offered_at.is_(None))
+    held = session.scalars(
+        update(RunRequestRow)
+        .where(RunRequestRow.request_key.in_(keys), *unoffered)
+        .values(state="taken", dagster_run_id=holder)
+        .returning(RunRequestRow.request_key)
+        .execution_options(synchronize_session=False)
+    )
+    return list(held)
 
 
 def waiting_requests(session: Session) -> int:

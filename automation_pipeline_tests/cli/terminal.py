@@ -4,7 +4,7 @@ import io
 import json
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -33,9 +33,12 @@ build_once = cache(typer.main.get_command)
 
 @dataclass(frozen=True)
 class Ended:
+    """`err` is the sentence that is complained in, also where it came in a JSON document: that is `error`."""
+
     code: int
     out: str
     err: str
+    error: Mapping[str, Any] | None = None
 
 
 class Terminal:
@@ -55,7 +58,11 @@ class Terminal:
         self._capsys.readouterr()
         code = main.run(words)
         said = self._capsys.readouterr()
-        return Ended(code, said.out, said.err)
+        if "--json" not in words or not said.err.startswith('{"error": '):
+            return Ended(code, said.out, said.err)
+        error = json.loads(said.err)["error"]
+        sentence = error["message"] if error["message"].endswith((".", "?")) else f"{error['message']}."
+        return Ended(code, said.out, f"{sentence}\n", error)
 
     def json(self, *words: str, given: object = None, code: int = 0) -> Any:
         """The one document that the command prints; anything else on stdout fails the test."""

@@ -1,5 +1,6 @@
 """`automation audit`: asking is quick and answers the ids; what is followed is shown with its evidence."""
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 
@@ -166,7 +167,9 @@ def test_one_alone_that_is_refused_is_a_document_too(
 ) -> None:
     bench.configure(steps=1)
     dagster_does(refuse_first_then_carry_out(terminal, bench), monkeypatch)
-    told = terminal.json("audit", "7", "--config", "1", "--wait", code=1)
+    ended = terminal.run("audit", "7", "--config", "1", "--wait", "--json")
+    assert (ended.code, ended.error and ended.error["message"]) == (1, NO_KEY)
+    told = json.loads(ended.out)
     assert [(one["status"], one["error"], one["audit_id"]) for one in told["audits"]] == [("failed", NO_KEY, None)]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from sqlalchemy import delete, select, update
+from sqlalchemy import select, update
 
 from automation_pipeline.cli import enrich
 from automation_pipeline.cli.enrich_following import NEEDS_US
@@ -18,7 +18,7 @@ from automation_pipeline.enrichment.domain.keys import lock_key
 from automation_pipeline.enrichment.store.working import begin
 from automation_pipeline.enrichment.tables import CompanyRequestRow, JobRow
 from automation_pipeline.storage.claims import DatabaseClaims, LeaseRow
-from automation_pipeline.storage.pulses import DAEMON, PulseRow, beat_pulse
+from automation_pipeline.storage.pulses import DAEMON, beat_pulse
 from automation_pipeline_tests.cli.pricing.workshop import Meanwhile
 from automation_pipeline_tests.cli.register import DANONE, LVMH, NOBODY, a_register
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
@@ -45,8 +45,8 @@ def states(terminal: Terminal) -> list[str]:
 
 
 @pytest.mark.usefixtures("search")
-def test_without_a_daemon_the_command_does_the_work_itself(terminal: Terminal) -> None:
-    ended = terminal.run("enrich", "552 032 534", LVMH, "--wait")
+def test_the_command_does_the_work_here(terminal: Terminal) -> None:
+    ended = terminal.run("enrich", "552 032 534", LVMH, "--here")
     assert (ended.code, ended.err) == (0, "")
     assert f"{DANONE} SUCCESS DANONE [SA] PARIS 70.10Z Sièges sociaux" in " ".join(ended.out.split())
     assert states(terminal) == ["DONE", "DONE"]
@@ -84,40 +84,23 @@ def test_a_job_whose_worker_was_killed_is_taken_over_once_its_lease_has_ended(
         expire(terminal)
 
     monkeypatch.setattr(enrich, "threading", SimpleNamespace(Event=lambda: Meanwhile(the_lease_ends)))
-    [told] = terminal.json("enrich", DANONE, "--wait")["companies"]
+    [told] = terminal.json("enrich", DANONE, "--here")["companies"]
     assert (told["outcome"], told["status"], states(terminal)) == ("ATTACHED", "SUCCESS", ["DONE"])
     assert (calls_before, len(search.calls)) == ([], 1)
 
 
-def test_where_the_daemon_falls_silent_the_command_does_the_work(
-    terminal: Terminal, search: FakeRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with terminal.database.transaction() as session:
-        beat_pulse(session, DAEMON)
-
-    def it_falls_silent() -> None:
-        with terminal.database.transaction() as session:
-            session.execute(delete(PulseRow))
-
-    monkeypatch.setattr(enrich, "threading", SimpleNamespace(Event=lambda: Meanwhile(it_falls_silent)))
-    told = terminal.json("enrich", DANONE, LVMH, "--wait")["companies"]
-    assert ([one["status"] for one in told], len(search.calls)) == (["SUCCESS", "SUCCESS"], 2)
-
-
 @pytest.mark.usefixtures("search")
-def test_whoever_goes_away_where_no_daemon_runs_is_told_who_does_the_rest(
-    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whoever_goes_away_is_told_who_does_the_rest(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     assert DatabaseClaims(terminal.database).take(lock_key(DANONE), "another", 120)
     monkeypatch.setattr(enrich, "threading", SimpleNamespace(Event=Meanwhile))
-    ended = terminal.run("enrich", DANONE, "--wait", "--json")
+    ended = terminal.run("enrich", DANONE, "--here", "--json")
     assert (ended.code, ended.err) == (130, NEEDS_US)
 
 
 def test_without_waiting_what_is_known_is_shown(terminal: Terminal, search: FakeRegistry) -> None:
     [asked] = terminal.json("enrich", DANONE)["companies"]
     assert (asked["outcome"], asked["status"], asked["company"]) == ("ENQUEUED", "PENDING", None)
-    terminal.json("enrich", DANONE, "--wait")
+    terminal.json("enrich", DANONE, "--here")
     [known] = terminal.json("enrich", DANONE)["companies"]
     assert (known["outcome"], known["status"], known["company"]["city"]) == ("CACHE_HIT", "SUCCESS", "PARIS")
     assert len(search.calls) == 1
@@ -125,13 +108,13 @@ def test_without_waiting_what_is_known_is_shown(terminal: Terminal, search: Fake
 
 def test_what_is_fresh_is_asked_for_anew_by_force_alone(terminal: Terminal, search: FakeRegistry) -> None:
     for options in ((), ("--force",), ()):
-        terminal.json("enrich", DANONE, "--wait", *options)
+        terminal.json("enrich", DANONE, "--here", *options)
     assert len(search.calls) == 2
 
 
 @pytest.mark.usefixtures("search")
 def test_one_that_fails_is_told_and_the_command_fails(terminal: Terminal) -> None:
-    ended = terminal.run("enrich", NOBODY, DANONE, "--wait")
+    ended = terminal.run("enrich", NOBODY, DANONE, "--here")
     assert ended.code == 1
     assert "API_RECHERCHE_ENTREPRISES:404:NOT_FOUND" in ended.out
     assert "DANONE" in ended.out
@@ -140,7 +123,7 @@ def test_one_that_fails_is_told_and_the_command_fails(terminal: Terminal) -> Non
 @pytest.mark.usefixtures("search")
 def test_a_csv_goes_in_and_a_csv_comes_out(terminal: Terminal) -> None:
     (terminal.room / "in.csv").write_text(f"name;SIREN\nDanone;{DANONE}\nLVMH;{LVMH}\nWrong;12\n;\n", encoding="utf-8")
-    ended = terminal.run("enrich", DANONE, "--csv", "in.csv", "--out", "out.csv", "--wait")
+    ended = terminal.run("enrich", DANONE, "--csv", "in.csv", "--out", "out.csv", "--here")
     assert ended.code == 1
     with (terminal.room / "out.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -156,7 +139,7 @@ def test_a_csv_goes_in_and_a_csv_comes_out(terminal: Terminal) -> None:
 @pytest.mark.parametrize("out", ["no/where.csv", "folder"])
 def test_nobody_is_asked_where_the_answer_cannot_be_written(terminal: Terminal, search: FakeRegistry, out: str) -> None:
     (terminal.room / "folder").mkdir()
-    ended = terminal.run("enrich", DANONE, "--wait", "--out", out)
+    ended = terminal.run("enrich", DANONE, "--here", "--out", out)
     assert (ended.code, ended.out, search.calls, states(terminal)) == (2, "", [], [])
     assert ended.err.startswith(f"{out} cannot be written: ")
 
@@ -169,7 +152,7 @@ def test_an_answer_that_can_no_longer_be_written_is_still_shown(
         raise OSError(ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)
-    ended = terminal.run("enrich", DANONE, "--wait", "--out", "out.csv")
+    ended = terminal.run("enrich", DANONE, "--here", "--out", "out.csv")
     assert (ended.code, ended.err) == (2, "out.csv cannot be written: No space left on device.\n")
     assert "DANONE [SA]" in ended.out
     assert not (terminal.room / "out.csv").exists()

@@ -1,4 +1,4 @@
-"""Watching runs: Ctrl-C stops the watching and says so; a run that does not begin is wondered about, once."""
+"""Watching runs: Ctrl-C stops the watching and says so; each phase has a bar."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -7,7 +7,6 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
-from sqlalchemy import update
 
 from automation_pipeline.automation.domain.outcomes import LedgerMove
 from automation_pipeline.automation.domain.run import OutcomeStatus, Phase
@@ -21,11 +20,8 @@ from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli import runs, schedules, transcribe
 from automation_pipeline.cli.desk.local.desk import LocalDesk
-from automation_pipeline.cli.following import NO_DAEMON, follow_transcriptions, phase_bars, watch_run
+from automation_pipeline.cli.following import phase_bars, watch_run
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.transcription.domain.run import Priority, RunStatus
-from automation_pipeline.transcription.stages.request_transcriptions import request_transcriptions
-from automation_pipeline.transcription.tables import TranscriptionRunRow
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_opening
@@ -95,53 +91,6 @@ def test_ctrl_c_while_a_transcription_is_followed_says_that_it_goes_on(
     assert (ended.code, ended.err) == (130, WORK_GOES_ON)
 
 
-@pytest.mark.parametrize(("waits", "quiet", "said"), [(30, False, 0), (31, False, 1), (90, False, 1), (90, True, 0)])
-def test_a_run_that_does_not_begin_is_wondered_about_once(
-    services: Services, run_id: int, clock: StandingClock, capsys: pytest.CaptureFixture[str],
-    waits: int, quiet: bool, said: int,
-) -> None:  # fmt: skip
-    with pytest.raises(KeyboardInterrupt):
-        watch_run(run_id, LocalDesk(services), pause=Passing(clock, waits), quiet=quiet)
-    assert capsys.readouterr().out.count(NO_DAEMON) == said
-
-
-def test_a_run_that_has_begun_takes_as_long_as_it_takes(
-    services: Services, run_id: int, clock: StandingClock, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def begin() -> None:
-        with services.database.transaction() as session:
-            session.execute(update(RunRow).values(status="running"))
-
-    with pytest.raises(KeyboardInterrupt):
-        watch_run(run_id, LocalDesk(services), pause=Passing(clock, 90, {80: begin}), quiet=False)
-    assert NO_DAEMON not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("begins", "quiet", "said"), [(False, False, 1), (False, True, 0), (True, False, 0)])
-def test_transcriptions_that_do_not_begin_are_wondered_about_once(
-    services: Services, clock: StandingClock, capsys: pytest.CaptureFixture[str], begins: bool, quiet: bool, said: int
-) -> None:
-    ours = services.database
-    asked = request_transcriptions(["7", "8"], priority=Priority.NORMAL, batch=False, database=ours, clock=clock)
-
-    def begin() -> None:
-        row = dict.fromkeys(("total_recordings", "already_transcribed", "target_total", "processed"), 0)
-        row |= {"cached": 0, "failed": 0}
-        now = clock.now()
-        with ours.transaction() as session:
-            session.add(
-                TranscriptionRunRow(
-                    id=asked[0].run_id, fiche_id="7", priority=Priority.NORMAL, status=RunStatus.RUNNING,
-                    started_at=now, touched_at=now, **row,
-                )
-            )  # fmt: skip
-
-    pause = Passing(clock, 90, {80: begin} if begins else {})
-    with pytest.raises(KeyboardInterrupt):
-        follow_transcriptions(asked, LocalDesk(services), pause=pause, quiet=quiet)
-    assert capsys.readouterr().out.count(NO_DAEMON) == said
-
-
 @pytest.mark.parametrize("flags", [[], ["--json"]])
 def test_ctrl_c_while_a_run_is_watched_says_that_it_goes_on(
     terminal: Terminal, run_id: int, monkeypatch: pytest.MonkeyPatch, flags: list[str]
@@ -149,16 +98,6 @@ def test_ctrl_c_while_a_run_is_watched_says_that_it_goes_on(
     monkeypatch.setattr(runs, "threading", SimpleNamespace(Event=Interrupted))
     ended = terminal.run("runs", "watch", str(run_id), *flags)
     assert (ended.code, ended.err) == (130, RUN_GOES_ON)
-
-
-@pytest.mark.parametrize(("waits", "quiet", "said"), [(30, False, 0), (31, False, 1), (90, False, 1), (90, True, 0)])
-def test_a_watched_run_that_does_not_begin_is_wondered_about_once(
-    services: Services, run_id: int, clock: StandingClock, capsys: pytest.CaptureFixture[str],
-    waits: int, quiet: bool, said: int,
-) -> None:  # fmt: skip
-    with pytest.raises(KeyboardInterrupt):
-        watch_run(run_id, LocalDesk(services), pause=Passing(clock, waits), quiet=quiet)
-    assert capsys.readouterr().out.count(NO_DAEMON) == said
 
 
 def test_a_run_that_a_thread_advances_is_watched_to_its_end(services: Services, run_id: int) -> None:

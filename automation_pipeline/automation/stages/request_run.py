@@ -16,6 +16,11 @@ from automation_pipeline.storage.run_requests import RunWish, file_requests
 JOB = "automation_run"
 
 
+def manual_run_key(run_id: int) -> str:
+    """The key of the request for a run that was asked for by hand."""
+    return f"automation-run-{run_id}"
+
+
 def request_run(  # noqa: PLR0913  what a run may be asked to be
     schedule_id: int,
     *,
@@ -39,7 +44,7 @@ def request_run(  # noqa: PLR0913  what a run may be asked to be
 
 def file_run_request(session: Session, row: RunRow, now: datetime, launch: int = 1) -> None:
     """For a run that has no request yet."""
-    row.request_key = key = f"automation-run-{row.id}"
+    row.request_key = key = manual_run_key(row.id)
     tags = {
         "automation/schedule_id": str(row.schedule_id),
         "automation/run_id": str(row.id),

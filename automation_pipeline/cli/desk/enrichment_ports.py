@@ -27,10 +27,6 @@ class CompanyDesk(Protocol):
         """With `force`, also what is known and fresh is asked for anew."""
         ...
 
-    def has_workers(self) -> bool:
-        """Whether others do the jobs, without us."""
-        ...
-
     def work(self, job_ids: Sequence[int], on_end: Callable[[], object]) -> None:
         """Do the jobs here; told of each that is over. One that somebody is at is left to them."""
         ...

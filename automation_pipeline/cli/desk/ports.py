@@ -28,6 +28,7 @@ from automation_pipeline.cli.desk.enrichment_ports import CompanyDesk
 from automation_pipeline.cli.desk.org_jobs_ports import OrgJobsDesk
 from automation_pipeline.cli.desk.pricing_ports import PricingDesk
 from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.launching import NothingBeginsError
 from automation_pipeline.transcription.domain.requests import Requested
 from automation_pipeline.transcription.domain.run import Priority, Standing
 from automation_pipeline.vitals.finding import Finding
@@ -120,9 +121,34 @@ class TokenDesk(Protocol):
     def revoke(self, token_id: int) -> ApiToken: ...
 
 
+class Worker(Protocol):
+    """Does the work of this command here."""
+
+    def look(self) -> None:
+        """An error once it has ended without a result."""
+        ...
+
+    def wait(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class LaunchDesk(Protocol):
+    """Whether work that was asked for begins. `keys` are those of the requests, as far as the command knows them."""
+
+    def probe(self) -> None:
+        """Begin to look at Dagster, in the background."""
+        ...
+
+    def missing(self, keys: Sequence[str], waited_seconds: float) -> NothingBeginsError | None: ...
+
+    def work_here(self, keys: Sequence[str]) -> Worker: ...
+
+
 class Desk(Protocol):
     @property
     def clock(self) -> Clock: ...
+    @property
+    def launching(self) -> LaunchDesk: ...
     @property
     def schedules(self) -> ScheduleDesk: ...
     @property

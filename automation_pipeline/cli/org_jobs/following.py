@@ -7,17 +7,19 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from automation_pipeline.cli.desk.ports import Desk
-from automation_pipeline.cli.following import NO_DAEMON, PATIENCE, POLL_SECONDS
+from automation_pipeline.cli.following import POLL_SECONDS
 from automation_pipeline.cli.listing import say
 from automation_pipeline.cli.org_jobs.job_page import outcome
 from automation_pipeline.cli.org_jobs.job_words import standing, trouble
 from automation_pipeline.cli.output import print_json, screen
+from automation_pipeline.cli.waiting import Waiting
 from automation_pipeline.core.json_model import as_document
+from automation_pipeline.core.launching import NothingBeginsError
 from automation_pipeline.org_jobs.domain.job_type import Performer
 from automation_pipeline.org_jobs.domain.org_job import OrgJob
 from automation_pipeline.org_jobs.domain.states import ENDED_RUN_STATES, RunState
 
-NO_AGENT = "Nobody has begun it yet: is the agent of its server's host at work? `automation org-jobs hosts list` tells."
+NO_AGENT = "The agent of its server's host has not begun it: `automation org-jobs hosts list` shows whether it works"
 
 
 def followed_to_its_end(job_id: int, desk: Desk, *, as_json: bool) -> None:
@@ -36,16 +38,15 @@ def followed_to_its_end(job_id: int, desk: Desk, *, as_json: bool) -> None:
 
 def follow_job(job_id: int, desk: Desk, *, pause: threading.Event, quiet: bool) -> OrgJob:
     """The job once it has ended, however long that takes."""
-    jobs, began_at = desk.org_jobs.jobs, desk.clock.now()
-    job, patient = jobs.get(job_id), not quiet
+    jobs = desk.org_jobs.jobs
+    job = jobs.get(job_id)
+    waits = Waiting(desk, why=lambda: _why_nothing_begins(job, desk))
     try:
         with _line(quiet=quiet) as progress:
             line = progress.add_task(standing(job), total=None)
             while job.status not in ENDED_RUN_STATES:
                 progress.update(line, description=standing(job))
-                if patient and not _has_begun(job) and desk.clock.now() - began_at > PATIENCE:
-                    patient = False
-                    progress.print(_why_nothing_begins(job, desk), highlight=False, markup=False)
+                waits.look(begun=_has_begun(job) or _waits_in_its_queue(job, desk))
                 pause.wait(POLL_SECONDS)
                 job = jobs.get(job_id)
             progress.update(line, description=standing(job))
@@ -60,14 +61,18 @@ def _has_begun(job: OrgJob) -> bool:
     return newest.started_at is not None or bool(newest.attempts) or newest.lease_owner is not None
 
 
-def _why_nothing_begins(job: OrgJob, desk: Desk) -> str:
+def _why_nothing_begins(job: OrgJob, desk: Desk) -> NothingBeginsError | None:
     organisation = desk.org_jobs.organisations.get(job.org_id)
     if organisation.suspended_at is not None:
-        return f"Organisation {job.org_id} is suspended: `automation org-jobs orgs resume {job.org_id}` ends that."
+        resume = f"`automation org-jobs orgs resume {job.org_id}` ends that"
+        return NothingBeginsError("SUSPENDED", f"Organisation {job.org_id} is suspended: {resume}")
+    return NothingBeginsError("NO_AGENT", NO_AGENT) if job.performer is Performer.AGENT else None
+
+
+def _waits_in_its_queue(job: OrgJob, desk: Desk) -> bool:
+    """As many of the organisation's jobs are at work as may be: nothing is missing."""
     [queue] = desk.org_jobs.jobs.queues(job.org_id)
-    if queue.running + queue.claimed >= queue.max_running:
-        return f"It waits in its queue: {queue.running} jobs of {job.org_id} are at work, as many as may be."
-    return NO_AGENT if job.performer is Performer.AGENT else NO_DAEMON
+    return queue.running + queue.claimed >= queue.max_running
 
 
 def _line(*, quiet: bool) -> Progress:

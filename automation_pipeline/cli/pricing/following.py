@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from automation_pipeline.cli.desk.ports import Desk
-from automation_pipeline.cli.following import NO_DAEMON, PATIENCE, POLL_SECONDS
+from automation_pipeline.cli.following import POLL_SECONDS
 from automation_pipeline.cli.output import screen
+from automation_pipeline.cli.waiting import Waiting
+from automation_pipeline.core.launching import NothingBeginsError
 from automation_pipeline.pricing.domain.rule_run import RuleRun, Wish
 from automation_pipeline.pricing.domain.states import ACTIVE_RUN_STATES, RunState
 
@@ -24,9 +26,10 @@ class Followed:
 
 
 def follow_run(run_id: int, desk: Desk, *, pause: threading.Event, quiet: bool) -> Followed:
-    """The run once nobody is at it and nobody is asked to be, however long that takes."""
-    began_at, first = desk.clock.now(), desk.pricing.runs.get(run_id)
-    run, taken_back, patient = first, _is_rollback(first), not quiet
+    """The run once no worker is at it and none is asked for, however long that takes."""
+    first = desk.pricing.runs.get(run_id)
+    run, taken_back = first, _is_rollback(first)
+    waits = Waiting(desk, why=lambda: _why_nothing_begins(desk))
     try:
         with _bar(quiet=quiet) as progress:
             bar = progress.add_task(first.status, total=None)
@@ -35,9 +38,7 @@ def follow_run(run_id: int, desk: Desk, *, pause: threading.Event, quiet: bool) 
                 progress.update(bar, description=label, completed=done, total=total)
                 if is_over(run):
                     return Followed(run, taken_back)
-                if patient and not _has_begun(first, run) and desk.clock.now() - began_at > PATIENCE:
-                    patient = False
-                    progress.print(_why_nothing_begins(run, desk), highlight=False, markup=False)
+                waits.look(begun=_has_begun(first, run) or run.resume_at is not None)
                 pause.wait(POLL_SECONDS)
                 run = desk.pricing.runs.get(run_id)
                 taken_back = taken_back or _is_rollback(run)
@@ -76,12 +77,10 @@ def _has_begun(first: RuleRun, run: RuleRun) -> bool:
     return run.status is RunState.APPLYING or run.updated_at > first.updated_at or run.targets != first.targets
 
 
-def _why_nothing_begins(run: RuleRun, desk: Desk) -> str:
-    if run.resume_at is not None:
-        return f"The shop is left alone for now: the run goes on at {run.resume_at:%H:%M:%S} UTC."
-    if desk.pricing.shop.standing().paused_at is not None:
-        return "Nothing is written now: the shop is paused (`automation pricing shop resume` ends that)."
-    return NO_DAEMON
+def _why_nothing_begins(desk: Desk) -> NothingBeginsError | None:
+    if desk.pricing.shop.standing().paused_at is None:
+        return None
+    return NothingBeginsError("SHOP_PAUSED", "The shop is paused: `automation pricing shop resume` ends that")
 
 
 def _bar(*, quiet: bool) -> Progress:

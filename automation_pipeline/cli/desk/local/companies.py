@@ -17,8 +17,6 @@ from automation_pipeline.enrichment.stages.request_enrichment import request_enr
 from automation_pipeline.enrichment.stages.work_enrichment import work_enrichment
 from automation_pipeline.enrichment.store.followed import Standing, followed
 from automation_pipeline.enrichment.store.requests import Asking
-from automation_pipeline.storage.pulses import DAEMON, seconds_since_beat
-from automation_pipeline.vitals.checks import LONGEST_SILENCE_SECONDS
 
 AT_ONCE = 8
 
@@ -37,12 +35,6 @@ class LocalCompanies:
         made = request_enrichment(given, asking, knobs=knobs, database=our.database, clock=our.clock, force=force)
         our.meter.count(ASKED, outcome=made.asked)
         return AskedCompany(request_id=made.request_id, outcome=made.asked, job_id=made.job_id, warnings=made.warnings)
-
-    def has_workers(self) -> bool:
-        """Dagster's daemon, which makes runs of them."""
-        with self._services.database.reading() as session:
-            silence = seconds_since_beat(session, DAEMON)
-        return silence is not None and silence < LONGEST_SILENCE_SECONDS
 
     def work(self, job_ids: Sequence[int], on_end: Callable[[], object]) -> None:
         our, owner = self._services, f"cli:{socket.gethostname()}:{os.getpid()}"

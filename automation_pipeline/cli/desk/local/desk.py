@@ -7,6 +7,7 @@ from automation_pipeline.cli.desk.local.audit_configs import LocalConfigs
 from automation_pipeline.cli.desk.local.audits import LocalAudits
 from automation_pipeline.cli.desk.local.companies import LocalCompanies
 from automation_pipeline.cli.desk.local.fiches import LocalFiches, LocalTranscriptions
+from automation_pipeline.cli.desk.local.launching import LocalLaunching
 from automation_pipeline.cli.desk.local.org_jobs import LocalOrgJobs
 from automation_pipeline.cli.desk.local.pricing import LocalPricing
 from automation_pipeline.cli.desk.local.runs import LocalRuns
@@ -20,6 +21,7 @@ class LocalDesk:
     def __init__(self, services: Services) -> None:
         self._services = services
         self.clock = services.clock
+        self.launching = LocalLaunching(services)
         self.schedules = LocalSchedules(services)
         self.runs = LocalRuns(services)
         self.fiches = LocalFiches(services)

@@ -25,9 +25,6 @@ class RemoteCompanies:
             asked = _asked(self._api.post(f"{PATH}/{asked.request_id}:refresh-company"))
         return asked
 
-    def has_workers(self) -> bool:
-        return True
-
     def work(self, job_ids: Sequence[int], on_end: Callable[[], object]) -> None:
         """They do it over there."""
 

@@ -8,6 +8,7 @@ from automation_pipeline.cli.desk.remote.audit_configs import RemoteConfigs
 from automation_pipeline.cli.desk.remote.audits import RemoteAudits
 from automation_pipeline.cli.desk.remote.companies import RemoteCompanies
 from automation_pipeline.cli.desk.remote.fiches import RemoteFiches, RemoteTranscriptions
+from automation_pipeline.cli.desk.remote.launching import RemoteLaunching
 from automation_pipeline.cli.desk.remote.org_jobs import RemoteOrgJobs
 from automation_pipeline.cli.desk.remote.pricing import RemotePricing
 from automation_pipeline.cli.desk.remote.runs import RemoteRuns
@@ -21,6 +22,7 @@ class RemoteDesk:
     def __init__(self, api: Api, clock: Clock) -> None:
         self._api = api
         self.clock = clock
+        self.launching = RemoteLaunching(api)
         self.schedules = RemoteSchedules(api)
         self.runs = RemoteRuns(api)
         self.fiches = RemoteFiches(api)

@@ -1,0 +1,85 @@
+"""How --wait waits: for work to begin, else the command says what is missing; and to its end, or until --timeout."""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from automation_pipeline.cli.desk.chosen import only_here
+from automation_pipeline.cli.desk.ports import Desk, Worker
+from automation_pipeline.core.launching import NothingBeginsError
+
+# Both end before 15 seconds, the start of the command included.
+PROBE_AFTER_SECONDS = 2.0
+PATIENCE_SECONDS = 10.0
+
+Timeout = Annotated[
+    float | None,
+    typer.Option("--timeout", min=0, metavar="SECONDS", help="Wait at most this long; implies --wait."),
+]
+Here = Annotated[
+    bool,
+    typer.Option("--here", help="Do the work in this terminal, without Dagster's daemon; implies --wait."),
+]
+
+
+def follows(command: str, *, wait: bool, timeout: float | None, here: bool) -> bool:
+    """Whether the command follows what it asks for. InvalidInputError: the work cannot be done here."""
+    if here:
+        only_here(f"{command} --here")
+    return wait or here or timeout is not None
+
+
+class Waiting:
+    """`why` knows reasons of its own for which work does not begin. `worker` does the work here."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        keys: Sequence[str] = (),
+        *,
+        timeout: float | None = None,
+        worker: Worker | None = None,
+        why: Callable[[], NothingBeginsError | None] | None = None,
+    ) -> None:
+        self._desk, self._keys, self._timeout, self._worker, self._why = desk, keys, timeout, worker, why
+        self._since: datetime = desk.clock.now()
+
+    def look(self, *, begun: bool) -> None:
+        """Once per round that has not seen the end. NothingBeginsError says why to stop waiting."""
+        waited = (self._desk.clock.now() - self._since).total_seconds()
+        if self._worker is not None:
+            self._worker.look()
+        elif not begun:
+            self._look_for_what_is_missing(waited)
+        if self._timeout is not None and waited >= self._timeout:
+            rest = "" if self._worker else "; the work goes on without this command"
+            message = f"Not done within {self._timeout:g} s{rest}."
+            raise NothingBeginsError("TIMEOUT", message, {"requests": list(self._keys)})
+
+    def _look_for_what_is_missing(self, waited: float) -> None:
+        if waited >= PROBE_AFTER_SECONDS:
+            self._desk.launching.probe()
+        if waited < PATIENCE_SECONDS:
+            return
+        missing = (self._why and self._why()) or self._desk.launching.missing(self._keys, waited)
+        if missing is None:
+            return
+        message = f"Nothing has begun within {round(waited)} s. {str(missing).rstrip('.')}."
+        raise NothingBeginsError(missing.code, message, {"requests": list(self._keys), **missing.details})
+
+
+@contextmanager
+def waiting(desk: Desk, keys: Sequence[str], *, timeout: float | None = None, here: bool = False) -> Generator[Waiting]:
+    """With `here` the work is done by this command for as long as the block lasts."""
+    if not here:
+        yield Waiting(desk, keys, timeout=timeout)
+        return
+    worker = desk.launching.work_here(keys)
+    try:
+        yield Waiting(desk, keys, timeout=timeout, worker=worker)
+        worker.wait()
+    finally:
+        worker.close()

@@ -1,0 +1,147 @@
+"""Why work that was asked for does not begin: a decision over what is known of Dagster and of the requests."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from automation_pipeline.core.errors import PermanentError
+
+LOCATION = "automation_pipeline.definitions"
+LAUNCHING_SENSOR = "launch_requests"
+# Sensors of this system tick every five seconds.
+TICK_SILENCE_SECONDS = 15.0
+# A daemon that has taken the request and is busy launching it may be silent for longer.
+BUSY_SECONDS = 60.0
+# Dagster's daemon writes its own heartbeat every 30 seconds.
+HEARTBEAT_SILENCE_SECONDS = 45.0
+# A daemon that has just started loads the code location first.
+STARTING_SECONDS = 30.0
+START_IT = "`dagster dev` or `dagster-daemon run` starts it"
+
+
+class LaunchState(StrEnum):
+    WAITING = "waiting"
+    OFFERED = "offered"
+    TAKEN = "taken"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class DagsterFacts:
+    """What Dagster's own storage says. `has_instance` is false without DAGSTER_HOME; then only `location_error` is
+    known: why the definitions do not load in this environment."""
+
+    has_instance: bool = False
+    heartbeat_seconds: float | None = None
+    stopped_sensors: Sequence[str] = ()
+    location_error: str | None = None
+
+
+@dataclass(frozen=True)
+class LaunchFacts:
+    """`tick_seconds`: since a sensor of this system ticked; None if none ever did. `dagster` is None while nobody has
+    looked. `waited_seconds`: since the work was asked for."""
+
+    requests: Mapping[str, tuple[LaunchState, str | None]]
+    tick_seconds: float | None
+    dagster: DagsterFacts | None
+    waited_seconds: float
+
+
+class NothingBeginsError(PermanentError):
+    """Work that was asked for does not begin, and `code` says what is missing."""
+
+    def __init__(self, code: str, message: str, details: Mapping[str, object] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.details = details or {}
+
+
+class DagsterProbe(Protocol):
+    """Looks at Dagster in the background."""
+
+    def begin(self) -> None: ...
+
+    def facts(self) -> DagsterFacts | None:
+        """What is known by now; None while nothing is."""
+        ...
+
+
+def what_is_missing(facts: LaunchFacts) -> NothingBeginsError | None:
+    """None: nothing is known to be missing, so waiting goes on."""
+    for state, reason in facts.requests.values():
+        if state is LaunchState.REFUSED:
+            return NothingBeginsError("REQUEST_REFUSED", f"The request was refused: {reason}")
+    if facts.tick_seconds is not None and facts.tick_seconds <= TICK_SILENCE_SECONDS:
+        return _of_a_daemon_that_ticks(facts)
+    return _of_a_silent_daemon(facts)
+
+
+def _of_a_daemon_that_ticks(facts: LaunchFacts) -> NothingBeginsError | None:
+    dagster = facts.dagster or DagsterFacts()
+    if _has_been_offered(facts):
+        return None
+    if LAUNCHING_SENSOR in dagster.stopped_sensors:
+        return _stopped(LAUNCHING_SENSOR)
+    if dagster.has_instance or facts.waited_seconds < STARTING_SECONDS:
+        return None
+    return NothingBeginsError(
+        "SENSOR_STOPPED",
+        f"Dagster's daemon ticks, but its sensor {LAUNCHING_SENSOR} offers nothing: it is stopped, or it fails",
+    )
+
+
+def _of_a_silent_daemon(facts: LaunchFacts) -> NothingBeginsError | None:
+    dagster = facts.dagster or DagsterFacts()
+    if _has_been_offered(facts) and facts.tick_seconds is not None and facts.tick_seconds <= BUSY_SECONDS:
+        return None
+    heartbeat, tick = dagster.heartbeat_seconds, facts.tick_seconds
+    if heartbeat is not None and heartbeat <= HEARTBEAT_SILENCE_SECONDS and (tick is None or tick > heartbeat + 60):
+        return _of_a_daemon_without_ticks(dagster, facts.waited_seconds)
+    broken = f"; its code location {LOCATION} does not load either: {dagster.location_error}"
+    return NothingBeginsError(
+        "NO_DAEMON",
+        f"Dagster's daemon has no heartbeat ({_last(tick, heartbeat)}): {START_IT}"
+        + (broken if dagster.location_error else ""),
+    )
+
+
+def _has_been_offered(facts: LaunchFacts) -> bool:
+    """Also where the command does not know its requests."""
+    return all(state is not LaunchState.WAITING for state, _ in facts.requests.values())
+
+
+def _of_a_daemon_without_ticks(dagster: DagsterFacts, waited_seconds: float) -> NothingBeginsError | None:
+    if dagster.location_error is not None:
+        return NothingBeginsError(
+            "CODE_LOCATION",
+            f"Dagster's daemon runs, but the code location {LOCATION} does not load: {dagster.location_error}",
+        )
+    if dagster.stopped_sensors:
+        return _stopped(*dagster.stopped_sensors)
+    if waited_seconds < STARTING_SECONDS:
+        return None
+    return NothingBeginsError(
+        "CODE_LOCATION",
+        f"Dagster's daemon runs, but no sensor of the code location {LOCATION} ticks: it does not load there, and the "
+        "daemon's log says why",
+    )
+
+
+def _stopped(*sensors: str) -> NothingBeginsError:
+    names = ", ".join(sorted(sensors))
+    return NothingBeginsError(
+        "SENSOR_STOPPED", f"A sensor is stopped in Dagster: {names}. Start it on the page Automation"
+    )
+
+
+def _last(*silences: float | None) -> str:
+    known = [silence for silence in silences if silence is not None]
+    return f"the last was {_length(min(known))} ago" if known else "there was none yet"
+
+
+def _length(seconds: float) -> str:
+    if seconds < 120:
+        return f"{round(seconds)} s"
+    return f"{round(seconds / 60)} min" if seconds < 7200 else f"{round(seconds / 3600)} h"

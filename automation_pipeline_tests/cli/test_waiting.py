@@ -1,0 +1,106 @@
+"""--wait, --timeout and --here: one mechanism for every command that asks for work."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.cli import waiting
+from automation_pipeline.cli.desk.local.launching import LocalLaunching
+from automation_pipeline.core.launching import DagsterFacts
+from automation_pipeline.storage.pulses import DAEMON, beat_pulse
+from automation_pipeline.storage.run_requests import mark_refused, offer_waiting
+from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+
+CONFIGURATION = Path(__file__).parents[1] / "e2e" / "five_steps.json"
+
+
+class Probed:
+    """A look at Dagster that found nothing, at once."""
+
+    def begin(self) -> None: ...
+
+    def facts(self) -> DagsterFacts:
+        return DagsterFacts()
+
+
+@pytest.fixture
+def terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+    """One that loses its patience at once."""
+    monkeypatch.setattr(waiting, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(Services, "dagster_probe", lambda _services: Probed())
+    with open_terminal(request) as terminal:
+        yield terminal
+
+
+@pytest.fixture
+def commands(terminal: Terminal) -> dict[str, tuple[str, ...]]:
+    schedule = terminal.create()
+    config_id = terminal.json("audit-configs", "import", str(CONFIGURATION))["id"]
+    terminal.export(RECHERCHE_ENTREPRISES_BASE_URL="http://127.0.0.1:9")
+    return {
+        "transcribe": ("transcribe", "7"),
+        "audit": ("audit", "7", "--config", str(config_id)),
+        "run-now": ("schedules", "run-now", schedule),
+        "enrich": ("enrich", "552032534"),
+    }
+
+
+def test_without_a_daemon_every_command_says_so_and_fails(
+    terminal: Terminal, commands: dict[str, tuple[str, ...]]
+) -> None:
+    wrong = []
+    for name, words in commands.items():
+        plain = terminal.run(*words, "--wait")
+        terminal.run("runs", "cancel", "1", "--yes")
+        as_json = terminal.run(*words, "--wait", "--json")
+        told = as_json.error or {}
+        sentence = "Dagster's daemon has no heartbeat" in plain.err and len(plain.err.splitlines()) == 1
+        document = told.get("code") == "NO_DAEMON" and "no heartbeat" in told["message"] and "details" in told
+        if (plain.code, as_json.code, as_json.out) != (1, 1, "") or not sentence or not document:
+            wrong.append((name, plain, as_json))
+    assert wrong == []
+
+
+def test_a_refused_request_is_told_with_its_reason(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(launching: LocalLaunching) -> None:
+        with terminal.database.transaction() as session:
+            beat_pulse(session, DAEMON)
+            [wish] = offer_waiting(session, limit=9)
+            mark_refused(session, wish.key, "The run queue is closed.")
+
+    monkeypatch.setattr(waiting, "PROBE_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(LocalLaunching, "probe", refuse)
+    ended = terminal.run("transcribe", "7", "--wait", "--json")
+    assert ended.code == 1
+    assert ended.error
+    assert "The run queue is closed" in ended.error["message"]
+
+
+def test_a_timeout_ends_the_waiting_and_not_the_work(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "PATIENCE_SECONDS", 60.0)
+    ended = terminal.run("transcribe", "7", "--timeout", "0.1", "--json")
+    assert (ended.code, ended.error and ended.error["code"]) == (1, "TIMEOUT")
+    assert ended.err == "Not done within 0.1 s; the work goes on without this command.\n"
+
+
+def test_here_is_for_this_machine(terminal: Terminal) -> None:
+    ended = terminal.run("--api", "http://127.0.0.1:9", "--token", "t", "transcribe", "7", "--here")
+    assert ended.code == 2
+    assert "works on the machine where it is typed" in ended.err
+
+
+def test_errors_are_one_json_document_where_json_is_asked_for(terminal: Terminal) -> None:
+    wrong = []
+    for words, code, exit_code in (
+        ("runs show 77 --json", "NOT_FOUND", 1),
+        ("transcribe abc --json", "VALIDATION_ERROR", 2),
+        ("transcribe --json", "USAGE_ERROR", 2),
+        ("schedules run-now 77 --json", "NOT_FOUND", 1),
+    ):
+        ended = terminal.run(*words.split())
+        told = ended.error or {}
+        if (ended.code, ended.out, told.get("code")) != (exit_code, "", code) or not told.get("message"):
+            wrong.append((words, ended))
+    assert wrong == []
