@@ -1,5 +1,6 @@
 """Transcription by several processes: the provider's cap, kills, a Redis that goes away, the command line."""
 
+import json
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from automation_pipeline.fiches.tables import RecordingRow
 from automation_pipeline.simulator import Fiche, Kind, World
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow
+from automation_pipeline.storage.pulses import DAEMON, seconds_since_beat
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 from automation_pipeline_tests import services
 from automation_pipeline_tests.e2e.system import PATIENCE, System, kill
@@ -63,6 +65,12 @@ def transcribed(database: Database) -> int:
     with database.reading() as session:
         query = select(func.count()).select_from(RecordingRow).where(RecordingRow.has_transcription)
         return session.scalar(query) or 0
+
+
+def has_ticked(database: Database) -> bool:
+    """Dagster's daemon has loaded the definitions, and a sensor has ticked."""
+    with database.reading() as session:
+        return seconds_since_beat(session, DAEMON) is not None
 
 
 @pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
@@ -142,8 +150,9 @@ def test_a_redis_that_goes_away_in_the_middle_is_noticed_by_nobody_but_the_log(
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_the_command_line_follows_to_the_end(system: System, provider: str) -> None:
+def test_the_command_line_follows_to_the_end(system: System, provider: str, database: Database) -> None:
     with system.daemon():
+        wait_until(lambda: has_ticked(database), PATIENCE)
         ended = system.run("automation", "transcribe", SOLD[0].id, SOLD[1].id, "--priority", "high", "--wait", "--json")
         assert ended.returncode == 0, ended.stderr
         missing = system.run("automation", "transcribe", "999999999", "--wait", "--json")
@@ -155,7 +164,17 @@ def test_the_command_line_follows_to_the_end(system: System, provider: str) -> N
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 def test_without_a_key_the_wish_comes_to_nothing_with_one_sentence(system: System) -> None:
     system.environment["ELEVENLABS_API_KEY"] = ""
-    with system.daemon():
-        ended = system.run("automation", "transcribe", SOLD[0].id, "--wait")
+    ended = system.run("automation", "transcribe", SOLD[0].id, "--here")
     assert ended.returncode == 1
     assert ended.stderr.strip().endswith("ElevenLabs API key not configured (set ELEVENLABS_API_KEY).")
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+def test_without_a_daemon_the_command_says_so_or_does_the_work_here(system: System) -> None:
+    nothing = system.run("automation", "transcribe", SOLD[0].id, "--wait", "--json")
+    assert (nothing.returncode, nothing.stdout) == (1, "")
+    assert json.loads(nothing.stderr)["error"]["code"] == "NO_DAEMON"
+    ended = system.run("automation", "transcribe", SOLD[1].id, "--here", "--json")
+    assert ended.returncode == 0, ended.stderr
+    [told] = json.loads(ended.stdout)["transcriptions"]
+    assert (told["status"], told["transcribed"]) == ("completed", len(SOLD[1].recordings))
