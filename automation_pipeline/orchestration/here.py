@@ -29,7 +29,7 @@ def execute(keys: Sequence[str]) -> bool:
             instance = stack.enter_context(dg.DagsterInstance.local_temp(folder))
         green = True
         for one in filed:
-            request = run_request(RunWish(one.key, one.job, one.config, one.tags))
+            request = run_request(RunWish(one.key, one.job, one.config, one.tags, one.launch))
             result = dg.execute_job(
                 repository.get_reconstructable_job(one.job),
                 instance,
