@@ -41,7 +41,7 @@ def document_of(one: Enriched) -> dict[str, object]:
         "outcome": asked and asked.outcome,
         "status": status_of(one),
         "error": _error(one),
-        "warnings": list(one.wanted.warnings),
+        "warnings": list(_warnings(one)),
         "company": company and company.model_dump(mode="json", by_alias=False),
     }
 
@@ -88,7 +88,7 @@ def _error(one: Enriched) -> str | None:
 
 def _row(one: Enriched) -> Sequence[object]:
     company = one.standing.company if one.standing else None
-    siren, error = one.wanted.siren or one.wanted.given, _error(one) or _words(one.wanted.warnings)
+    siren, error = one.wanted.siren or one.wanted.given, _error(one) or _words(_warnings(one))
     if company is None:
         return siren, status_of(one), None, None, None, error
     naf = " ".join(part for part in (company.naf_code, company.naf_label) if part)
@@ -100,7 +100,7 @@ def _cells(one: Enriched) -> list[object]:
     company = (
         one.standing.company.model_dump(mode="json", by_alias=False) if one.standing and one.standing.company else {}
     )
-    beside = {"warnings": _words(one.wanted.warnings), "error": _error(one)}
+    beside = {"warnings": _words(_warnings(one)), "error": _error(one)}
     asked = {name: told[name] for name in ("given", "siren", "siret", "status") if told[name] is not None}
     known = {**company, **asked, **beside}
     return [_plain(known.get(name)) for name in (*_COLUMNS, *_LAST)]
@@ -111,6 +111,12 @@ def _plain(value: object) -> object:
     if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
         return f"'{value}"
     return value
+
+
+def _warnings(one: Enriched) -> Sequence[str]:
+    """About the number as it was given, and about the establishment as the register knows it."""
+    found = one.standing.warnings if one.standing else ()
+    return list(dict.fromkeys([*one.wanted.warnings, *found]))
 
 
 def _words(warnings: Sequence[str]) -> str:

@@ -42,17 +42,18 @@ class CompanySearch:
         )
 
     async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
-        _ = siret  # a SIRET that it does not know, such as a mistyped one, would hide the company
-        answer = await self._ask(siren)
+        """With a SIRET, the establishment is asked for: NOT_FOUND then says that the register does not know it."""
+        answer = await self._ask(siren, siret)
         if isinstance(answer, SourceError):
             return answer
         if answer.status != 200:
             return self._http.refusal(answer)
         try:
-            company = company_of(answer.body, siren)
+            company = company_of(answer.body, siren, siret)
         except NotUnderstoodError as error:
             return self._http.not_understood(str(error))
-        return company or failed(ErrorCode.NOT_FOUND, f"{SEARCH.name} does not know the company.", 200)
+        what = "company" if siret is None else "establishment"
+        return company or failed(ErrorCode.NOT_FOUND, f"{SEARCH.name} does not know the {what}.", 200)
 
     async def check(self) -> None:
         said = await self.fetch(SOMEBODY_KNOWN, None)
@@ -63,6 +64,7 @@ class CompanySearch:
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def _ask(self, siren: str) -> Answer | SourceError:
-        wanted = {"q": siren, "page": "1", "per_page": "1", "minimal": "true", "include": INCLUDED}
+    async def _ask(self, siren: str, siret: str | None) -> Answer | SourceError:
+        included = INCLUDED if siret is None else f"{INCLUDED},matching_etablissements"
+        wanted = {"q": siret or siren, "page": "1", "per_page": "1", "minimal": "true", "include": included}
         return await self._http.get("/search", wanted)

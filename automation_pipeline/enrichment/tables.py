@@ -1,5 +1,6 @@
 """Tables of enrichment: requests, companies with where each field comes from, jobs, and how the sources stand."""
 
+from collections.abc import Sequence
 from datetime import date, datetime
 
 from sqlalchemy import BigInteger, CheckConstraint, Date, ForeignKey, Index, UniqueConstraint, false, text
@@ -109,6 +110,9 @@ class JobRow(Table):
     )
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    # {siren}:{trigger}:{date}, with :2 and so on for later jobs of the day; the run requests are named after it.
+    key: Mapped[str] = mapped_column(unique=True)
+    request_key: Mapped[str | None]
     company_siren: Mapped[str]
     company_siret: Mapped[str | None]
     trigger: Mapped[str]
@@ -158,6 +162,7 @@ class JobSourceRow(Table):
     said: Mapped[JsonObject | None] = mapped_column(Json)
     document: Mapped[JsonObject | None] = mapped_column(Json)
     is_masked: Mapped[bool] = mapped_column(default=False)
+    warnings: Mapped[Sequence[str]] = mapped_column(Json, default=list)
     fetched_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 

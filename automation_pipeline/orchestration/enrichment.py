@@ -13,7 +13,7 @@ from automation_pipeline.enrichment.domain.views import JobView
 from automation_pipeline.enrichment.domain.vocabulary import DEFAULT_TENANT, Asked
 from automation_pipeline.enrichment.stages.request_enrichment import request_enrichment
 from automation_pipeline.enrichment.stages.work_enrichment import work_enrichment
-from automation_pipeline.enrichment.store.jobs import request_key
+from automation_pipeline.enrichment.store.jobs import first_request_key
 from automation_pipeline.enrichment.store.requests import Asking
 from automation_pipeline.orchestration.config_ids import check_ids
 from automation_pipeline.orchestration.heartbeat import worker_name
@@ -57,7 +57,7 @@ def job_to_work(launch: EnrichmentLaunch, context: dg.OpExecutionContext, our: S
     made = request_enrichment(given, asking, knobs=knobs, database=our.database, clock=our.clock, force=launch.force)
     if made.asked is Asked.ENQUEUED and made.job_id is not None:
         with our.database.transaction() as session:  # the worker that it asks for is here already
-            mark_taken(session, request_key(made.job_id, 1), context.run_id)
+            mark_taken(session, first_request_key(session, made.job_id), context.run_id)
     return made.job_id
 
 

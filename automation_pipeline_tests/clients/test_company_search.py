@@ -22,7 +22,7 @@ from automation_pipeline_tests.clients.registers import (
 from automation_pipeline_tests.tables import every_case
 
 
-@every_case("siret", [None, SIRET, f"{SIREN}99999"])
+@every_case("siret", [None, SIRET])
 def test_one_call_asks_for_the_company_for_all_that_is_read_and_for_no_officers(siret: str | None) -> None:
     requests: list[httpx.Request] = []
 
@@ -35,9 +35,19 @@ def test_one_call_asks_for_the_company_for_all_that_is_read_and_for_no_officers(
     (request,) = requests
     assert (request.method, request.url.path) == ("GET", "/hidden/search")
     params = request.url.params
-    assert (params["q"], params["per_page"], params["minimal"]) == (SIREN, "1", "true")
-    assert set(params["include"].split(",")) == {"siege", "complements", "finances"}
+    assert (params["q"], params["per_page"], params["minimal"]) == (siret or SIREN, "1", "true")
+    included = {"siege", "complements", "finances"} | ({"matching_etablissements"} if siret else set())
+    assert set(params["include"].split(",")) == included
     assert "Authorization" not in request.headers
+
+
+def test_an_establishment_is_looked_up_and_a_closed_one_is_a_warning() -> None:
+    other = f"{SIREN}00018"
+    closed = {"siret": other, "etat_administratif": "F", "date_fermeture": "2020-06-30"}
+    record = fetch(search(saying(found(unit(matching_etablissements=[closed])))), siret=other)
+    assert record.warnings == (f"The establishment {other} is closed since 2020-06-30.",)
+    error = fetch(search(saying(found(unit()))), siret=other)
+    assert (error.error_code, error.http_status) == ("NOT_FOUND", 200)
 
 
 @every_case("units", [[], [unit(OTHER)]])

@@ -19,7 +19,6 @@ from automation_pipeline_tests import outside
 from automation_pipeline_tests.fakes.registries import AtOnce, FakeRegistry, error, record
 
 DANONE, SEAT = "552032534", "55203253400646"
-UNKNOWN_ESTABLISHMENT = f"{DANONE}99999"
 NOBODY = "000000000"
 LONG = 60.0  # so that a slow machine is no finding
 STATUSES = {
@@ -129,7 +128,7 @@ def place(request: pytest.FixtureRequest) -> Place:
     return over_http(request.param, request.getfixturevalue("unlimited"))
 
 
-@pytest.mark.parametrize("siret", [None, SEAT, UNKNOWN_ESTABLISHMENT])
+@pytest.mark.parametrize("siret", [None, SEAT])
 def test_a_known_company_is_told_in_one_call(place: Place, siret: str | None) -> None:
     told = place.fetch(siret=siret)
     assert isinstance(told, SourceRecord), told
@@ -139,7 +138,7 @@ def test_a_known_company_is_told_in_one_call(place: Place, siret: str | None) ->
     assert place.calls() == 1
 
 
-@pytest.mark.parametrize("siret", [None, SEAT, UNKNOWN_ESTABLISHMENT])
+@pytest.mark.parametrize("siret", [None, SEAT])
 def test_the_same_company_is_told_in_the_same_words(place: Place, siret: str | None) -> None:
     assert place.fetch() == place.fetch(siret=siret)
 

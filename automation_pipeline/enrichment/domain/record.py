@@ -35,12 +35,14 @@ FIELDS = tuple(one.name for one in fields(CompanyFields))
 
 @dataclass(frozen=True, kw_only=True)
 class SourceRecord:
-    """`document` is what the source answered, without what changes by itself. `is_masked`: it may not tell all."""
+    """`document` is what the source answered, without what changes by itself. `is_masked`: it may not tell all.
+    `warnings` are sentences about the establishment that was asked for."""
 
     siren: str
     said: CompanyFields
     document: Mapping[str, object]
     is_masked: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from automation_pipeline.core.clock import Clock
 from automation_pipeline.enrichment.domain.breaker import is_down, is_silent, may_be_sent_again, rest_after
 from automation_pipeline.enrichment.domain.measures import RATE_LIMITED
 from automation_pipeline.enrichment.domain.record import SourceError, SourceOutcome, SourceRecord
-from automation_pipeline.enrichment.domain.vocabulary import ErrorCode
+from automation_pipeline.enrichment.domain.vocabulary import REQUIRED_SOURCES, ErrorCode
 from automation_pipeline.enrichment.ports import Registries, Source
 from automation_pipeline.enrichment.store.sources import (
     SourceStanding,
@@ -52,9 +52,11 @@ class _Caller:
         self._call_of = clock.now().date()
 
     async def ask(self, siren: str, siret: str | None) -> SourceOutcome:
-        """Where no further call may be made, what the last one came to counts."""
+        """Where no further call may be made, what the last one came to counts. A required source that does not know the
+        establishment is asked for the company itself, which then carries a warning."""
         knobs, began, calls = self._registries.knobs, time.monotonic(), 0
         said: SourceRecord | SourceError | None = None
+        warnings: tuple[str, ...] = ()
         while True:
             refusal = await self._wait_for_turn()
             if refusal is not None:
@@ -66,7 +68,11 @@ class _Caller:
             calls, said = calls + 1, heard
             if isinstance(said, SourceRecord):
                 await asyncio.to_thread(self._note_answer)
-                return self._outcome(said, calls, began)
+                return self._outcome(replace(said, warnings=(*said.warnings, *warnings)), calls, began)
+            if siret and said.error_code is ErrorCode.NOT_FOUND and self._source.api in REQUIRED_SOURCES:
+                await asyncio.to_thread(self._note_answer)
+                warnings, siret = (f"The register does not know the establishment {siret}.",), None
+                continue
             may_go_on = may_be_sent_again(self._source.api, said, knobs.longest_retry_after_seconds)
             goes_on = may_go_on and calls <= knobs.max_retries
             rests_until = await asyncio.to_thread(self._note_error, said, goes_on=goes_on)

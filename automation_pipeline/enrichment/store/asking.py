@@ -15,7 +15,7 @@ from automation_pipeline.enrichment.domain.log_fields import log_fields
 from automation_pipeline.enrichment.domain.states import EnrichmentStatus
 from automation_pipeline.enrichment.domain.vocabulary import Asked, Trigger
 from automation_pipeline.enrichment.store.jobs import OPEN, add_job, attach, open_job
-from automation_pipeline.enrichment.store.requests import Asking, company_of, mirror, move_enrichment
+from automation_pipeline.enrichment.store.requests import Asking, company_of, mirror, move_enrichment, warnings_of
 from automation_pipeline.enrichment.tables import AttachmentRow, CompanyRequestRow, EnrichmentRow, JobRow
 from automation_pipeline.storage.outbox import enqueue
 
@@ -87,11 +87,6 @@ def as_asked(session: Session, request: CompanyRequestRow) -> Enriching:
         job_id=waits_for,
         warnings=warnings_of(request),
     )
-
-
-def warnings_of(request: CompanyRequestRow) -> tuple[str, ...]:
-    told = (request.warnings or {}).get("warnings", ())
-    return tuple(map(str, told)) if isinstance(told, list | tuple) else ()  # pyright: ignore[reportUnknownArgumentType]  what JSON holds
 
 
 def _grow_stale(session: Session, row: EnrichmentRow, actor: str, now: datetime, knobs: Knobs, *, force: bool) -> None:

@@ -18,10 +18,11 @@ from automation_pipeline.enrichment.domain.merging import changes, has_core_iden
 from automation_pipeline.enrichment.domain.record import FIELDS, CompanyFields, Snapshot, SourceOutcome, SourceRecord
 from automation_pipeline.enrichment.domain.states import EnrichmentStatus
 from automation_pipeline.enrichment.domain.vocabulary import DOCUMENT_TYPES, JobState, SourceApi, Trigger
-from automation_pipeline.enrichment.store.requests import mirror, move_enrichment
+from automation_pipeline.enrichment.store.requests import mirror, move_enrichment, warnings_of
 from automation_pipeline.enrichment.store.working import WORKER, Begun, facts_of, held_with_enrichment, outcomes_of
 from automation_pipeline.enrichment.tables import (
     AttachmentRow,
+    CompanyRequestRow,
     CompanyRow,
     DocumentRow,
     EnrichmentRow,
@@ -60,6 +61,7 @@ def finish(session: Session, begun: Begun, knobs: Knobs, now: datetime) -> Evalu
         told = {field: source for field, source in found.sources.items() if after.sources.get(field) is source}
         _keep_snapshot(session, after, told, known, now)
     _keep_what_was_said(session, row.siren, outcomes, now)
+    _warn_requests(session, job, [warning for record in records.values() for warning in record.warnings])
     _end(session, row, job, evaluation, knobs, now)
     return evaluation
 
@@ -76,6 +78,16 @@ def give_up(session: Session, begun: Begun, knobs: Knobs, now: datetime) -> Eval
     _keep_what_was_said(session, row.siren, outcomes, now)
     _end(session, row, job, evaluation, knobs, now)
     return evaluation
+
+
+def _warn_requests(session: Session, job: JobRow, warnings: Sequence[str]) -> None:
+    """The requests that wait for the job and asked for the same establishment."""
+    if not warnings:
+        return
+    attached = select(AttachmentRow.request_id).where(AttachmentRow.job_id == job.id)
+    its = CompanyRequestRow.id.in_(attached), CompanyRequestRow.siret == job.company_siret
+    for request in session.scalars(select(CompanyRequestRow).where(*its)):
+        request.warnings = {"warnings": [*dict.fromkeys([*warnings_of(request), *warnings])]}
 
 
 def _records(outcomes: Mapping[SourceApi, SourceOutcome]) -> dict[SourceApi, SourceRecord]:

@@ -12,6 +12,7 @@ from automation_pipeline.enrichment.domain.record import FIELDS
 from automation_pipeline.enrichment.domain.states import EnrichmentStatus
 from automation_pipeline.enrichment.domain.views import CompanyView
 from automation_pipeline.enrichment.store.jobs import OPEN
+from automation_pipeline.enrichment.store.requests import warnings_of
 from automation_pipeline.enrichment.tables import CompanyRequestRow, CompanyRow, FieldSourceRow, JobRow
 from automation_pipeline.storage.bulk import among
 
@@ -29,6 +30,7 @@ class Standing:
     is_running: bool
     company: CompanyView | None
     open_job_id: int | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def followed(session: Session, request_ids: Sequence[int]) -> Sequence[Standing]:
@@ -53,6 +55,7 @@ def followed(session: Session, request_ids: Sequence[int]) -> Sequence[Standing]
             is_running=row.company_siren in open_jobs,
             company=companies.get(row.company_siren),
             open_job_id=open_jobs.get(row.company_siren),
+            warnings=warnings_of(row),
         )
         for row in rows
     ]

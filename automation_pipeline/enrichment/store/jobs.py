@@ -1,9 +1,9 @@
 """Jobs as they are asked for: one open job a SIREN, and those who wait for it."""
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.core.correlation import CORRELATION_TAG
@@ -11,11 +11,10 @@ from automation_pipeline.enrichment.domain.identifiers import Identifiers
 from automation_pipeline.enrichment.domain.vocabulary import JobState, Trigger
 from automation_pipeline.enrichment.store.requests import Asking
 from automation_pipeline.enrichment.tables import AttachmentRow, CompanyRequestRow, JobRow
-from automation_pipeline.storage.bulk import insert_into
+from automation_pipeline.storage.bulk import among, insert_into
 from automation_pipeline.storage.run_requests import RunWish, file_requests
 
 JOB = "company_enrichment"
-REQUEST_KEY = "enrichment-job-"
 OPEN = (JobState.PENDING, JobState.RUNNING)
 
 
@@ -42,8 +41,10 @@ def add_jobs(
     priority: int = 5,
 ) -> list[JobRow]:
     """As `add_job`, of many."""
+    keys = _keys(session, [one.siren for one in wanted], trigger, now)
     rows = [
         JobRow(
+            key=keys[one.siren],
             company_siren=one.siren,
             company_siret=one.siret,
             trigger=trigger,
@@ -68,6 +69,8 @@ def ask_for_workers(session: Session, jobs: Sequence[JobRow], now: datetime) -> 
     wishes: list[RunWish] = []
     for job in jobs:
         job.requests, job.requested_at = job.requests + 1, now
+        key = job.key if job.requests == 1 else f"{job.key}-retry-{job.requests - 1}"
+        job.request_key = key
         tags = {
             "enrichment/job_id": str(job.id),
             "enrichment/siren": job.company_siren,
@@ -75,12 +78,23 @@ def ask_for_workers(session: Session, jobs: Sequence[JobRow], now: datetime) -> 
             "dagster/priority": str(job.priority),
             CORRELATION_TAG: job.correlation_id,
         }
-        wishes.append(RunWish(request_key(job.id, job.requests), JOB, {"job_id": job.id}, tags))
+        wishes.append(RunWish(key, JOB, {"job_id": job.id}, tags))
     file_requests(session, wishes, now)
 
 
-def request_key(job_id: int, number: int) -> str:
-    return f"{REQUEST_KEY}{job_id}-{number}"
+def _keys(session: Session, sirens: Sequence[str], trigger: Trigger, now: datetime) -> Mapping[str, str]:
+    """{siren}:{trigger}:{date}, with a number from the second job of the day on. The SIRENs are locked."""
+    today = now.astimezone(UTC).date()
+    midnight = datetime.combine(today, datetime.min.time(), tzinfo=UTC)
+    its = among(session, JobRow.company_siren, sirens), JobRow.trigger == trigger, JobRow.created_at >= midnight
+    counted = select(JobRow.company_siren, func.count()).where(*its).group_by(JobRow.company_siren)
+    earlier = dict(session.execute(counted).tuples().all())
+    keys = {siren: f"{siren}:{trigger}:{today}" for siren in sirens}
+    return {siren: f"{key}:{earlier[siren] + 1}" if siren in earlier else key for siren, key in keys.items()}
+
+
+def first_request_key(session: Session, job_id: int) -> str:
+    return session.scalars(select(JobRow.key).where(JobRow.id == job_id)).one()
 
 
 def attach(session: Session, job: JobRow, request: CompanyRequestRow, asking: Asking, now: datetime) -> None:

@@ -47,6 +47,11 @@ def add_request(
     return row
 
 
+def warnings_of(request: CompanyRequestRow) -> tuple[str, ...]:
+    found = (request.warnings or {}).get("warnings", ())
+    return tuple(map(str, found)) if isinstance(found, list | tuple) else ()  # pyright: ignore[reportUnknownArgumentType]  what JSON holds
+
+
 def known_request(session: Session, asking: Asking) -> CompanyRequestRow | None:
     """That which was made for the same key before."""
     if asking.idempotency_key is None:

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import uuid4
 
-from sqlalchemy import Text, and_, cast, exists, false, func, literal, or_, select, update
+from sqlalchemy import and_, exists, false, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.core.correlation import correlation_id
 from automation_pipeline.enrichment.domain.identifiers import Identifiers
 from automation_pipeline.enrichment.domain.states import ENRICHMENT, EnrichmentStatus
 from automation_pipeline.enrichment.domain.vocabulary import DEFAULT_TENANT, JobState, Trigger
-from automation_pipeline.enrichment.store.jobs import OPEN, REQUEST_KEY, add_jobs, ask_for_workers
+from automation_pipeline.enrichment.store.jobs import OPEN, add_jobs, ask_for_workers
 from automation_pipeline.enrichment.store.requests import Asking
 from automation_pipeline.enrichment.tables import CompanyRequestRow, CompanyRow, EnrichmentRow, JobRow
 from automation_pipeline.storage.bulk import among
@@ -80,8 +80,7 @@ def ask_again(session: Session, now: datetime, lock_seconds: float, limit: int) 
         and_(JobRow.state == JobState.PENDING, ~is_waiting_for_a_source, or_(was_asked, has_come, wait_is_over)),
         and_(JobRow.state == JobState.RUNNING, is_silent, ~asked_since),
     )
-    key = literal(REQUEST_KEY) + cast(JobRow.id, Text) + literal("-") + cast(JobRow.requests, Text)
-    is_waiting = exists().where(RunRequestRow.request_key == key, RunRequestRow.state == "waiting")
+    is_waiting = exists().where(RunRequestRow.request_key == JobRow.request_key, RunRequestRow.state == "waiting")
     query = select(JobRow).where(JobRow.state.in_(OPEN), is_lost, ~is_waiting).order_by(JobRow.id).limit(limit)
     rows = session.scalars(query.with_for_update(skip_locked=True)).all()
     ask_for_workers(session, rows, now)

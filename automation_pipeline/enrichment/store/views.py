@@ -21,9 +21,8 @@ from automation_pipeline.enrichment.domain.views import (
     SourceView,
 )
 from automation_pipeline.enrichment.domain.vocabulary import SourceApi
-from automation_pipeline.enrichment.store.asking import warnings_of
 from automation_pipeline.enrichment.store.jobs import open_job
-from automation_pipeline.enrichment.store.requests import request_of
+from automation_pipeline.enrichment.store.requests import request_of, warnings_of
 from automation_pipeline.enrichment.store.sources import standings
 from automation_pipeline.enrichment.tables import (
     CompanyRequestRow,

@@ -186,6 +186,7 @@ def _columns(outcome: SourceOutcome) -> dict[str, object]:
         "said": said,
         "document": None if record is None else record.document,
         "is_masked": bool(record and record.is_masked),
+        "warnings": list(record.warnings) if record else [],
     }
 
 
@@ -193,7 +194,11 @@ def _outcome(row: JobSourceRow) -> SourceOutcome:
     source, error, record = SourceApi(row.source_api), None, None
     if row.status == CallStatus.SUCCESS:
         record = SourceRecord(
-            siren="", said=fields_from(row.said or {}), document=row.document or {}, is_masked=row.is_masked
+            siren="",
+            said=fields_from(row.said or {}),
+            document=row.document or {},
+            is_masked=row.is_masked,
+            warnings=tuple(row.warnings),
         )
     else:
         error = SourceError(

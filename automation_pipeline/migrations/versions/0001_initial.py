@@ -252,6 +252,8 @@ def upgrade() -> None:
     op.create_table(
         "enrichment_jobs",
         sa.Column("id", BigId, nullable=False),
+        sa.Column("key", sa.String(), nullable=False),
+        sa.Column("request_key", sa.String(), nullable=True),
         sa.Column("company_siren", sa.String(), nullable=False),
         sa.Column("company_siret", sa.String(), nullable=True),
         sa.Column("trigger", sa.String(), nullable=False),
@@ -280,6 +282,7 @@ def upgrade() -> None:
         sa.CheckConstraint("(state = 'DONE') = (finished_at IS NOT NULL)", name=op.f("ck_enrichment_jobs_finished")),
         sa.CheckConstraint("state IN ('PENDING', 'RUNNING', 'DONE')", name=op.f("ck_enrichment_jobs_state")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_enrichment_jobs")),
+        sa.UniqueConstraint("key", name=op.f("uq_enrichment_jobs_key")),
         sqlite_autoincrement=True,
     )
     op.create_index(
@@ -873,6 +876,7 @@ def upgrade() -> None:
         sa.Column("said", Json, nullable=True),
         sa.Column("document", Json, nullable=True),
         sa.Column("is_masked", sa.Boolean(), nullable=False),
+        sa.Column("warnings", Json, nullable=False),
         sa.Column("fetched_at", UtcDateTime(), nullable=False),
         sa.ForeignKeyConstraint(
             ["job_id"], ["enrichment_jobs.id"], name=op.f("fk_enrichment_job_sources_job_id"), ondelete="CASCADE"

@@ -33,7 +33,7 @@ def test_what_is_old_grows_stale_and_is_refreshed(database: Database, monkeypatc
     asked = office.ask()
     execute(company_enrichment, job_id=asked.job_id)
     assert tick() == "0 grew stale; 0 are refreshed; 0 workers were asked for again."
-    office.clock.pass_time(timedelta(days=31))
+    office.clock.pass_time(timedelta(days=33))
     assert tick() == "1 grew stale; 1 are refreshed; 0 workers were asked for again."
     with database.reading() as session:
         triggers = session.scalars(select(JobRow.trigger).order_by(JobRow.id)).all()

@@ -19,7 +19,7 @@ def test_a_new_company_gets_a_job_and_a_worker_is_asked_for(bench: Bench) -> Non
     job, row = bench.job(asked.job_id), bench.request_row(asked.request_id)
     assert (asked.asked, asked.status) == ("ENQUEUED", "PENDING")
     assert (job.state, job.trigger, job.attempt, job.company_siren) == ("PENDING", "REQUEST_CREATED", 0, SIREN)
-    assert bench.asked_for() == [(f"enrichment-job-{job.id}-1", {"job_id": job.id})]
+    assert bench.asked_for() == [(f"{SIREN}:REQUEST_CREATED:2026-05-04", {"job_id": job.id})]
     assert bench.waiting_for(job.id) == [asked.request_id]
     assert (row.enrichment_status, row.created_by, row.siren_raw) == ("PENDING", "user:1", SIREN)
     [event] = bench.events()

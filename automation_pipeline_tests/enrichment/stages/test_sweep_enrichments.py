@@ -147,7 +147,7 @@ def test_a_job_that_nobody_has_begun_is_asked_for_again(bench: Bench) -> None:
     assert bench.sweep().asked_again == 0
     bench.pass_time(seconds=1)
     assert bench.sweep().asked_again == 1
-    assert bench.asked_for()[-1][0] == f"enrichment-job-{asked.job_id}-2"
+    assert bench.asked_for()[-1][0] == f"{bench.job(asked.job_id).key}-retry-1"
 
 
 def test_a_job_that_waits_for_dagster_is_left_waiting(bench: Bench) -> None:

@@ -123,7 +123,7 @@ def test_a_worker_that_is_killed_is_followed_when_its_lease_is_over(bench: Bench
     assert bench.work(asked.job_id).attempt == 1
     bench.pass_time(seconds=1)
     assert bench.sweep().asked_again == 1
-    assert bench.asked_for()[-1] == (f"enrichment-job-{asked.job_id}-2", {"job_id": asked.job_id})
+    assert bench.asked_for()[-1] == (f"{SIREN}:REQUEST_CREATED:2026-05-04-retry-1", {"job_id": asked.job_id})
     job = bench.work(asked.job_id)
     assert (job.attempt, job.status) == (2, "SUCCESS")
     assert bench.calls() == {SEARCH: 1, INPI: 1, RCS: 2}
@@ -351,3 +351,24 @@ def test_a_stale_company_stays_stale_while_its_register_asks_to_wait(bench: Benc
     assert job.not_before == bench.clock.now() + timedelta(seconds=60)
     assert bench.work(asked.job_id).state == "PENDING"
     assert bench.calls()[SEARCH] == 2
+
+
+def test_an_unknown_establishment_is_a_warning_and_the_company_is_enriched(bench: Bench) -> None:
+    invented = f"{SIREN}99999"
+    asked = bench.request(siret=invented)
+    bench.sources[SEARCH].script = [UNKNOWN, says(SEARCH)]
+    bench.work(asked.job_id)
+    row = bench.request_row(asked.request_id)
+    assert row.enrichment_status == "SUCCESS"
+    assert f"The register does not know the establishment {invented}." in (row.warnings or {})["warnings"]
+    assert [siret for _, siret in bench.sources[SEARCH].asked] == [invented, None]
+
+
+def test_a_second_job_of_a_day_has_a_key_of_its_own(bench: Bench) -> None:
+    keys = []
+    for _ in range(2):
+        asked = bench.request(force=True)
+        bench.work(asked.job_id)
+        keys.append(bench.jobs()[-1].key)
+        bench.pass_time(minutes=20)
+    assert keys == [f"{SIREN}:REQUEST_CREATED:2026-05-04", f"{SIREN}:REQUEST_CREATED:2026-05-04:2"]

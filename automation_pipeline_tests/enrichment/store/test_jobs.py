@@ -29,13 +29,16 @@ def test_a_job_is_open_until_it_is_done(bench: Bench) -> None:
         assert open_job(session, SIREN) is None
 
 
+KEY = f"{SIREN}:REQUEST_CREATED:2026-05-04"
+
+
 def test_every_worker_is_asked_for_under_a_key_of_its_own(bench: Bench) -> None:
     asked = bench.request()
     for _ in range(2):
         with bench.database.transaction() as session:
             ask_for_workers(session, [session.get_one(JobRow, asked.job_id)], bench.clock.now())
     [row, *_] = bench.rows_of(RunRequestRow)
-    assert [key for key, _ in bench.asked_for()] == [f"enrichment-job-{asked.job_id}-{number}" for number in (1, 2, 3)]
+    assert [key for key, _ in bench.asked_for()] == [KEY, f"{KEY}-retry-1", f"{KEY}-retry-2"]
     assert (row.job, row.tags["enrichment/siren"], row.tags["enrichment/trigger"]) == (
         "company_enrichment", SIREN, "REQUEST_CREATED",
     )  # fmt: skip

@@ -58,4 +58,5 @@ def _standing(view: RequestView) -> Standing:
         error=view.request.enrichment_error,
         is_running=view.enrichment_running,
         company=view.company,
+        warnings=view.request.warnings,
     )
