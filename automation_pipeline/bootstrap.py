@@ -27,6 +27,8 @@ from automation_pipeline.storage.rate_limits import DatabaseRateLimiter
 from automation_pipeline.storage.work_loop import WorkLoop
 
 if TYPE_CHECKING:
+    from pydantic import SecretStr
+
     from automation_pipeline.audits.ports import Judge
     from automation_pipeline.automation.ports import MailSender, PostOffice, Realtime
     from automation_pipeline.core.launching import DagsterProbe
@@ -48,6 +50,7 @@ class Services:
         self.settings = settings
         self.clock: Clock = clock or SystemClock()
         self.meter = Meter()
+        self._crm_by_key: dict[str, FicheSource] = {}
 
     @cached_property
     def database(self) -> Database:
@@ -89,6 +92,18 @@ class Services:
         from automation_pipeline.clients.opening import open_crm  # noqa: PLC0415  only where it is asked for
 
         return open_crm(self.settings, self.clock.now, self.meter)
+
+    def crm_with(self, key: "SecretStr | None") -> "FicheSource":
+        """The CRM as a schedule with a key of its own calls it; without one, with `FICHE_API_AUTH_TOKEN`."""
+        if key is None:
+            return self.crm
+        token = key.get_secret_value()
+        if token not in self._crm_by_key:
+            from automation_pipeline.clients.opening import open_crm  # noqa: PLC0415  only where it is asked for
+
+            settings = self.settings.model_copy(update={"fiche_api_auth_token": key})
+            self._crm_by_key[token] = open_crm(settings, self.clock.now, self.meter)
+        return self._crm_by_key[token]
 
     @cached_property
     def speech(self) -> "Provider":

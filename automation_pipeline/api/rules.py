@@ -41,6 +41,8 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         ("POST", "/api/automation/schedules/{schedule_id}/pause"): _path(P.AUTOMATION, WRITE, Entity.SCHEDULE),
         ("POST", "/api/automation/schedules/{schedule_id}/resume"): _path(P.AUTOMATION, WRITE, Entity.SCHEDULE),
         ("POST", "/api/automation/schedules/{schedule_id}/skip-next"): _path(P.AUTOMATION, WRITE, Entity.SCHEDULE),
+        ("POST", "/api/automation/schedules/{schedule_id}/backfill"): _path(P.AUTOMATION, WRITE, Entity.SCHEDULE),
+        ("GET", "/api/automation/schedules/{schedule_id}/preview"): _path(P.AUTOMATION, READ, Entity.SCHEDULE),
         ("GET", "/api/automation/schedules/{schedule_id}/next"): _path(P.AUTOMATION, READ, Entity.SCHEDULE),
         ("GET", "/api/automation/schedules/{schedule_id}/occurrences"): _path(P.AUTOMATION, READ, Entity.SCHEDULE),
         ("GET", "/api/automation/schedules/{schedule_id}/runs"): _path(P.AUTOMATION, READ, Entity.SCHEDULE),

@@ -10,7 +10,7 @@ from automation_pipeline.automation.domain.documents import schedule_document
 from automation_pipeline.automation.domain.schedule import Schedule
 from automation_pipeline.automation.domain.selection import parse_selection
 from automation_pipeline.automation.stages.request_run import manual_run_key
-from automation_pipeline.cli import schedule_times
+from automation_pipeline.cli import schedule_plans, schedule_times
 from automation_pipeline.cli.desk.chosen import desk
 from automation_pipeline.cli.desk.ports import Desk
 from automation_pipeline.cli.following import watch_run
@@ -27,6 +27,8 @@ app = typer.Typer(help="Configure what is run, and when.", no_args_is_help=True)
 app.command("skip-next")(schedule_times.skip_next_)
 app.command("next")(schedule_times.next_)
 app.command("occurrences")(schedule_times.occurrences)
+app.command("preview")(schedule_plans.preview)
+app.command("backfill")(schedule_plans.backfill)
 
 ScheduleFile = Annotated[Path, typer.Option("--file", "-f", help="JSON file of the schedule; - reads standard input.")]
 ChangesFile = Annotated[

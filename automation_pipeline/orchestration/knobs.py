@@ -9,6 +9,16 @@ if TYPE_CHECKING:
     from automation_pipeline.automation.stages.fetch_batch import FetchKnobs
     from automation_pipeline.automation.stages.select_fiches import SelectionKnobs
     from automation_pipeline.bootstrap import Services
+    from automation_pipeline.fiches.ports import FicheSource
+
+
+def crm_of_run(services: "Services", run_id: int) -> "FicheSource":
+    """The CRM with the key of the run's schedule, where the schedule has one."""
+    from automation_pipeline.automation.store.runs import external_key_of  # noqa: PLC0415  few steps need it
+
+    with services.database.reading() as session:
+        key = external_key_of(session, run_id)
+    return services.crm_with(key)
 
 
 def selection_knobs(services: "Services") -> "SelectionKnobs":

@@ -6,7 +6,8 @@ from itertools import islice
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
-from pydantic import AfterValidator
+from pydantic import AfterValidator, SecretStr
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from automation_pipeline.api.automation_scopes import check_selection, signed
@@ -16,9 +17,11 @@ from automation_pipeline.api.documented import takes
 from automation_pipeline.api.envelope import Answer, Done, answer, refusals, said
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.once import DoneOnce
+from automation_pipeline.api.outside import asking_outside
 from automation_pipeline.api.schemas.schedules import (
     CHANGE,
     NIGHTLY,
+    BackfillInput,
     Coming,
     OccurrenceShown,
     PauseInput,
@@ -30,9 +33,12 @@ from automation_pipeline.api.versions import etag_of, expected_version
 from automation_pipeline.automation.domain.documents import ScheduleShown, schedule_document
 from automation_pipeline.automation.domain.occurrences import FIRST_YEAR, LAST_YEAR, beginning, occurrences_after
 from automation_pipeline.automation.domain.schedule import Schedule, ScheduleInput
+from automation_pipeline.automation.stages.backfill_schedule import INVALID as INVALID_BACKFILL
+from automation_pipeline.automation.stages.backfill_schedule import Backfill, backfill_schedule
 from automation_pipeline.automation.stages.create_schedule import create_schedule
 from automation_pipeline.automation.stages.delete_schedule import delete_schedule
 from automation_pipeline.automation.stages.pause_schedule import pause_schedule
+from automation_pipeline.automation.stages.preview_schedule import SchedulePreview, preview_schedule
 from automation_pipeline.automation.stages.resume_schedule import resume_schedule
 from automation_pipeline.automation.stages.skip_next import skip_next
 from automation_pipeline.automation.stages.update_schedule import update_schedule
@@ -166,6 +172,51 @@ def skip(schedule_id: IdInPath, services: TheServices, once: DoneOnce) -> Respon
         return answer({"id": str(schedule_id), "skipped": iso(due_at)})
 
     return once(work)
+
+
+@router.post(
+    f"{PATH}/{{schedule_id}}/backfill",
+    response_model=Answer[Backfill],
+    responses=refusals(404, 409),
+    openapi_extra=takes(BackfillInput, first_days_of_may={"from": "2026-05-01", "to": "2026-05-03", "dryRun": True}),
+)
+def backfill(schedule_id: IdInPath, body: TheBody, services: TheServices, once: DoneOnce) -> Response:
+    """File one run per day of a range, each day once. Repeated, it files what is missing."""
+    wanted = parse(BackfillInput, body, INVALID_BACKFILL)
+
+    def work() -> Response:
+        made = backfill_schedule(
+            schedule_id,
+            wanted.first,
+            wanted.last,
+            database=services.database,
+            clock=services.clock,
+            dry_run=wanted.dry_run,
+        )
+        return answer(as_document(made))
+
+    return once(work)
+
+
+@router.get(f"{PATH}/{{schedule_id}}/preview", response_model=Answer[SchedulePreview], responses=refusals(404, 502))
+async def preview(schedule_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
+    """Show what a run would select and drop now, and why. Nothing is written; the CRM is asked for the sales lists."""
+    key = await run_in_threadpool(_key_of, schedule_id, services)
+    with asking_outside():
+        shown = await preview_schedule(
+            schedule_id,
+            database=services.database,
+            source=services.crm_with(key),
+            clock=services.clock,
+            semaphore=services.sales_list_semaphore,
+            most_recordings=services.settings.automation_max_recordings_per_fiche,
+        )
+    return answer(as_document(shown if reach.is_whole else shown.without_fiches()))
+
+
+def _key_of(schedule_id: int, services: Services) -> SecretStr | None:
+    with services.database.reading() as session:
+        return get_schedule(session, schedule_id).external_api_key
 
 
 @router.get(f"{PATH}/{{schedule_id}}/next", response_model=Answer[Coming], responses=refusals(404))

@@ -1,6 +1,7 @@
 """Schedules as the API takes and shows them."""
 
 from collections.abc import Mapping
+from datetime import date
 from typing import Literal, Self
 
 from pydantic import BaseModel, Field
@@ -32,6 +33,14 @@ class ScheduleList(BaseModel):
 
 class PauseInput(JsonModel):
     reason: str | None = Field(default=None, max_length=1000)
+
+
+class BackfillInput(JsonModel):
+    """The days of sales, and whether the answer only shows what would be filed."""
+
+    first: date = Field(alias="from", examples=["2026-05-01"])
+    last: date = Field(alias="to", examples=["2026-05-03"])
+    dry_run: bool = False
 
 
 class Skipped(BaseModel):

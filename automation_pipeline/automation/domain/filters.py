@@ -3,7 +3,7 @@ known for sure to be unwanted, `authoritative` decides once the fiche's details 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from automation_pipeline.automation.domain.field_rules import ids_in
@@ -18,6 +18,18 @@ class Dropped(StrEnum):
     GROUPE_NOT_SELECTED = "groupe_not_selected"
     AUDITED = "audited"
     OVER_MAX_FICHES = "over_max_fiches"
+
+    @property
+    def words(self) -> str:
+        return _WORDS[self]
+
+
+_WORDS = {
+    Dropped.DUPLICATES: "Listed more than once",
+    Dropped.GROUPE_NOT_SELECTED: "Groupe not selected",
+    Dropped.AUDITED: "Already audited",
+    Dropped.OVER_MAX_FICHES: "Beyond maxFiches",
+}
 
 
 class EmptyReason(StrEnum):
@@ -44,10 +56,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """Every candidate is kept or counted under one reason."""
+    """Every candidate is kept or counted under one reason; `reasons` has that of each dropped fiche, repeats apart."""
 
     kept: tuple[str, ...]
     dropped: Mapping[Dropped, int]
+    reasons: Mapping[str, Dropped] = field(default_factory=dict[str, Dropped])
 
 
 def named_ids(selection: FicheSelection) -> list[str]:
@@ -61,15 +74,18 @@ def early(candidates: Sequence[Candidate], selection: FicheSelection) -> Choice:
     firsts = {candidate.fiche_id: candidate for candidate in reversed(candidates)}
     dropped[Dropped.DUPLICATES] = len(candidates) - len(firsts)
     wanted: list[str] = []
+    reasons: dict[str, Dropped] = {}
     for fiche_id in dict.fromkeys(candidate.fiche_id for candidate in candidates):
         reason = _unwanted(firsts[fiche_id], selection)
         if reason is None:
             wanted.append(fiche_id)
         else:
             dropped[reason] += 1
+            reasons[fiche_id] = reason
     kept = tuple(wanted[: selection.max_fiches])
     dropped[Dropped.OVER_MAX_FICHES] = len(wanted) - len(kept)
-    return Choice(kept, dict(dropped))
+    reasons |= dict.fromkeys(wanted[len(kept) :], Dropped.OVER_MAX_FICHES)
+    return Choice(kept, dict(dropped), reasons)
 
 
 def _unwanted(candidate: Candidate, selection: FicheSelection) -> Dropped | None:

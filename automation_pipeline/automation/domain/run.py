@@ -86,6 +86,7 @@ class Trigger(StrEnum):
     MANUAL = "manual"
     LAUNCHPAD = "launchpad"
     RETRY = "retry"
+    BACKFILL = "backfill"
 
 
 @dataclass(frozen=True)

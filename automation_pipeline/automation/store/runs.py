@@ -1,9 +1,11 @@
 """Queries over runs: opening, fencing, beating, ending, and what people ask about them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
 
+from pydantic import SecretStr
 from sqlalchemy import and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
@@ -14,10 +16,10 @@ from automation_pipeline.automation.domain.schedule import Schedule
 from automation_pipeline.automation.domain.selection import FicheSelection
 from automation_pipeline.automation.store.phases import first_entry, note_phase
 from automation_pipeline.automation.store.schedules import schedule_of_run
-from automation_pipeline.automation.tables import HeartbeatRow, LogRow, RunRow
+from automation_pipeline.automation.tables import HeartbeatRow, LogRow, RunRow, ScheduleRow
 from automation_pipeline.core.errors import NotFoundError, PermanentError
 from automation_pipeline.core.masking import masked_document
-from automation_pipeline.storage.bulk import insert_into
+from automation_pipeline.storage.bulk import among, insert_into
 from automation_pipeline.storage.group_commit import known_throughout
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.prepared import execute
@@ -138,6 +140,22 @@ def freeze_options(session: Session, row: RunRow) -> None:
         "options": options_document(schedule),
         "auditConfigs": list(audit_configs_of(session, schedule)),
     }
+
+
+def runs_by_key(session: Session, request_keys: Sequence[str]) -> dict[str, RunRow]:
+    """Those of them that were filed."""
+    rows = session.scalars(select(RunRow).where(among(session, RunRow.request_key, request_keys)))
+    return {row.request_key: row for row in rows if row.request_key}
+
+
+def external_key_of(session: Session, run_id: int) -> SecretStr | None:
+    """The key of the CRM that the run's schedule has of its own."""
+    key = session.scalar(
+        select(ScheduleRow.external_api_key)
+        .join(RunRow, RunRow.schedule_id == ScheduleRow.id)
+        .where(RunRow.id == run_id)
+    )
+    return SecretStr(key) if key else None
 
 
 def lock_run(session: Session, run_id: int) -> RunRow:

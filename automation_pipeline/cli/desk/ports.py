@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Protocol
 
 from automation_pipeline.access.domain.api_token import ApiToken
@@ -21,6 +21,8 @@ from automation_pipeline.automation.domain.run_record import LogEntry
 from automation_pipeline.automation.domain.run_report import RunReport
 from automation_pipeline.automation.domain.schedule import Schedule
 from automation_pipeline.automation.domain.selection import FicheSelection
+from automation_pipeline.automation.stages.backfill_schedule import Backfill
+from automation_pipeline.automation.stages.preview_schedule import SchedulePreview
 from automation_pipeline.automation.store.occurrences import Occurrence
 from automation_pipeline.automation.store.progress import LogLevel, Progress
 from automation_pipeline.automation.store.run_story import RunStory
@@ -55,6 +57,8 @@ class ScheduleDesk(Protocol):
     def request_run(self, schedule_id: int, selection: FicheSelection | None) -> Run: ...
     def skip_next(self, schedule_id: int) -> datetime: ...
     def occurrences(self, schedule_id: int, limit: int) -> Sequence[Occurrence]: ...
+    def preview(self, schedule_id: int) -> SchedulePreview: ...
+    def backfill(self, schedule_id: int, first: date, last: date, *, dry_run: bool) -> Backfill: ...
 
 
 class RunDesk(Protocol):

@@ -49,11 +49,11 @@ def open_run(context: dg.OpExecutionContext, config: AutomationRunConfig, servic
 def select_fiches(ticket: RunTicket, services: ServicesResource) -> Iterator[dg.DynamicOutput]:
     """Resolve the selection, write one pending row a fiche; hand on the batches that have work left."""
     from automation_pipeline.automation.stages import select_fiches as selecting  # noqa: PLC0415  its own
-    from automation_pipeline.orchestration.knobs import selection_knobs  # noqa: PLC0415  its own
+    from automation_pipeline.orchestration.knobs import crm_of_run, selection_knobs  # noqa: PLC0415  its own
 
     our = services.get()
     with verdicts(), beating(ticket, our):
-        ground = {"database": our.database, "source": our.crm, "clock": our.clock}
+        ground = {"database": our.database, "source": crm_of_run(our, ticket.run_id), "clock": our.clock}
         knobs = selection_knobs(our)
         selected = our.run(selecting.select_fiches(ticket, **ground, semaphore=our.sales_list_semaphore, knobs=knobs))
     yield from _batches(ticket, selected.batches)
@@ -63,11 +63,11 @@ def select_fiches(ticket: RunTicket, services: ServicesResource) -> Iterator[dg.
 def fetch_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesResource) -> None:
     """Fetch the details of a batch's fiches, many at once, and apply the filters; rows move while it runs."""
     from automation_pipeline.automation.stages import fetch_batch as fetching  # noqa: PLC0415  its own
-    from automation_pipeline.orchestration.knobs import fetch_knobs  # noqa: PLC0415  its own
+    from automation_pipeline.orchestration.knobs import crm_of_run, fetch_knobs  # noqa: PLC0415  its own
 
     our, (ticket, batch) = services.get(), work
     with verdicts(), beating(ticket, our):
-        ground = {"database": our.database, "source": our.crm, "clock": our.clock}
+        ground = {"database": our.database, "source": crm_of_run(our, ticket.run_id), "clock": our.clock}
         ended = our.run(fetching.fetch_batch(ticket, batch, **ground, knobs=fetch_knobs(our)))
     context.add_output_metadata({str(status): count for status, count in ended.items()})
 
@@ -91,7 +91,7 @@ def work_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesRe
 
     our, (ticket, batch) = services.get(), work
     with verdicts(), beating(ticket, our):
-        shop = workshop(our, f"{worker_name()}/{context.run_id}")
+        shop = workshop(our, f"{worker_name()}/{context.run_id}", ticket.run_id)
         ended = our.run(working.work_batch(ticket, batch, shop=shop))
     context.add_output_metadata({str(status): count for status, count in ended.items()})
 

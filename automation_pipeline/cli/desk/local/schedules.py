@@ -1,14 +1,16 @@
 """Schedules by the stages."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 
 from automation_pipeline.automation.domain.run import Run
 from automation_pipeline.automation.domain.schedule import Schedule
 from automation_pipeline.automation.domain.selection import FicheSelection
+from automation_pipeline.automation.stages.backfill_schedule import Backfill, backfill_schedule
 from automation_pipeline.automation.stages.create_schedule import create_schedule
 from automation_pipeline.automation.stages.delete_schedule import delete_schedule
 from automation_pipeline.automation.stages.pause_schedule import pause_schedule
+from automation_pipeline.automation.stages.preview_schedule import SchedulePreview, preview_schedule
 from automation_pipeline.automation.stages.request_run import request_run
 from automation_pipeline.automation.stages.resume_schedule import resume_schedule
 from automation_pipeline.automation.stages.skip_next import skip_next
@@ -67,3 +69,21 @@ class LocalSchedules:
         with self._services.database.reading() as session:
             get_schedule(session, schedule_id)
             return occurrences_of(session, schedule_id, limit)
+
+    def preview(self, schedule_id: int) -> SchedulePreview:
+        our = self._services
+        with our.database.reading() as session:
+            key = get_schedule(session, schedule_id).external_api_key
+        work = preview_schedule(
+            schedule_id,
+            database=our.database,
+            source=our.crm_with(key),
+            clock=our.clock,
+            semaphore=our.sales_list_semaphore,
+            most_recordings=our.settings.automation_max_recordings_per_fiche,
+        )
+        return our.run(work)
+
+    def backfill(self, schedule_id: int, first: date, last: date, *, dry_run: bool) -> Backfill:
+        our = self._services
+        return backfill_schedule(schedule_id, first, last, database=our.database, clock=our.clock, dry_run=dry_run)
