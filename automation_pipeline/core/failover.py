@@ -1,7 +1,7 @@
 """Rate limits and permits from a second adapter while the first one does not answer."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from automation_pipeline.core.coordination import Permit, Permits, Rate, RateLimiter, reserve
@@ -65,7 +65,31 @@ class FailoverPermits:
     async def acquire(self, name: str, limit: int, owner: str, ttl_seconds: float) -> Permit | None:
         if not self.outage.lasts:
             try:
-                return await self.first.acquire(name, limit, owner, ttl_seconds)
+                permit = await self.first.acquire(name, limit, owner, ttl_seconds)
             except AutomationError as error:
                 self.outage.begin(error)
+            else:
+                return None if permit is None else _FirstPermit(permit, self.outage)
         return await self.second.acquire(name, limit, owner, ttl_seconds)
+
+
+@dataclass(frozen=True)
+class _FirstPermit:
+    """Its holder does not wait for the first adapter while that is out: the permit ends by itself."""
+
+    permit: Permit
+    outage: Outage
+
+    async def extend(self, ttl_seconds: float) -> None:
+        if not self.outage.lasts:
+            await self._noted(self.permit.extend(ttl_seconds))
+
+    async def release(self) -> None:
+        if not self.outage.lasts:
+            await self._noted(self.permit.release())
+
+    async def _noted(self, call: Awaitable[None]) -> None:
+        try:
+            await call
+        except AutomationError as error:
+            self.outage.begin(error)

@@ -47,27 +47,46 @@ def test_the_second_is_asked_only_while_the_first_is_out(ask: Callable[[Failover
 
 def test_permits_come_from_the_second_while_the_first_is_out() -> None:
     now = [100.0]
-    first, second = Places("first"), Places("second")
+    first, second = Places(), Places()
     permits = FailoverPermits(first, second, Outage(15, lambda: now[0]))
 
-    async def acquire() -> str:
-        return str(await permits.acquire("model", 1, "me", 30.0))
+    async def use() -> None:
+        held = await permits.acquire("model", 1, "me", 30.0)
+        assert held is not None
+        first.out = True
+        await held.extend(30.0)
+        for _ in range(3):
+            permit = await permits.acquire("model", 1, "me", 30.0)
+            assert permit is not None
+            await permit.release()
+        await held.release()
+        assert (first.asked, second.asked) == (["acquire", "extend"], ["acquire", "release"] * 3)
+        first.out = False
+        now[0] += 15
+        assert await permits.acquire("model", 1, "me", 30.0)
+        assert first.asked == ["acquire", "extend", "acquire"]
 
-    assert asyncio.run(acquire()) == "first"
-    first.out = True
-    assert [asyncio.run(acquire()) for _ in range(3)] == ["second"] * 3
-    assert first.asked == 2
-    first.out = False
-    now[0] += 15
-    assert asyncio.run(acquire()) == "first"
+    asyncio.run(use())
 
 
 class Places:
-    def __init__(self, name: str) -> None:
-        self.name, self.asked, self.out = name, 0, False
+    """Permits, and a permit."""
 
-    async def acquire(self, name: str, limit: int, owner: str, ttl_seconds: float) -> str:  # type: ignore[override]
-        self.asked += 1
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.out = False
+
+    def note(self, call: str) -> None:
+        self.asked.append(call)
         if self.out:
             raise TransientError("Redis does not answer.")
-        return self.name
+
+    async def acquire(self, name: str, limit: int, owner: str, ttl_seconds: float) -> "Places":
+        self.note("acquire")
+        return self
+
+    async def extend(self, ttl_seconds: float) -> None:
+        self.note("extend")
+
+    async def release(self) -> None:
+        self.note("release")

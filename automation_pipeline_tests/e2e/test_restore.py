@@ -89,6 +89,7 @@ def put_back(system: System, database_kind: str, copy: Path) -> None:
     else:
         url = system.environment["DATABASE_URL"]
         tool("pg_restore", "--clean", "--if-exists", "--no-owner", "--exit-on-error", f"--dbname={url}", str(copy))
+        assert system.automation("db", "advance-ids")["sequences"] > 40
 
 
 def tool(name: str, *words: str) -> None:
@@ -116,6 +117,7 @@ def test_a_run_that_was_copied_at_work_ends_and_is_done_again(after_the_loss: Sy
         ended = after_the_loss.wait_for_end("1")
         again = after_the_loss.automation("runs", "retry", "1")["run_id"]
         done = after_the_loss.wait_for_end(again)
+    assert int(again) > 1_000_000, "ids that were given after the copy are not given again"
     assert ended["errorMessage"] == "Nobody works on the run any more: its Dagster run is gone"
     assert [fiche["ficheId"] for fiche in ended["fiches"]] == IDS
     assert ended["selectedFiches"] == ended["successfulFiches"] + ended["failedFiches"] + ended["ignoredFiches"]
