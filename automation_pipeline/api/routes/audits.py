@@ -102,7 +102,7 @@ def update(audit_id: IdInPath, body: TheBody, caller: TheCaller, services: TheSe
 
 @router.delete(ONE, response_model=Done, responses=refusals(404))
 def delete(audit_id: IdInPath, services: TheServices) -> Response:
-    """Put an audit out of sight: it is kept, and the one before it is the latest again."""
+    """Put an audit out of sight: it is kept, and the newest completed one that is left is the latest."""
     delete_audit(audit_id, database=services.database)
     return said(message="Audit deleted")
 

@@ -62,7 +62,7 @@ def test_an_audit_without_a_verdict_is_told_without_a_score(bench: Bench) -> Non
     sold(bench, "1", said=None)
     bench.audit("1", config_id)
     [audit] = quality(bench).audits
-    assert (audit.status, audit.score, audit.is_compliant) == ("failed", None, None)
+    assert (audit.status, audit.score, audit.is_compliant) == ("incomplete", None, None)
     assert audit.error
 
 

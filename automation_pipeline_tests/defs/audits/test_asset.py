@@ -95,7 +95,7 @@ def test_a_model_that_is_refused_fails_audits_and_checks_and_names_the_cause(
     result = materialize(services)
     assert result.success
     assert told(result)["audited"] == 0
-    assert "0 of 18 steps judged" in str(told(result)["failures"])
+    assert "0 of 2 steps judged" in str(told(result)["failures"])
     assert verdicts(result) == {"every_fiche_audited": False, "steps_judged": False, "evidence_holds": True}
 
 
