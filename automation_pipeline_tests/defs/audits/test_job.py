@@ -4,13 +4,14 @@ import dagster as dg
 import pytest
 
 from automation_pipeline import bootstrap
-from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.audits.job import audit_fiche
 from automation_pipeline.defs.audits.sensor import sweep_audits
+from automation_pipeline.orchestration.failures import verdicts, words_of
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.bench import Bench, call
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel, step_answer
 from automation_pipeline_tests.services import free_port
@@ -82,3 +83,18 @@ def test_audits_and_their_sweep_do_not_stop_with_redis(bench: Bench, monkeypatch
         dg.build_sensor_context(instance=instance, resources=resources) as context,
     ):
         assert sweep_audits(context) == dg.SkipReason("No audit is abandoned.")
+
+
+def test_an_audit_without_all_transcripts_is_red_and_says_so(bench: Bench) -> None:
+    bench.clock.pass_time_a_second()
+    bench.sell("1900417", call("190041701"), call("190041702"), said=None)
+    result = execute(bench.configure(steps=1))
+    assert not result.success
+    [failure] = result.get_step_failure_events()
+    assert "transcripts of 1 of 2 recordings" in str(failure.step_failure_data.user_failure_data.description)
+
+
+def test_the_words_of_a_retry_are_those_of_its_cause() -> None:
+    with pytest.raises(dg.RetryRequested) as asked, verdicts():
+        raise TransientError("The CRM does not answer.")
+    assert words_of(asked.value) == "The CRM does not answer."
