@@ -213,6 +213,7 @@ def pytest_configure(config: pytest.Config) -> None:
             config_file=False,
             messages=False,
         )
+        made.set_option("run:disable_warnings", ["module-not-measured"])
         made.start()
         _measured.append(made)
 
@@ -333,7 +334,7 @@ def surroundings(tree: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": f"{tree}{os.pathsep}{tree / 'benchmarks'}", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def pytest_says(tree: Path, tests: Sequence[str], seconds: float) -> tuple[bool, str]:
+def run_tests(tree: Path, tests: Sequence[str], seconds: float) -> tuple[bool, str]:
     """Whether a test failed (or did not end), and which."""
     words = ["-x", "-q", "-n", "0", "-rf", "-p", "no:cacheprovider", "--tb=no", "--timeout", str(int(seconds)), *tests]
     process = subprocess.Popen(
@@ -358,8 +359,8 @@ def judge(mutation: Mutation, trees: SimpleQueue[Path], clean: Path, seconds: fl
     try:
         for start, chunk in chunks(tests):
             outcome.verdict, outcome.tests = "survived", start + len(chunk)
-            failed, killer = pytest_says(tree, chunk, seconds)
-            if failed and not ("::" in killer and pytest_says(clean, [killer], seconds)[0]):
+            failed, killer = run_tests(tree, chunk, seconds)
+            if failed and not ("::" in killer and run_tests(clean, [killer], seconds)[0]):
                 outcome.verdict, outcome.killer = "caught", killer
                 break
             if time.monotonic() - began > seconds and outcome.tests < len(tests):
