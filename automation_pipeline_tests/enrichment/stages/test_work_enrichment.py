@@ -318,19 +318,21 @@ def work_until_done(bench: Bench, job_ids: list[int]) -> list[timedelta]:
     return waits
 
 
-@pytest.mark.parametrize(("retry_after", "waited"), [(None, []), (30.0, [60.0]), (600.0, [600.0])])
+@pytest.mark.parametrize(
+    ("count", "retry_after", "waited"), [(60, None, []), (300, 30.0, [60.0]), (60, 600.0, [600.0])]
+)
 def test_one_429_of_the_required_register_fails_no_company(
-    bench: Bench, waits: list[float], retry_after: float | None, waited: list[float]
+    bench: Bench, waits: list[float], count: int, retry_after: float | None, waited: list[float]
 ) -> None:
-    sirens = [f"{number:09d}" for number in range(100_000_000, 100_000_300)]
+    sirens = [f"{100_000_000 + number:09d}" for number in range(count)]
     jobs = [bench.request(siren=siren).job_id for siren in sirens]
     bench.sources[SEARCH].script = [says(SEARCH)] * 39 + [fails("RATE_LIMIT", 429, after=retry_after)]
     assert work_until_done(bench, [job for job in jobs if job]) == [timedelta(seconds=wait) for wait in waited]
     assert {row.status for row in bench.enrichments()} == {"SUCCESS"}
-    assert len(bench.enrichments()) == 300
+    assert len(bench.enrichments()) == count
     assert {job.attempt for job in bench.jobs()} == {1}
-    assert len(bench.events("SourceFetched")) == 900
-    assert len(bench.events("Started")) == len(bench.events("Completed")) == 300
+    assert len(bench.events("SourceFetched")) == 3 * count
+    assert len(bench.events("Started")) == len(bench.events("Completed")) == count
 
 
 def test_a_required_register_that_answers_429_again_and_again_fails_the_company_at_last(bench: Bench) -> None:
