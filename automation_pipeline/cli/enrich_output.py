@@ -10,6 +10,7 @@ from pathlib import Path
 from automation_pipeline.cli.enrich_following import Enriched
 from automation_pipeline.cli.output import print_table
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.safe_text import csv_cell
 from automation_pipeline.enrichment.domain.record import FIELDS
 
 INVALID = "INVALID"
@@ -50,7 +51,7 @@ def write_csv(path: Path, enriched: Sequence[Enriched]) -> None:
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow((*_COLUMNS, *_LAST))
-    writer.writerows(_cells(one) for one in enriched)
+    writer.writerows(map(csv_cell, _cells(one)) for one in enriched)
     with _writing(path):
         path.write_text(text.getvalue(), encoding="utf-8", newline="")
 

@@ -14,6 +14,7 @@ from structlog.stdlib import BoundLogger, ProcessorFormatter
 
 from automation_pipeline.core.correlation import correlation_id
 from automation_pipeline.core.masking import masked_document, masked_text
+from automation_pipeline.core.safe_text import visible
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["text", "json"]
@@ -114,13 +115,15 @@ def _trace(text: str) -> str:
 
 
 def _json_line(_logger: object, _method: str, event: Event) -> str:
-    return json.dumps(event, ensure_ascii=False)
+    return visible(json.dumps(event, ensure_ascii=False))
 
 
 def _text_line(_logger: object, _method: str, event: Event) -> str:
+    """No text of others begins a line that looks like another, or is a command of the terminal."""
     fields = [f"{name}={_shown(value)}" for name, value in event.items() if name not in (*_FIRST, *_TRACES)]
-    words = [str(event["timestamp"]), f"{event['level']:<7}", f"{event['logger']}:", _one_line(str(event["event"]))]
-    return "\n".join([" ".join([*words, *fields]), *(str(event[name]) for name in _TRACES if name in event)])
+    words = [str(event["timestamp"]), f"{event['level']:<7}", f"{event['logger']}:", str(event["event"])]
+    traces = [line for name in _TRACES if name in event for line in str(event[name]).split("\n")]
+    return "\n".join(map(visible, [" ".join([*words, *fields]), *traces]))
 
 
 def _shown(value: object) -> str:
@@ -128,8 +131,3 @@ def _shown(value: object) -> str:
     if isinstance(value, str) and _WORD.fullmatch(value):
         return value
     return json.dumps(value, ensure_ascii=False)
-
-
-def _one_line(text: str) -> str:
-    """Nobody's words begin a line that looks like another."""
-    return text.replace("\n", "\\n").replace("\r", "\\r")

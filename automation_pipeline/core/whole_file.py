@@ -1,7 +1,8 @@
-"""Files that are there whole or not at all, whoever else writes or reads them."""
+"""Files that are there whole or not at all, whoever else writes or reads them; files and folders of our own user."""
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from automation_pipeline.core.errors import PermanentError
@@ -10,7 +11,7 @@ from automation_pipeline.core.errors import PermanentError
 def write_whole(path: Path, content: bytes) -> None:
     """Written beside its place, then moved there; PermanentError where the folder does not let us."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
         beside = _written_beside(path, content)
         try:
             beside.replace(path)
@@ -19,6 +20,19 @@ def write_whole(path: Path, content: bytes) -> None:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no name of a file"
         raise PermanentError(f"{path} cannot be written: {reason}.") from None
+
+
+def make_private_folder(folder: Path) -> None:
+    """With its parents, as far as they are missing. What is there keeps its mode."""
+    for one in reversed([folder, *folder.parents]):
+        if not one.exists():
+            one.mkdir(mode=0o700, exist_ok=True)
+
+
+def make_private_file(path: Path) -> None:
+    """An empty one, unless it is there. SQLite gives its other files the mode of the database."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def _written_beside(path: Path, content: bytes) -> Path:

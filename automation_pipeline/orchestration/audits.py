@@ -1,6 +1,6 @@
 """Audits as Dagster knows them: which audit a run works on, and what people read about it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import dagster as dg
@@ -11,6 +11,7 @@ from automation_pipeline.audits.stages.fail_audit import fail_audit
 from automation_pipeline.audits.stages.request_audits import JOB
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.orchestration import metadata
+from automation_pipeline.orchestration.markdown import table
 
 OP = "audit"
 
@@ -73,22 +74,11 @@ def _day_tables(day: DayAudits) -> dict[str, dg.MetadataValue]:
     ]
     failures = sorted(day.failures.items(), key=lambda pair: -pair[1])
     tables = {
-        "by_niveau": _table(("niveau", "audits"), day.by_niveau.items()),
-        "failing_points": _table(("step", "control point", "not met", "judged", "share"), points),
-        "failures": _table(("cause", "audits"), failures),
+        "by_niveau": table(("niveau", "audits"), day.by_niveau.items()),
+        "failing_points": table(("step", "control point", "not met", "judged", "share"), points),
+        "failures": table(("cause", "audits"), failures),
     }
     return {name: metadata.markdown(table) for name, table in tables.items() if table}
-
-
-def _table(heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
-    """Nothing, when there are no rows."""
-    lines = [f"| {' | '.join(_cell(value) for value in row)} |" for row in rows]
-    return "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *lines]) if lines else ""
-
-
-def _cell(value: object) -> str:
-    """Whatever stands in a control point, it stays in its cell."""
-    return " ".join(str(value).replace("|", "\\|").split())
 
 
 def step_metadata(document: Mapping[str, Any]) -> dict[str, dg.MetadataValue]:

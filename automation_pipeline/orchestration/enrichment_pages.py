@@ -1,6 +1,6 @@
 """What people read in Dagster about an enrichment, and about the companies as a whole."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
@@ -8,6 +8,7 @@ from automation_pipeline.core.instants import iso
 from automation_pipeline.enrichment.domain.coverage import CompanyCoverage, Judgement
 from automation_pipeline.enrichment.domain.views import JobView, SourceView
 from automation_pipeline.orchestration import metadata
+from automation_pipeline.orchestration.markdown import table
 
 Page = dict[str, dg.MetadataValue]
 
@@ -17,7 +18,7 @@ def job_page(job: JobView) -> Page:
         (one.source_api, one.status, one.http_status, one.error_code, one.attempts, f"{one.duration_ms} ms")
         for one in job.sources
     ]
-    table = _table(("source", "status", "http", "error", "attempts", "took"), rows)
+    sources = table(("source", "status", "http", "error", "attempts", "took"), rows)
     texts = {
         "company": job.company_siren,
         "job": str(job.id),
@@ -29,7 +30,7 @@ def job_page(job: JobView) -> Page:
     return {
         **{name: metadata.text(text) for name, text in texts.items() if text is not None},
         "attempt": metadata.integer(job.attempt),
-        **({"sources": metadata.markdown(table)} if rows else {}),
+        **({"sources": metadata.markdown(sources)} if rows else {}),
     }
 
 
@@ -52,7 +53,7 @@ def companies_page(coverage: CompanyCoverage, sources: Sequence[SourceView]) -> 
             _counts("status", {str(status): count for status, count in coverage.statuses.items()})
         ),
         "ages": metadata.markdown(_counts("age", coverage.ages)),
-        "sources": metadata.markdown(_table(("source", "rests until", "why", "failures", "calls today"), rows)),
+        "sources": metadata.markdown(table(("source", "rests until", "why", "failures", "calls today"), rows)),
     }
 
 
@@ -67,13 +68,4 @@ def judged(asset: str, finding: Judgement) -> dg.AssetCheckResult:
 
 
 def _counts(of: str, counts: Mapping[str, int]) -> str:
-    return _table((of, "companies"), counts.items())
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [f"| {' | '.join(map(_cell, row))} |" for row in rows]
-    return "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *lines])
-
-
-def _cell(value: object) -> str:
-    return "" if value is None else " ".join(str(value).replace("|", "\\|").split())
+    return table((of, "companies"), counts.items())

@@ -9,6 +9,7 @@ from pathlib import Path
 from sqlalchemy import text
 
 from automation_pipeline.core.errors import InvalidInputError, PermanentError
+from automation_pipeline.core.whole_file import make_private_file, make_private_folder
 from automation_pipeline.storage.database import Database, DatabaseBusyError
 
 # Pages done and pages in all.
@@ -39,6 +40,7 @@ def back_up(database: Database, file: Path, tell: Progress) -> None:
     unfinished = file.with_name(f"{file.name}.unfinished")
     try:
         unfinished.unlink(missing_ok=True)
+        make_private_file(unfinished)
         with _in_plain_words(file), closing(_open(source)) as working, closing(sqlite3.connect(unfinished)) as copy:
             # One snapshot from the first page to the last: without it each commit of others would start the copy anew.
             working.execute("BEGIN")
@@ -61,7 +63,8 @@ def restore(database: Database, file: Path, tell: Progress) -> None:
         raise InvalidInputError(f"{file} is not there.")
     if target.exists() and file.samefile(target):
         raise InvalidInputError(f"{file} is the database itself.")
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(target.parent)
+    make_private_file(target)
     with _in_plain_words(file), closing(_open(file)) as copy:
         _check(copy, file)
         with closing(sqlite3.connect(target, timeout=BUSY_SECONDS)) as working:

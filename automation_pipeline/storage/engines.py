@@ -11,6 +11,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.core.whole_file import make_private_file, make_private_folder
 
 SQLITE_BUSY_SECONDS = 30
 # Beside the threads that answer: checks of health, measures.
@@ -68,6 +69,8 @@ def _sqlite_engine(url: URL, pace: Pace | None) -> Engine:
         _make_room(Path(str(url.database)).parent)
     pool = pace.pool() if pace is not None and is_file else {}
     engine = create_engine(url, hide_parameters=True, connect_args={"timeout": SQLITE_BUSY_SECONDS}, **pool)
+    if is_file:
+        event.listen(engine, "do_connect", lambda *_: make_private_file(Path(str(url.database))))
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -75,7 +78,7 @@ def _sqlite_engine(url: URL, pace: Pace | None) -> Engine:
 
 def _make_room(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder)
     except OSError as error:
         raise PermanentError(f"DATABASE_URL is in a folder that cannot be made, {folder}: {error.strerror}.") from None
 

@@ -1,5 +1,6 @@
 """A copy of an SQLite database is what it was at one moment, however busy it is, and can be put back."""
 
+import os
 import sqlite3
 import threading
 from contextlib import closing
@@ -164,3 +165,30 @@ def test_an_empty_place_is_told_from_a_filled_one(tmp_path: Path, sqlite_templat
 def test_on_postgres_the_tools_are_named() -> None:
     with pytest.raises(InvalidInputError, match="pg_dump"):
         back_up(Database("postgresql://nowhere/x"), Path("copy"), quiet)
+
+
+@SQLITE
+def test_only_its_owner_reads_a_database_and_its_copy(database: Database, clock: StandingClock, tmp_path: Path) -> None:
+    """Whatever the umask says: transcripts and names of people are in them."""
+    before = os.umask(0)
+    try:
+        target = Database(f"sqlite:///{tmp_path}/a/b/new.db")
+        restore_from = tmp_path / "copy.db"
+        file(database, clock, "one")
+        back_up(database, restore_from, quiet)
+        restore(target, restore_from, quiet)
+        move(target, clock)
+        with target.reading():
+            files = sorted((tmp_path / "a" / "b").iterdir())
+            assert {path.name for path in files} >= {"new.db", "new.db-wal"}
+            modes = {path.name: oct(path.stat().st_mode & 0o777) for path in [*files, restore_from]}
+        target.engine.dispose()
+        empty = Database(f"sqlite:///{tmp_path}/c/empty.db")
+        with empty.engine.connect():
+            modes["empty.db"] = oct((tmp_path / "c" / "empty.db").stat().st_mode & 0o777)
+        empty.engine.dispose()
+        assert set(modes.values()) == {"0o600"}, modes
+        folders = {oct((tmp_path / name).stat().st_mode & 0o777) for name in ("a", "a/b", "c")}
+        assert folders == {"0o700"}
+    finally:
+        os.umask(before)

@@ -137,7 +137,7 @@ def update(
     return _shown(schedule, services)
 
 
-@router.delete(f"{PATH}/{{schedule_id}}", response_model=Done, responses=refusals(404))
+@router.delete(f"{PATH}/{{schedule_id}}", response_model=Done, responses=refusals(404, 409))
 def delete(schedule_id: IdInPath, services: TheServices) -> Response:
     """Delete a schedule. Its runs, their outcomes, logs and audits stay readable."""
     delete_schedule(schedule_id, database=services.database)

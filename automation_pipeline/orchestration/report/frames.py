@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from automation_pipeline.audits.domain.findings import Niveau
 from automation_pipeline.automation.domain.quality import DayAudit, FicheSold, QualityDay
+from automation_pipeline.core.safe_text import csv_cell
 
 REJECTED = Niveau.REJET.value
 NO_GROUPE = "(no groupe)"
@@ -64,7 +65,9 @@ def as_parquet(audits: Sequence[DayAudit]) -> bytes:
 
 
 def as_csv(audits: Sequence[DayAudit]) -> bytes:
-    frame = _arrow(audits).to_pandas(types_mapper=pd.ArrowDtype)
+    """Names of people and groupes come from the CRM: none of them is a formula in a spreadsheet."""
+    rows = [{name: csv_cell(value) for name, value in asdict(audit).items()} for audit in audits]
+    frame = pa.Table.from_pylist(rows, schema=SCHEMA).to_pandas(types_mapper=pd.ArrowDtype)
     return frame.to_csv(index=False, lineterminator="\n").encode()
 
 

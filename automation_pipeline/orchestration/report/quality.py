@@ -1,7 +1,7 @@
 """The report of a day as its asset shows it. What draws and files it is loaded when a report is made."""
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import dagster as dg
 from automation_pipeline.automation.domain.quality import QualityDay
 from automation_pipeline.core.whole_file import write_whole
 from automation_pipeline.orchestration import metadata
+from automation_pipeline.orchestration.markdown import table
 
 NOTHING = "No fiche was sold on this day, as far as is known."
 NOT_AUDITED = "No fiche of the day has been audited."
@@ -44,16 +45,6 @@ def rows_filed(day: date, folder: Path) -> int | None:
 
     parquet, _csv = _files(day, folder)
     return frames.rows_in(parquet) if parquet.is_file() else None
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Whatever stands in a cell, it stays there."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
-
-
-def _cell(value: object) -> str:
-    return " ".join(("–" if value is None else str(value)).replace("|", "\\|").split())
 
 
 def _table(name: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> dict[str, dg.MetadataValue]:

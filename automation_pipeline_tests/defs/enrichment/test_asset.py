@@ -35,7 +35,7 @@ def test_companies_are_told_by_status_and_age(database: Database, monkeypatch: p
     page, checks = materialize()
     assert (page["companies"], page["status_success"], page["status_failed"]) == (1, 1, 1)
     assert "| up to a day | 1 |" in str(page["ages"])
-    assert "| API_RECHERCHE_ENTREPRISES |  |  | 0 | 2 |" in str(page["sources"])
+    assert "| API_RECHERCHE_ENTREPRISES |  | – | 0 | 2 |" in str(page["sources"])
     assert checks == {"coverage": True, "freshness": True}
     office.clock.pass_time(timedelta(days=31))
     page, checks = materialize()
