@@ -7,7 +7,14 @@ from typing import Any, cast
 from automation_pipeline.simulator.endpoint import Endpoint
 
 BROKEN_OFF = ("cut_short", "stalled")  # half of the declared length, then the end or nothing more
-MODEL_BODIES = ("content_not_json", "content_wrong_enum", "content_missing_field", "content_cut", "refusal")
+MODEL_BODIES = (
+    "content_not_json",
+    "content_reasoned",
+    "content_wrong_enum",
+    "content_missing_field",
+    "content_cut",
+    "refusal",
+)
 THROTTLED = "throttled"
 SPECIAL_BODIES = {**dict.fromkeys(MODEL_BODIES, "a language model"), THROTTLED: "a shop"}
 BODIES = ("truncated", *BROKEN_OFF, "not_json", "wrong_types", "empty", "success_false", *SPECIAL_BODIES)

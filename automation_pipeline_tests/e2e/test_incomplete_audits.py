@@ -35,6 +35,7 @@ def test_audits_without_a_grade_fail_their_fiches_and_are_finished_by_the_next_r
         system.automation("audit-configs", "import", str(FIVE_STEPS))
         fault(
             url,
+            {"route": "llm.complete", "item": f"{good.id}/1", "body": "content_reasoned"},
             {"route": "llm.complete", "item": f"{unanswered.id}/2", "status": 503},
             {"route": "llm.complete", "item": f"{unanswered.id}/4", "body": "content_not_json"},
             *({"route": "audio", "item": call.call_id, "status": 404} for call in unheard.recordings[1:]),
@@ -44,6 +45,7 @@ def test_audits_without_a_grade_fail_their_fiches_and_are_finished_by_the_next_r
         assert ended.returncode == 0, ended.stderr[-3000:]
         results = {row["fiche_id"]: row for row in system.sql(RESULTS, run=1)}
         assert results[good.id]["status"] == "successful"
+        assert system.calls("llm.complete")[f"{good.id}/1"] == 1, "reasoning and prose around an answer are no fault"
         failed = results[unanswered.id]
         assert (failed["status"], failed["reason"]) == ("failed", "audit_incomplete")
         assert "3 of 5 steps judged" in failed["error"]

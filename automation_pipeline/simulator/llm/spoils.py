@@ -23,6 +23,15 @@ def _chatter(message: Message) -> str:
     return "stop"
 
 
+def _reasoned(message: Message) -> str:
+    """As self-hosted models answer: the thinking in tags, and prose and a fence around the answer."""
+    if not _calls(message):
+        thinking = 'The advisor says {hello}. A draft: {"traite": false}'
+        answer = f"{CHATTER}\n```json\n{message['content']}\n```\nBonne journée."
+        message["content"] = f"<think>\n{thinking}\n</think>\n{answer}"
+    return "stop"
+
+
 def _wrong_enum(message: Message) -> str:
     """The first value in capitals becomes an unknown one; without such, all becomes a bare text."""
     content, changed = _ENUM_VALUE.subn(f'"{UNKNOWN_VALUE}"', message["content"] or "", count=1)
@@ -81,6 +90,7 @@ def _spoil(change: Callable[[Message], str]) -> Callable[[bytes], bytes]:
 
 SPOILS: Mapping[str, Callable[[bytes], bytes]] = {
     "content_not_json": _spoil(_chatter),
+    "content_reasoned": _spoil(_reasoned),
     "content_wrong_enum": _spoil(_wrong_enum),
     "content_missing_field": _spoil(_missing_field),
     "content_cut": _spoil(_cut),

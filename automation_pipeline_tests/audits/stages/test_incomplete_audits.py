@@ -98,6 +98,7 @@ def test_two_attempts_in_vain_are_two_events(bench: Bench) -> None:
     assert len(bench.events("audit.incomplete")) == len(bench.events("audit.step_failed")) == 2
 
 
+@pytest.mark.both_databases
 def test_a_new_request_takes_over_the_steps_that_an_incomplete_audit_judged(bench: Bench) -> None:
     bench.model = FakeLanguageModel(at_step(2, PermanentError("Away.")))
     bench.sell(FICHE)
@@ -219,6 +220,7 @@ def test_which_recordings_an_audit_needs() -> None:
     assert {calls: (one, one.is_whole, one.sentence) for calls, one in found.items()} == table
 
 
+@pytest.mark.both_databases
 def test_no_attempt_without_a_grade_hides_a_completed_audit(bench: Bench) -> None:
     bench.sell(FICHE)
     config = bench.configure(steps=1)
@@ -249,6 +251,21 @@ def test_no_attempt_without_a_grade_hides_a_completed_audit(bench: Bench) -> Non
     with bench.database.transaction() as session:
         set_deleted(session, 5, bench.clock.now())
     assert set(latest()) == {"in vain"}
+
+
+@pytest.mark.both_databases
+def test_of_audits_that_end_together_the_newest_is_the_latest(bench: Bench) -> None:
+    bench.sell(FICHE)
+    config, names = bench.configure(steps=1), [f"audit-{number}" for number in range(4)]
+    bench.audit(FICHE, config, "before")
+
+    async def together() -> None:
+        await asyncio.gather(*(bench.auditing(FICHE, config, name) for name in names))
+
+    asyncio.run(together())
+    rows = [bench.row(name) for name in names]
+    assert [row.version for row in rows if row.is_latest] == [5]
+    assert not bench.row("before").is_latest
 
 
 def test_while_an_audit_runs_again_the_good_one_counts(bench: Bench) -> None:

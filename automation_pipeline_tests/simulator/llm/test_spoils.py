@@ -53,6 +53,7 @@ def test_faults_speak_the_providers_language_and_count_no_tokens(client: OpenAI,
     ("body", "ending", "is_json"),
     [
         ("content_not_json", "stop", False),
+        ("content_reasoned", "stop", False),
         ("content_wrong_enum", "stop", True),
         ("content_missing_field", "stop", True),
         ("content_cut", "length", False),
