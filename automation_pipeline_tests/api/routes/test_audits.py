@@ -15,6 +15,7 @@ from automation_pipeline.api.schemas.audits import (
 )
 from automation_pipeline.api.schemas.logs import WorkflowLines
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.errors import PermanentError
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.archive import COMPLETED, Archive
 from automation_pipeline_tests.audits.bench import Bench
@@ -133,6 +134,24 @@ def test_the_audits_of_a_fiche_come_with_their_steps_unless_told_otherwise(
     [brief, _] = get(client, "/by-fiche/1900417", include_details="false")["data"]
     assert "steps" not in brief["resultData"]["audit"]["results"]
     assert get(client, "/by-fiche/77") == {"success": True, "data": [], "count": 0}
+
+
+def test_an_incomplete_audit_has_no_grade_and_is_found_by_its_status(client: TestClient, bench: Bench) -> None:
+    bench.model.fail_once(PermanentError("The model is away."))
+    bench.turn(steps_at_once=1)
+    audit_id = bench.audit("1900417", bench.configure(steps=2)).audit_id
+    shown = get(client, f"/{audit_id}")["data"]
+    AuditDetail.model_validate(shown)
+    grade = [shown[name] for name in ("overallScore", "scorePercentage", "isCompliant", "niveau")]
+    assert (shown["status"], grade) == ("incomplete", [None, None, None, "PENDING"])
+    assert shown["errorMessage"] == "Audit incomplete: 1 of 2 steps judged: The model is away."
+    assert (shown["coverage"]["required"], shown["coverage"]["transcribed"]) == (1, 1)
+    steps = [(step["stepPosition"], step["score"], step["error"]) for step in shown["stepResults"]]
+    assert steps == [(1, None, "The model is away."), (2, 5, None)]
+    assert [one["id"] for one in get(client, "", status="incomplete")["data"]] == [str(audit_id)]
+    assert get(client, "", status="completed,failed")["data"] == []
+    [group] = get(client, "/grouped", group_by="status")["data"]
+    assert (group["key"], group["avgScore"], group["nonCompliantCount"]) == ("incomplete", None, 0)
 
 
 def test_the_log_of_an_audit_tells_what_happened(client: TestClient, audit_id: int) -> None:
