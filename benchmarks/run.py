@@ -47,7 +47,7 @@ def main() -> None:
     if options.more or not (options.only or options.fiches):
         told.write_json(lines, bars, notes.conditions, notes.more)
         told.draw(lines, notes.conditions)
-        told.renew_readme(told.table(lines, bars, notes.conditions))
+        told.renew_page(told.table(lines, bars, notes.conditions))
 
 
 def turns_of(heat: Heat) -> Iterator[Turn]:

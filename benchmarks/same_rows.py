@@ -21,11 +21,11 @@ sys.path.insert(0, str(ROOT))
 from automation_pipeline import migrations  # noqa: E402  the repository is not always installed
 from automation_pipeline.storage.database import Database  # noqa: E402
 from automation_pipeline_tests.e2e.celery_workers import celery_system, worker  # noqa: E402
-from automation_pipeline_tests.e2e.stored import first_differences, stored_rows  # noqa: E402
 from automation_pipeline_tests.e2e.system import System  # noqa: E402
 from automation_pipeline_tests.outside import LLM_KEY, forget, simulator  # noqa: E402
 from automation_pipeline_tests.postgres import new_database  # noqa: E402
 from automation_pipeline_tests.services import postgres_server, redis_server  # noqa: E402
+from benchmarks.stored import first_differences, stored_rows  # noqa: E402
 
 YESTERDAY = {"mode": "date_range", "dateRange": "yesterday"}
 

@@ -1,4 +1,4 @@
-"""The measurements for people: lines on a terminal, a table between two marks of README.md, a picture, and JSON."""
+"""The measurements for people: lines on a terminal, a table in docs/benchmarks.md, a picture, and JSON."""
 
 import json
 from collections.abc import Sequence
@@ -14,11 +14,12 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 ROOT = Path(__file__).parents[1]
-README, PICTURE, RESULTS = ROOT / "README.md", ROOT / "docs/pictures/bench.png", ROOT / "benchmarks/results/latest.json"
+PAGE, PICTURE = ROOT / "docs/benchmarks.md", ROOT / "docs/pictures/bench.png"
+RESULTS = ROOT / "benchmarks/results/latest.json"
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 COLOURS = {LIMIT: "#333333", LIMIT_APART: "#333333", OURS: "#2a7f62", OURS_POSTGRES: "#2a7f62"}
 TITLES = "                  fiches   seconds  spread  to limit  no start  start     CPU    MB"
-SHOWN = f"![Each contestant's time by the limit's]({PICTURE.relative_to(ROOT)})"
+SHOWN = f"![Each contestant's time by the limit's]({PICTURE.relative_to(PAGE.parent)})"
 CALLED = {
     LIMIT: "limit: bare asyncio + httpx",
     LIMIT_APART: "the same, a client for each worker",
@@ -75,12 +76,12 @@ def _sizes(lines: Sequence[Line]) -> list[int]:
     return sorted({line.fiches for line in lines})
 
 
-def renew_readme(made: str) -> None:
+def renew_page(made: str) -> None:
     """Nothing where there are no marks."""
-    before, mark, rest = README.read_text().partition(BEGIN)
+    before, mark, rest = PAGE.read_text().partition(BEGIN)
     _, end, after = rest.partition(END)
     if mark and end:
-        README.write_text(f"{before}{BEGIN}\n{made}\n{END}{after}")
+        PAGE.write_text(f"{before}{BEGIN}\n{made}\n{END}{after}")
 
 
 def write_json(lines: Sequence[Line], bars: Sequence[Bar], conditions: dict, more: dict) -> None:

@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import date, timedelta
 from itertools import count
 from os import environ
@@ -17,6 +17,7 @@ from automation_pipeline_tests.outside import simulator
 from automation_pipeline_tests.postgres import new_database
 
 FICHES_PER_DAY = 24
+FIRST_DAY = date(2026, 2, 2)
 FIVE_STEPS = Path(__file__).with_name("five_steps.json")
 NewSystem = Callable[..., Installation]
 
@@ -37,52 +38,55 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
-def new_database_url(request: pytest.FixtureRequest) -> Generator[Callable[[Path, str], str]]:
-    """Makes a migrated database for a system in this folder: on SQLite, or on the database that DB names."""
-    with ExitStack() as databases:
-
-        def make(folder: Path, kind: str) -> str:
-            if kind == "sqlite":
-                shutil.copy(request.getfixturevalue("migrated"), folder / "automation.db")
-                return f"sqlite:///{folder}/automation.db"
-            url = databases.enter_context(new_database(request.getfixturevalue("postgres_server")))
-            upgrade(url, folder)
-            return url
-
-        yield make
+@contextmanager
+def migrated_database(folder: Path, kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a database of its own."""
+    if kind == "sqlite":
+        shutil.copy(request.getfixturevalue("migrated"), folder / "automation.db")
+        yield f"sqlite:///{folder}/automation.db"
+        return
+    with new_database(request.getfixturevalue("postgres_server")) as url:
+        upgrade(url, folder)
+        yield url
 
 
 @pytest.fixture(scope="session")
 def installation(
-    tmp_path_factory: pytest.TempPathFactory, provider: str, new_database_url: Callable[[Path, str], str]
+    tmp_path_factory: pytest.TempPathFactory, provider: str, request: pytest.FixtureRequest
 ) -> Generator[Installation]:
     """Daemon, code server and API at work, with one automatic audit configuration of five steps."""
     folder = tmp_path_factory.mktemp("installation")
-    url = new_database_url(folder, environ.get("DB", "sqlite"))
-    with Installation(folder, url, provider).at_work() as shared:
+    with (
+        migrated_database(folder, environ.get("DB", "sqlite"), request) as url,
+        Installation(folder, url, provider).at_work() as shared,
+    ):
         shared.automation("audit-configs", "import", str(FIVE_STEPS))
         yield shared
+        shared.close()
 
 
 @pytest.fixture
-def new_system(tmp_path: Path, provider: str, new_database_url: Callable[[Path, str], str]) -> NewSystem:
+def new_system(tmp_path: Path, provider: str, request: pytest.FixtureRequest) -> Iterator[NewSystem]:
     """Makes an installation that is the story's own, without processes: for what would disturb others."""
-    numbers = count(1)
+    made: list[Installation] = []
+    with ExitStack() as databases:
 
-    def make(*, kind: str | None = None, at: str = provider, **variables: str) -> Installation:
-        folder = tmp_path / f"system-{next(numbers)}"
-        folder.mkdir()
-        url = new_database_url(folder, kind or environ.get("DB", "sqlite"))
-        return Installation(folder, url, at, **variables)
+        def make(*, kind: str | None = None, at: str = provider, **variables: str) -> Installation:
+            folder = tmp_path / f"system-{len(made)}"
+            folder.mkdir()
+            database = migrated_database(folder, kind or environ.get("DB", "sqlite"), request)
+            made.append(Installation(folder, databases.enter_context(database), at, **variables))
+            return made[-1]
 
-    return make
+        yield make
+        for system in made:
+            system.close()
 
 
 @pytest.fixture(scope="session")
 def days() -> Iterator[date]:
     """Days that no other story of this worker uses."""
-    return (date(2026, 2, 2) + timedelta(days=number) for number in count())
+    return (FIRST_DAY + timedelta(days=number) for number in count())
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@ standard input, a JSON list of exit codes as the last line of standard output.""
 
 import json
 import sys
+import traceback
 from importlib.metadata import entry_points
 
 
@@ -13,6 +14,9 @@ def exit_code(words: list[str]) -> int:
         command.load()()
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except Exception:  # noqa: BLE001  the interpreter would print it and exit with 1
+        traceback.print_exc()
+        return 1
     return 0
 
 

@@ -174,21 +174,13 @@ class System:
             result = connection.execute(text(statement), {name: _id(value) for name, value in values.items()})
             return [dict(row) for row in result.mappings()] if result.returns_rows else []
 
-    def calls_per_fiche(self) -> Mapping[str, int]:
-        return self.calls("crm.details")
-
-    @property
-    def room(self) -> Path:
-        return self.folder
-
-    @property
-    def crm_url(self) -> str:
-        return self.provider
-
     @cached_property
     def _engine(self) -> Engine:
         url = make_url(self.environment["DATABASE_URL"])
         return create_engine(url.set(drivername="postgresql+psycopg") if url.drivername == "postgresql" else url)
+
+    def close(self) -> None:
+        self._engine.dispose()
 
     def calls(self, route: str, **wanted: str) -> Mapping[str, int]:
         """How often the simulator was called about each item."""
@@ -226,30 +218,53 @@ class System:
 
 
 class Installation(System):
-    """A system whose daemon, code server and API are at work. Schedules and runs are asked for by HTTP, which takes
+    """A system with a client of its API. While that is open, schedules and runs are asked for by HTTP, which takes
     milliseconds where a command takes two seconds."""
 
-    http: httpx.Client
+    http: httpx.Client | None = None
 
     @contextmanager
     def at_work(self) -> Generator["Installation"]:
+        """Daemon, code server and API."""
         with self.daemon(), self.api() as client:
-            self.http = client
             wait_until(lambda: client.get("/health/ready").is_success, PATIENCE, every=0.5)
             yield self
 
+    @contextmanager
+    def api(self, **variables: str) -> Generator[httpx.Client]:
+        with super().api(**variables) as client:
+            self.http = client
+            yield client
+            self.http = None
+
+    @property
+    def client(self) -> httpx.Client:
+        assert self.http, "no API is at work: `with system.api():`"
+        return self.http
+
     def get(self, path: str, **wanted: object) -> Any:  # Any: whatever JSON holds
         """The data of an answer that must be a success."""
-        return data(self.http.get(path, params={name: str(value) for name, value in wanted.items()}))
+        return data(self.client.get(path, params={name: str(value) for name, value in wanted.items()}))
 
     def post(self, path: str, **body: object) -> Any:  # Any: whatever JSON holds
-        return data(self.http.post(path, json=body))
+        return data(self.client.post(path, json=body))
 
     def create_schedule(self, fiche_ids: Iterable[str] = (), **fields: object) -> str:
+        if self.http is None:
+            return super().create_schedule(fiche_ids, **fields)
         return self.post("/api/automation/schedules", **schedule(fiche_ids, **fields))["id"]
 
     def run_now(self, schedule_id: str) -> str:
+        if self.http is None:
+            return super().run_now(schedule_id)
         return str(self.post("/api/automation/trigger", scheduleId=schedule_id)["run_id"])
+
+    def show_run(self, run_id: str) -> dict[str, Any]:
+        """With the outcomes of its fiches."""
+        if self.http is None:
+            return super().show_run(run_id)
+        path = f"/api/automation/runs/{run_id}"
+        return {**self.get(path), "fiches": self.get(f"{path}/fiches", limit=1000)}
 
 
 def schedule(fiche_ids: Iterable[str], **fields: object) -> dict[str, object]:

@@ -13,7 +13,7 @@ import httpx
 from automation_pipeline.simulator import Fiche, Kind
 from automation_pipeline_tests.e2e.conftest import FIVE_STEPS, NewSystem
 from automation_pipeline_tests.e2e.system import System, data
-from automation_pipeline_tests.outside import fault, simulator
+from automation_pipeline_tests.outside import fault, simulator, sirens
 
 SCRIPT = Path(__file__).with_name("execute_jobs.py")
 KNOWN = "552032534"
@@ -29,14 +29,18 @@ def case(title: str, job: str, colour: int, *words: str, **ops: Mapping[str, obj
 
 def wrong_colours(system: System, *cases: Case) -> dict[str, int]:
     """The cases whose exit code is not the one of the table, with the code."""
-    commands = [system.job_words(job, *words, **ops) for _, job, ops, _, words in cases]
-    ended = system.run(sys.executable, "-W", "ignore", str(SCRIPT), given=json.dumps(commands))
-    (system.folder / "jobs.log").write_text(ended.stdout + ended.stderr)
-    assert ended.returncode == 0, ended.stderr[-3000:]
-    codes: list[int] = json.loads(ended.stdout.splitlines()[-1])
+    codes = exit_codes(system, [system.job_words(job, *words, **ops) for _, job, ops, _, words in cases])
     return {
         f"{job}: {title}": code for (title, job, _, colour, _), code in zip(cases, codes, strict=True) if code != colour
     }
+
+
+def exit_codes(system: System, commands: list[list[str]]) -> list[int]:
+    """What they print is in jobs.log."""
+    ended = system.run(sys.executable, "-W", "ignore", str(SCRIPT), given=json.dumps(commands))
+    (system.folder / "jobs.log").write_text(ended.stdout + ended.stderr)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return json.loads(ended.stdout.splitlines()[-1])
 
 
 def org_run(api: httpx.Client, system: System, expected: int) -> int:
@@ -54,13 +58,12 @@ def range_job(api: httpx.Client, day: object) -> str:
 
 def test_the_colour_of_every_job_is_that_of_its_outcome(new_system: NewSystem, fiches: tuple[Fiche, ...]) -> None:
     ordinary = [fiche.id for fiche in fiches if fiche.kind is Kind.ORDINARY]
-    run, alone, refused, unjudged = ordinary[:2], *ordinary[2:5]
+    run, alone, refused, unheard, unjudged = ordinary[:2], *ordinary[2:6]
     with simulator("--exact", "--fiches-per-day", "24", "--shop-products", "3", "--shop-variants", "1") as url:
         system = new_system(at=url, LLM_MAX_ATTEMPTS="2", ORG_JOBS_HTTPS_ALLOWED_ORIGINS=url)
         with system.api() as api:
             data(api.post("/api/audit-configs/import", json=json.loads(FIVE_STEPS.read_text())))
             data(api.post("/api/organisations", json={"id": "acme", "name": "Acme"}))
-            system.http = api
             whole = {"runTranscription": True, "runAudits": True}
             good = system.create_schedule(run, **whole)
             strict = system.create_schedule([refused], continueOnError=False)
@@ -91,6 +94,7 @@ def test_the_colour_of_every_job_is_that_of_its_outcome(new_system: NewSystem, f
 
         targets = system.sql("SELECT product_id FROM rule_targets")
         products = {target["product_id"].rpartition("/")[2] for target in targets}
+        [unknown] = sirens(url, 1, "unknown")
         fault(
             url,
             {"route": "crm.details", "item": refused, "status": 403},
@@ -103,6 +107,8 @@ def test_the_colour_of_every_job_is_that_of_its_outcome(new_system: NewSystem, f
             system,
             case("failed, and recorded", "automation_run", GREEN, open_run={"schedule_id": int(strict)}),
             case("unknown schedule", "automation_run", RED, open_run={"schedule_id": 77}),
+            case("unknown fiche", "transcribe_fiche", RED, transcribe={"fiche_id": "999999999"}),
+            case("refused key", "transcribe_fiche", RED, transcribe={"fiche_id": unheard}),
             case("no answer", "audit_fiche", RED, audit={"fiche_id": run[0], "audit_config_id": 1}),
             case("unknown configuration", "audit_fiche", RED, audit={"fiche_id": unjudged, "audit_config_id": 77}),
             case("no answer", "audit_rerun", RED, rerun={"audit_id": 1, "step_position": 2}),
@@ -110,9 +116,26 @@ def test_the_colour_of_every_job_is_that_of_its_outcome(new_system: NewSystem, f
             case("unknown run", "rule_run", RED, work_rule_run={"run_id": 77}),
             case("unknown run", "rule_reconciliation", RED, reconcile={"run_id": 77}),
             case("unknown run", "org_job", RED, work_org_job={"job_run_id": 77}),
+            case("unknown company", "company_enrichment", RED, work_company_enrichment={"siren": unknown}),
             case("list refused", "sales_list_revalidation", RED, *on(other_day)),
             case("list refused", "sales_range_fetch", RED, fetch_days={"job_id": unread}),
         )
         assert wrong == {}, (system.folder / "jobs.log").read_text()[-5000:]
         [failed] = system.sql("SELECT status FROM automation_runs WHERE schedule_id = :id", id=strict)
         assert failed["status"] == "failed"
+
+
+def test_a_run_config_cannot_read_a_secret_of_the_process(new_system: NewSystem) -> None:
+    """Whoever may launch a run would read it in the database and in Dagster's pages."""
+    system, secret = new_system(A_SECRET="73219"), {"env": "A_SECRET"}
+    runs: dict[str, dict[str, dict[str, object]]] = {
+        "automation_run": {"open_run": {"schedule_id": 1, "due_at": secret}},
+        "org_job": {"work_org_job": {"job_run_id": secret}},
+        "audit_fiche": {"audit": {"fiche_id": "1", "audit_config_id": 1, "trigger_source": secret}},
+    }
+    codes = exit_codes(system, [system.job_words(job, **ops) for job, ops in runs.items()])
+    printed = (system.folder / "jobs.log").read_text()
+    assert codes == [1] * len(runs)
+    for field in ("due_at", "job_run_id", "trigger_source"):
+        assert f":config:{field}. Value \"{{'env': 'A_SECRET'}}\"" in printed
+    assert "73219" not in printed

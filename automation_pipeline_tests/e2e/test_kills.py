@@ -1,39 +1,70 @@
-"""`make survive` in short: whole installations under a few faults of several kinds. Each run ends by itself, with one
-row a fiche and nothing left behind, and finished work is not asked for again."""
+"""kill -9 in every phase of a run, under Dagster's own daemon: the run ends, and finished work is not done again."""
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping
+from datetime import date
 
+import psutil
 import pytest
 
-from automation_pipeline_tests.e2e.system import PATIENCE
-from automation_pipeline_tests.survival.plan import Fault, Kind, Profile, Round
-from automation_pipeline_tests.survival.rounds import Player
-from automation_pipeline_tests.survival.world import World
+from automation_pipeline.simulator import Kind, World
+from automation_pipeline_tests.e2e.conftest import FIVE_STEPS, NewSystem
+from automation_pipeline_tests.e2e.system import PATIENCE, System, kill, kill_tree
+from automation_pipeline_tests.outside import simulator
+from automation_pipeline_tests.waiting import wait_until
 
-# The last of each ends most of the work that is left: the run is over soon.
-EMBEDDED = [
-    Fault(Kind.RUN_WORKER, at=3, seconds=0, chance=0),
-    Fault(Kind.API, at=14, seconds=0.5, chance=0),
-    Fault(Kind.DISK_FULL, at=26, seconds=2, chance=0),
-]
-PRODUCTION = [
-    Fault(Kind.CELERY_CHILD, at=3, seconds=0, chance=0),
-    Fault(Kind.DATABASE, at=14, seconds=1, chance=0),
-    Fault(Kind.REDIS, at=26, seconds=1, chance=0),
-]
+IDS = [fiche.id for fiche in World(7, 60, vary=False).day(date(2026, 2, 4)) if fiche.kind is Kind.ORDINARY][:30]
+FETCHED = "SELECT fiche_id AS item FROM automation_run_fiche_results WHERE stage = 'fetched' OR status <> 'pending'"
+TRANSCRIBED = "SELECT call_id AS item FROM recordings WHERE has_transcription"
+JUDGED = """
+SELECT f.fiche_id || '/' || s.step_position AS item FROM audit_step_results s
+JOIN audits a ON a.id = s.audit_id JOIN fiche_cache f ON f.id = a.fiche_cache_id WHERE s.error IS NULL
+"""
+ROUTES = {"crm.details": FETCHED, "speech.transcribe": TRANSCRIBED, "llm.complete": JUDGED}
 
 
-@pytest.mark.parametrize(
-    ("profile", "executor", "faults"),
-    [(Profile.EMBEDDED, "in_process", EMBEDDED), (Profile.PRODUCTION, "celery", PRODUCTION)],
-)
-@pytest.mark.services
-def test_a_run_survives_what_is_done_to_its_installation(
-    profile: Profile, executor: str, faults: Sequence[Fault], tmp_path: Path
+def finished(system: System) -> Mapping[str, set[str]]:
+    """Of each provider, the work that is stored."""
+    return {route: {row["item"] for row in system.sql(query)} for route, query in ROUTES.items()}
+
+
+def run_process(system: System) -> psutil.Process:
+    """The process of the Dagster run: the oldest ancestor, below the code server, of the one that beats."""
+    [row] = system.wait_for("SELECT worker FROM automation_run_heartbeats")
+    process = psutil.Process(int(row["worker"].rpartition(":")[2]))
+    for parent in process.parents():
+        if "grpc" in parent.cmdline() or parent.environ().get("DAGSTER_HOME") != str(system.home):
+            break
+        process = parent
+    return process
+
+
+@pytest.mark.parametrize("executor", ["in_process", "multiprocess"])
+def test_a_run_that_loses_its_process_and_then_its_host_finishes_what_is_missing(
+    executor: str, new_system: NewSystem
 ) -> None:
-    said: list[str] = []
-    with World(tmp_path, profile, executor) as world:
-        outcome = Player(world, said.append, PATIENCE).play(Round(1, faults))
-    assert outcome.violations == [], said
-    assert [one.kind for one in outcome.suffered] == [fault.kind for fault in faults]
+    with simulator("--exact", "--fiches-per-day", "60", "--latency", "0.15") as url:
+        slow = {"FICHE_FETCH_CONCURRENCY": "3", "TRANSCRIPTION_RECORDING_WORKER_CONCURRENCY": "3"}
+        system = new_system(at=url, AUTOMATION_EXECUTOR=executor, AUDIT_RUN_CONCURRENCY="3", **slow)
+        system.automation("audit-configs", "import", str(FIVE_STEPS))
+        schedule_id = system.create_schedule(IDS, runTranscription=True, runAudits=True)
+        done: list[Mapping[str, set[str]]] = []
+        with system.daemon() as daemon:
+            run_id = system.run_now(schedule_id)
+            for route in ("crm.details", "speech.transcribe"):
+                wait_until(lambda route=route: len(finished(system)[route]) >= 8, PATIENCE, every=0.1)
+                kill(run_process(system).pid)
+                done.append(finished(system))
+            wait_until(lambda: len(finished(system)["llm.complete"]) >= 8, PATIENCE, every=0.1)
+            process = run_process(system)
+            kill_tree(daemon.pid)
+            kill_tree(process.pid)
+            done.append(finished(system))
+        with system.daemon():
+            run = system.wait_for_end(run_id)
+        assert run["status"] == "completed"
+        assert [fiche["ficheId"] for fiche in run["fiches"]] == IDS
+        assert run["selectedFiches"] == run["successfulFiches"] == len(IDS)
+        for route in ROUTES:
+            calls, stored = system.calls(route), set().union(*(each[route] for each in done))
+            assert stored
+            assert {item for item in stored if calls[item] != 1} == set(), route

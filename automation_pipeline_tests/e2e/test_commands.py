@@ -1,0 +1,31 @@
+"""Commands that follow work to its end, all at once, while the daemon does it."""
+
+import json
+
+from automation_pipeline.simulator import Fiche, Kind
+from automation_pipeline_tests.e2e.system import PATIENCE, Installation
+
+
+def test_commands_wait_for_the_end_and_exit_by_it(installation: Installation, fiches: tuple[Fiche, ...]) -> None:
+    one, two, three, *_ = [fiche.id for fiche in fiches if fiche.kind is Kind.ORDINARY]
+    schedule_id = installation.create_schedule([three])
+    commands = {
+        ("transcribe", one, "--priority", "high"): 0,
+        ("transcribe", "999999999"): 1,
+        ("audit", two, "--config", "1"): 0,
+        ("enrich", "552032534"): 0,
+        ("schedules", "run-now", schedule_id): 0,
+    }
+    started = {
+        words: installation.start("automation", *words, "--wait", "--json", log=f"{words[0]}-{number}.log")
+        for number, words in enumerate(commands)
+    }
+    codes = {words: process.wait(PATIENCE) for words, process in started.items()}
+    logs = {words: (installation.folder / f"{words[0]}-{n}.log").read_text() for n, words in enumerate(commands)}
+    assert codes == commands, logs
+    for words, log in logs.items():
+        assert "Traceback" not in log
+        if commands[words] == 0:
+            assert json.loads("{" + f"\n{log}".partition("\n{")[2]), "what the command logs comes before"
+    shown = installation.run("automation", "fiches", "show", one).stdout
+    assert f"{len(next(fiche for fiche in fiches if fiche.id == one).recordings)} transcribed" in shown
