@@ -16,7 +16,7 @@ CHECKS = (
     "response_headers_conformance,unsupported_method,allow_header_conformance,ignored_auth"
 )
 PULSE = """
-INSERT INTO pulses (name, beat_at) VALUES ('daemon', CURRENT_TIMESTAMP)
+INSERT INTO pulses (name, beat_at) VALUES ('dagster-daemon', CURRENT_TIMESTAMP)
 ON CONFLICT (name) DO UPDATE SET beat_at = CURRENT_TIMESTAMP
 """
 
