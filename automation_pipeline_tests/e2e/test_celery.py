@@ -22,16 +22,17 @@ def dagster_url(postgres_server: str) -> Iterator[str]:
         yield url
 
 
+@pytest.mark.timeout(900)
 def test_a_lost_worker_is_noticed_and_the_other_one_finishes_the_run(
     new_system: NewSystem, dagster_url: str, redis_url: str
 ) -> None:
     with simulator("--exact", "--fiches-per-day", "120", "--latency", "0.2") as url:
-        system = new_system(kind="postgres", at=url, FICHE_FETCH_CONCURRENCY="3")
+        system = new_system(kind="postgres", at=url, FICHE_FETCH_CONCURRENCY="3", AUTOMATION_LOST_AFTER_SECONDS="30")
         use_celery(system, dagster_url, redis_url)
         one, two = worker(system, "one", "--concurrency", "1"), worker(system, "two", "--concurrency", "1")
         with one as first, two as second, system.daemon():
             run_id = system.run_now(system.create_schedule(IDS))
-            wait_until(lambda: len(system.sql(FETCHED)) >= 10, PATIENCE, every=0.1)
+            wait_until(lambda: len(system.sql(FETCHED)) >= 10, 2 * PATIENCE, every=0.1)
             [step, *_] = system.wait_for("SELECT worker FROM step_beats WHERE step_key LIKE 'fetch_batch%'")
             pid = int(step["worker"].rpartition(":")[2])
             of_first = {process.pid for process in first.children(recursive=True)}
