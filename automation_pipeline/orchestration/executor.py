@@ -58,6 +58,10 @@ class SupervisedExecutor(dg.Executor):
     def __init__(self, engine: dg.Executor) -> None:
         self._engine = engine
 
+    def __getattr__(self, name: str) -> object:
+        """Dagster's loop over Celery asks the executor of the run for what only Celery's has."""
+        return getattr(self._engine, name)
+
     @property
     def retries(self) -> RetryMode:
         return self._engine.retries

@@ -3,6 +3,7 @@
 import json
 
 from automation_pipeline.simulator import Fiche, Kind
+from automation_pipeline_tests.e2e.conftest import NewSystem
 from automation_pipeline_tests.e2e.system import PATIENCE, Installation
 
 
@@ -29,3 +30,20 @@ def test_commands_wait_for_the_end_and_exit_by_it(installation: Installation, fi
             assert json.loads("{" + f"\n{log}".partition("\n{")[2]), "what the command logs comes before"
     shown = installation.run("automation", "fiches", "show", one).stdout
     assert f"{len(next(fiche for fiche in fiches if fiche.id == one).recordings)} transcribed" in shown
+
+
+def test_without_a_daemon_the_command_says_so_or_does_the_work_here(
+    new_system: NewSystem, fiches: tuple[Fiche, ...]
+) -> None:
+    one, two, *_ = [fiche for fiche in fiches if fiche.kind is Kind.ORDINARY]
+    system = new_system()
+    waited = system.run("automation", "transcribe", one.id, "--wait", "--json")
+    assert (waited.returncode, waited.stdout) == (1, "")
+    assert json.loads(waited.stderr)["error"]["code"] == "NO_DAEMON"
+    ended = system.run("automation", "transcribe", two.id, "--here", "--json")
+    assert ended.returncode == 0, ended.stderr
+    [transcription] = json.loads(ended.stdout)["transcriptions"]
+    assert (transcription["status"], transcription["transcribed"]) == ("completed", len(two.recordings))
+    refused = system.run("automation", "transcribe", one.id, "--here", ELEVENLABS_API_KEY="")
+    assert refused.returncode == 1
+    assert refused.stderr.strip().endswith("ElevenLabs API key not configured (set ELEVENLABS_API_KEY).")

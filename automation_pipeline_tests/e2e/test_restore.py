@@ -29,6 +29,8 @@ def test_a_run_that_was_copied_at_work_ends_and_is_done_again(new_system: NewSys
             ended, again = after.wait_for_end("1"), None
             if ended["status"] != "completed":
                 again = after.wait_for_end(after.automation("runs", "retry", "1")["run_id"])
+        fresh = after.run_now(after.create_schedule(ids[:1]))
+    assert int(fresh) > 1_000_000, "ids that were given after the copy are not given again"
     assert [fiche["ficheId"] for fiche in ended["fiches"]] == ids
     assert ended["selectedFiches"] == ended["successfulFiches"] + ended["failedFiches"] + ended["ignoredFiches"]
     if again is not None:
