@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from automation_pipeline.api.audio_addresses import without_audio_addresses
 from automation_pipeline.api.authentication import authenticate
 from automation_pipeline.api.errors import AuthorizationError
 from automation_pipeline.api.methods import is_shadowed
@@ -36,7 +37,10 @@ class GuardedRoute(APIRoute):
             if not rule.public:
                 request.state.admit = partial(_admit, request, rule)
                 await run_in_threadpool(request.state.admit)
-            return await handler(request)
+            response = await handler(request)
+            return (
+                response if rule.public else await run_in_threadpool(without_audio_addresses, response, request, rule)
+            )
 
         return guarded
 

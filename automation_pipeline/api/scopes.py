@@ -23,6 +23,10 @@ def check_in_reach(entity: Entity, named: str, reach: Reach, database: Database)
             raise NotFoundError(missing(entity, named))
 
 
+def in_reach(session: Session, entity: Entity | None, named: str, reach: Reach) -> bool:
+    return entity is not None and _LOOKS[entity](session, reach, named)
+
+
 def audible(session: Session, caller: Caller, fiche_ids: Iterable[str]) -> set[str]:
     """Those of the fiches whose recordings the caller may read, whatever else of them."""
     reach = caller.reach(Permission.RECORDINGS, Action.READ)

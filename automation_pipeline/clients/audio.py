@@ -4,6 +4,7 @@ Reads and writes are slices of 64 KiB of a file that the system keeps in memory:
 """
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -31,6 +32,17 @@ from automation_pipeline.core.retry import retry_after_seconds
 
 MOST_REDIRECTS = 3
 ORIGINS_SETTING = "TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS"
+
+
+HEAD_BYTES = 512
+# MP3 with a tag, WAV, Ogg, FLAC, WebM, AIFF, AMR, Sun audio, AAC, WMA and CAF. `is_audio` also knows MP4, and frames of
+# MP3 and AAC.
+_MAGIC = (
+    b"ID3", b"RIFF", b"RF64", b"OggS", b"fLaC", b"\x1a\x45\xdf\xa3", b"FORM", b"#!AMR", b".snd", b"ADIF",
+    b"\x30\x26\xb2\x75", b"caff",
+)  # fmt: skip
+_MARKUP = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<[!?a-zA-Z]|[\[{]\s*[\"{\]}])")
+_ANY_BYTES = {"application/octet-stream", "binary/octet-stream", "application/ogg", "application/x-download"}
 
 
 class AudioUnavailableError(TransientError):
@@ -134,10 +146,11 @@ class AudioHosts:
     async def _keep(self, answer: httpx.Response, file: FileIO) -> None:
         if not answer.is_success:
             raise self._refusal(answer)
-        size = 0
+        size, head = 0, b""
         try:
             async for piece in body_pieces(answer, self._limits.max_megabytes * MEGABYTE):
                 size += len(piece)
+                head = head if len(head) >= HEAD_BYTES else head + piece[:HEAD_BYTES]
                 _write(piece, file)
         except BodyTooLargeError:
             message = f"Audio download failed: it is bigger than {self._limits.max_megabytes} MB."
@@ -146,6 +159,12 @@ class AudioHosts:
             raise AudioRefusedError(f"Audio download failed: {error}.") from None
         if size == 0:
             raise AudioRefusedError("Audio download failed: the audio is empty.")
+        kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if not is_audio(head, kind):
+            shown = kind if kind.isprintable() and 0 < len(kind) <= 100 else "no content type"
+            raise AudioRefusedError(
+                f"Audio download failed: its host answered with something else than audio ({shown})."
+            )
 
     def _refusal(self, answer: httpx.Response) -> Exception:
         status = answer.status_code
@@ -154,6 +173,17 @@ class AudioHosts:
             wait = retry_after_seconds(answer.headers.get("Retry-After"), self._now())
             return AudioUnavailableError(said, retry_after_seconds=wait)
         return AudioRefusedError(said)
+
+
+def is_audio(head: bytes, content_type: str) -> bool:
+    """What the first bytes say goes before the content type, which hosts of recordings often do not know. Bytes that
+    say nothing are taken unless they are text, or the host says that they are something else."""
+    if head.startswith(_MAGIC) or head[4:8] == b"ftyp" or (head[:1] == b"\xff" and head[1:2] >= b"\xe0"):
+        return True
+    if _MARKUP.match(head):
+        return False
+    family = content_type.partition("/")[0]
+    return family in {"audio", "video", ""} or content_type in _ANY_BYTES
 
 
 def _write(piece: bytes, file: FileIO) -> None:

@@ -19,6 +19,7 @@ from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.retry import retry_after_seconds
 from automation_pipeline.transcription.domain.transcript import Transcript
+from automation_pipeline.transcription.ports import ProviderAccessError
 
 # A call of ten hours has a transcript of 20 MB.
 MOST_BYTES = 50 * MEGABYTE
@@ -44,8 +45,8 @@ class SpeechRefusedError(PermanentError):
         self.refusal = refusal
 
 
-class SpeechAccessError(SpeechRefusedError):
-    """ElevenLabs does not accept our key for this."""
+class SpeechAccessError(SpeechRefusedError, ProviderAccessError):
+    """ElevenLabs does not accept our key for this, or the account is not paid for."""
 
 
 class SpeechAnswerError(PermanentError):
@@ -158,8 +159,9 @@ class ElevenLabsSpeechToText:
         if status in {408, 429} or status >= 500:
             wait = retry_after_seconds(answer.headers.get("Retry-After"), self._now())
             return SpeechUnavailableError(str(refusal), refusal=refusal, retry_after_seconds=wait)
-        if status in {401, 403}:
-            return SpeechAccessError(f"{refusal} (check ELEVENLABS_API_KEY)", refusal=refusal)
+        if status in {401, 402, 403}:
+            hint = "the credit of the account" if status == 402 else "ELEVENLABS_API_KEY"
+            return SpeechAccessError(f"{refusal} (check {hint})", refusal=refusal)
         return SpeechRefusedError(str(refusal), refusal=refusal)
 
 

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from automation_pipeline.transcription.ports import SpeechToText
 
 
+# Calls that failed together do not come back together.
+JITTER = 0.2
+
+
 def open_crm(settings: Settings, now: Callable[[], datetime], meter: Meter) -> "FicheSource":
     """PermanentError names the setting that is missing."""
     if settings.fiche_api_base_url is None:
@@ -133,6 +137,7 @@ def speech_knobs(settings: Settings) -> "SpeechKnobs":
         backoff=Backoff(
             base_seconds=settings.transcription_elevenlabs_backoff_base_seconds,
             cap_seconds=settings.transcription_elevenlabs_backoff_max_seconds,
+            jitter=JITTER,
         ),
         lease_seconds=settings.transcription_lease_seconds,
         per_fiche=settings.transcription_recording_per_fiche_concurrency,
@@ -146,7 +151,9 @@ def judge_knobs(settings: Settings) -> "audit_knobs.Knobs":
     return audit_knobs.Knobs(
         per_minute=settings.llm_rate_limit_per_minute,
         attempts=settings.llm_max_attempts,
-        backoff=Backoff(base_seconds=settings.llm_backoff_base_seconds, cap_seconds=settings.llm_backoff_max_seconds),
+        backoff=Backoff(
+            base_seconds=settings.llm_backoff_base_seconds, cap_seconds=settings.llm_backoff_max_seconds, jitter=JITTER
+        ),
         steps_at_once=settings.audit_step_concurrency,
         max_prompt_characters=settings.llm_max_prompt_characters,
         lease_seconds=settings.audit_lease_seconds,

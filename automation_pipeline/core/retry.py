@@ -39,6 +39,14 @@ class Backoff:
         spread = self.jitter * nominal
         return min(max(nominal + random.uniform(-spread, spread), 0.0), self.cap_seconds)
 
+    def wait(self, n: int, asked_seconds: float | None, random: Random) -> float:
+        """Seconds before the n-th retry of a call whose answer asked for a wait: never less than it asked for, never
+        less than our own back-off. Callers that were asked for the same wait do not all come back at once."""
+        ours = self.delay(n, random)
+        if asked_seconds is None or asked_seconds <= 0:
+            return ours
+        return max(asked_seconds + random.uniform(0, self.jitter * self._nominal(n)), ours)
+
     def _nominal(self, n: int) -> float:
         if self.base_seconds == 0:
             return 0.0

@@ -14,8 +14,8 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Retrying:
-    """At most `attempts` calls. A provider's own Retry-After wins over the back-off; one that is longer than
-    `longest_wait_seconds` is not waited for: the error goes up at once and carries it."""
+    """At most `attempts` calls. The larger of the provider's Retry-After and the back-off is waited for; a Retry-After
+    that is longer than `longest_wait_seconds` is not: the error goes up at once and carries it."""
 
     attempts: int
     backoff: Backoff
@@ -29,8 +29,8 @@ class Retrying:
                 return await attempt()
             except TransientError as error:
                 asked = error.retry_after_seconds
-                wait = self.backoff.delay(failures, self.random) if asked is None else asked
-                if wait > self.longest_wait_seconds:
+                if asked is not None and asked > self.longest_wait_seconds:
                     raise
+                wait = min(self.backoff.wait(failures, asked, self.random), self.longest_wait_seconds)
                 await self.sleep(wait)
         return await attempt()

@@ -1,12 +1,35 @@
 """What this room needs of the outside world."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from time import monotonic
 from typing import Protocol
 
 from automation_pipeline.core.coordination import RateLimiter
+from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.transcription.domain.attempts import Knobs
 from automation_pipeline.transcription.domain.transcript import Transcript
+
+REFUSED_SECONDS = 60.0
+
+
+class ProviderAccessError(PermanentError):
+    """The provider refuses the key or the account: every other recording would be refused too."""
+
+
+class AccessBreaker:
+    """Remembers for a minute that the provider refused the key, so that other recordings are not sent."""
+
+    def __init__(self, now: Callable[[], float] = monotonic) -> None:
+        self._now, self._until, self._reason = now, 0.0, ""
+
+    def open(self, reason: str) -> None:
+        self._until, self._reason = self._now() + REFUSED_SECONDS, reason
+
+    def check(self) -> None:
+        """ProviderAccessError while it is open."""
+        if self._now() < self._until:
+            raise ProviderAccessError(f"Not sent: the provider refused the key a moment ago. {self._reason}")
 
 
 class SpeechToText(Protocol):
@@ -40,3 +63,4 @@ class Provider:
     speech: SpeechToText
     limiter: RateLimiter
     knobs: Knobs
+    breaker: AccessBreaker = field(default_factory=AccessBreaker)

@@ -23,6 +23,7 @@ from automation_pipeline.clients.audio import (
     AudioRefusedError,
     AudioUnavailableError,
     audio_guard,
+    is_audio,
 )
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline_tests.clients.studio import (
@@ -339,3 +340,29 @@ def test_memory_stays_flat_for_two_hundred_megabytes(studio: Studio) -> None:
     )
     assert studio.uploads[-1].size > 200 * 1024 * 1024
     assert int(grown.stdout) < 40
+
+
+# What it is; its first bytes; the content type that the host gives; whether it is taken.
+BODIES = (
+    ("mp3 with a tag", b"ID3\x04rest", "text/html", True),
+    ("mp3 frames", b"\xff\xfb\x90\x00", "", True),
+    ("aac frames", b"\xff\xf1\x50\x80", "application/octet-stream", True),
+    ("wav", b"RIFF\x24\x00\x00\x00WAVEfmt ", "audio/wav", True),
+    ("ogg", b"OggS\x00", "", True),
+    ("flac", b"fLaC", "", True),
+    ("m4a", b"\x00\x00\x00\x20ftypM4A ", "audio/mp4", True),
+    ("webm", b"\x1a\x45\xdf\xa3", "video/webm", True),
+    ("raw samples", bytes(40), "audio/basic", True),
+    ("bytes without a name", bytes(40), "", True),
+    ("login page", b"<!DOCTYPE html><html><title>Login</title>", "text/html", False),
+    ("login page said to be audio", b"\xef\xbb\xbf  \n<html lang='fr'>", "audio/mpeg", False),
+    ("JSON error", b'{"error": "expired"}', "audio/mpeg", False),
+    ("text", b"Please log in", "text/plain", False),
+    ("picture", b"\x89PNG\r\n", "image/png", False),
+    ("PDF", b"%PDF-1.7", "application/pdf", False),
+)
+
+
+def test_what_is_no_audio_is_told_by_its_first_bytes_and_its_content_type() -> None:
+    wrong = [name for name, head, kind, taken in BODIES if is_audio(head, kind) is not taken]
+    assert wrong == []

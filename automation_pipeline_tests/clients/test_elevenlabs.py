@@ -145,7 +145,11 @@ def test_the_answer_becomes_a_transcript_of_what_was_said(studio: Studio) -> Non
             f"{FAILED} status=422 code=missing provider_message=Field required",
         ),
         (saying({"message": "a\n b\u0000"}, 413), SpeechRefusedError, f"{FAILED} status=413 provider_message=a b"),
-        (saying({"error_message": "no"}, 402), SpeechRefusedError, f"{FAILED} status=402 provider_message=no"),
+        (
+            saying({"error_message": "no"}, 402),
+            SpeechAccessError,
+            f"{FAILED} status=402 provider_message=no (check the credit of the account)",
+        ),
         (saying({"reason": "no", "message": " "}, 404), SpeechRefusedError, f"{FAILED} status=404 provider_message=no"),
         (saying({"detail": [], "message": 7}, 409), SpeechRefusedError, f"{FAILED} status=409"),
         (answer(302, Location="/elsewhere"), SpeechRefusedError, f"{FAILED} status=302"),

@@ -156,3 +156,25 @@ def test_an_unreadable_retry_after_says_nothing(header: str | None) -> None:
 def test_no_header_makes_retry_after_fail(header: str) -> None:
     seconds = retry_after_seconds(header, NOW)
     assert seconds is None or (seconds >= 1 and NOW + timedelta(seconds=seconds) > NOW)
+
+
+SPREAD = Backoff(base_seconds=2, cap_seconds=60, jitter=0.25)
+# The n-th retry; what the answer asked for; the least and the most that is waited, without and with jitter.
+WAITS = (
+    ("nothing asked", 2, None, (4, 4), (3, 5)),
+    ("less than ours", 3, 1.0, (8, 8), (6, 10)),
+    ("zero", 1, 0.0, (2, 2), (1.5, 2.5)),
+    ("more than ours", 1, 30.0, (30, 30), (30, 30.5)),
+    ("more than the cap", 9, 90.0, (90, 90), (90, 105)),
+)
+
+
+def test_the_larger_of_retry_after_and_the_back_off_is_waited_and_callers_are_spread() -> None:
+    wrong = []
+    for name, n, asked, plain, spread in WAITS:
+        waited = Backoff(base_seconds=2, cap_seconds=60).wait(n, asked, Random(1))
+        waits = [SPREAD.wait(n, asked, Random(seed)) for seed in range(200)]
+        is_spread = len(set(waits)) > 100
+        if waited != plain[0] or min(waits) < spread[0] or max(waits) > spread[1] or not is_spread:
+            wrong.append((name, waited, min(waits), max(waits)))
+    assert wrong == []

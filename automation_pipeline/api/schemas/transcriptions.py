@@ -75,7 +75,7 @@ class TranscriptShown(BaseModel):
 
 class RecordingShown(BaseModel):
     call_id: str
-    recording_url: str
+    recording_url: str | None = Field(description="Only for callers who may read recordings.")
     duration_seconds: int | None
     transcription_id: str | None
     has_transcription: bool

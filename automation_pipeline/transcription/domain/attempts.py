@@ -35,7 +35,8 @@ class GiveUp:
 
 
 def after_error(error: AutomationError, attempts: int, knobs: Knobs, random: Random) -> AgainLater | GiveUp:
-    """`attempts` counts the tries so far, the failed one included. The provider's Retry-After wins. What is nobody's
+    """`attempts` counts the tries so far, the failed one included. The larger of the provider's
+    Retry-After and the back-off is waited for. What is nobody's
     failure out there is tried again however often."""
     if isinstance(error, GroundError):
         wait = knobs.backoff.delay(attempts, random)
@@ -45,5 +46,5 @@ def after_error(error: AutomationError, attempts: int, knobs: Knobs, random: Ran
     asked = error.retry_after_seconds
     if asked is not None and asked > LONGEST_WAIT_SECONDS:
         return GiveUp(f"{error} The wait it asks for, {asked:.0f} s, is too long.")
-    wait = asked if asked is not None else knobs.backoff.delay(attempts, random)
+    wait = knobs.backoff.wait(attempts, asked, random)
     return AgainLater(timedelta(seconds=wait), str(error))

@@ -1,4 +1,5 @@
-"""How the words of a transcript become chunks of at most ten messages; a message is one speaker's turn."""
+"""How the words of a transcript become chunks of at most ten messages; a message is one speaker's turn, or a part of
+it where the turn is long."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,8 @@ from math import floor
 from automation_pipeline.transcription.domain.transcript import SPACING, Chunk, Transcript, Word
 
 MESSAGES_A_CHUNK = 10
+# A message is a minute or two of speech at most, so that a chunk stays a passage that a model can be shown.
+WORDS_A_MESSAGE = 250
 UNKNOWN_SPEAKER = "unknown"
 
 # Where the provider gives a text without words, their times and speakers are made up.
@@ -66,7 +69,9 @@ def _speaker(word: Word) -> str:
 def _messages(words: Iterable[Word]) -> Iterator[_Message]:
     for speaker, turn in groupby(filter(_is_said, words), key=_speaker):
         said = list(turn)
-        yield _Message(speaker, " ".join([word.text for word in said]), said[0].start, said[-1].end)
+        for first in range(0, len(said), WORDS_A_MESSAGE):
+            part = said[first : first + WORDS_A_MESSAGE]
+            yield _Message(speaker, " ".join([word.text for word in part]), part[0].start, part[-1].end)
 
 
 def _chunk(index: int, messages: Sequence[_Message]) -> Chunk:

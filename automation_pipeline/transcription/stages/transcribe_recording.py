@@ -15,7 +15,7 @@ from automation_pipeline.transcription.domain.chunks import chunks_of, words_or_
 from automation_pipeline.transcription.domain.notes import fiche_note
 from automation_pipeline.transcription.domain.run import TaskState
 from automation_pipeline.transcription.domain.transcript import Chunk, Transcript
-from automation_pipeline.transcription.ports import SpeechToText
+from automation_pipeline.transcription.ports import Provider, ProviderAccessError
 from automation_pipeline.transcription.stages.settle_recordings import settle_recordings
 from automation_pipeline.transcription.store.tasks import Claim, begin_attempt, finish_task, put_back
 from automation_pipeline.transcription.store.transcripts import save_transcript
@@ -26,35 +26,46 @@ class ClaimLostError(Exception):
 
 
 async def transcribe_recording(
-    claim: Claim, *, turn: Callable[[], Awaitable[None]], database: Database, speech: SpeechToText, knobs: Knobs
+    claim: Claim, *, turn: Callable[[], Awaitable[None]], database: Database, provider: Provider
 ) -> None:
     """Ends as done, cached, failed, or waiting for a later attempt. `turn` is awaited when the audio is here and the
     provider is next. A claim that has passed on makes no call and writes nothing."""
-    if claim.has_transcription:
-        await database.write(partial(_end, claim, TaskState.CACHED, None, knobs))
-        return
-    if claim.attempts >= knobs.max_attempts:
-        gave_up = f"Given up after {claim.attempts} attempts that nobody saw the end of"
-        await database.write(partial(_end, claim, TaskState.FAILED, gave_up, knobs))
+    knobs, breaker = provider.knobs, provider.breaker
+    end = _ends_without_a_call(claim, knobs)
+    if end is not None:
+        await database.write(end)
         return
     called = False
 
     async def my_turn() -> None:
         nonlocal called
         await turn()
+        breaker.check()
         if not await database.write(partial(_begin, claim)):
             raise ClaimLostError
         called = True
 
     try:
-        transcript = await speech.transcribe(claim.url, turn=my_turn)
+        breaker.check()
+        transcript = await provider.speech.transcribe(claim.url, turn=my_turn)
     except ClaimLostError:
         return
     except AutomationError as error:
+        if called and isinstance(error, ProviderAccessError):
+            breaker.open(str(error))
         await database.write(partial(_after_error, claim, error, knobs, called=called))
     else:
         chunks = chunks_of(words_or_synthesised(transcript, claim.duration_seconds))
         await database.write(partial(_save, claim, transcript, chunks, knobs))
+
+
+def _ends_without_a_call(claim: Claim, knobs: Knobs) -> Callable[[Session], None] | None:
+    if claim.has_transcription:
+        return partial(_end, claim, TaskState.CACHED, None, knobs)
+    if claim.attempts >= knobs.max_attempts:
+        gave_up = f"Given up after {claim.attempts} attempts that nobody saw the end of"
+        return partial(_end, claim, TaskState.FAILED, gave_up, knobs)
+    return None
 
 
 def _begin(claim: Claim, session: Session) -> bool:

@@ -96,9 +96,7 @@ class _Desk:
             before_its_turn.close()
 
         with before_its_turn:
-            await transcribe_recording(
-                claim, turn=turn, database=self._database, speech=self._provider.speech, knobs=self._provider.knobs
-            )
+            await transcribe_recording(claim, turn=turn, database=self._database, provider=self._provider)
         self._places.release()
 
     async def _patiently(self, ask: Callable[[Session], Result]) -> Result:

@@ -172,3 +172,12 @@ def test_made_up_speakers_take_turns_of_ten_words() -> None:
 def test_a_text_whose_words_are_all_spacings_is_not_lost() -> None:
     made_up = words_or_synthesised(transcript("oui madame", *words((" ", A, "spacing"))), 4)
     assert [word.text for word in made_up] == ["oui", "madame"]
+
+
+def test_a_monologue_is_cut_into_bounded_chunks() -> None:
+    words = [Word(f"mot{number}", number, number + 0.5, "word", "speaker_0") for number in range(20_000)]
+    chunks = chunks_of(words)
+    assert max(len(chunk.full_text) for chunk in chunks) < 25_000
+    assert sum(len(chunk.full_text.replace("speaker_0: ", "").split()) for chunk in chunks) == 20_000
+    assert all(before.end <= after.start for before, after in pairwise(chunks))
+    assert [chunk.index for chunk in chunks] == list(range(len(chunks)))

@@ -13,6 +13,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.instants import database_now
 from automation_pipeline.transcription.domain.attempts import GiveUp, after_error
 from automation_pipeline.transcription.domain.run import Priority, RunStatus, TaskState
+from automation_pipeline.transcription.ports import Provider
 from automation_pipeline.transcription.stages.sweep_transcriptions import sweep_transcriptions
 from automation_pipeline.transcription.stages.transcribe_recording import transcribe_recording
 from automation_pipeline.transcription.store.tasks import Claim, claim_next, extend_claims, finish_task
@@ -57,7 +58,8 @@ async def at_once() -> None:
 
 
 def transcribe(bench: Bench, claimed: Claim) -> None:
-    work = transcribe_recording(claimed, turn=at_once, database=bench.database, speech=bench.speech, knobs=bench.knobs)
+    provider = Provider(bench.speech, bench.limiter, bench.knobs)
+    work = transcribe_recording(claimed, turn=at_once, database=bench.database, provider=provider)
     asyncio.run(work)
 
 

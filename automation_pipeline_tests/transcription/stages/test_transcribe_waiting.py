@@ -11,6 +11,7 @@ from automation_pipeline.fiches.tables import RecordingRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow
 from automation_pipeline.transcription.domain.run import Priority, RunStatus, TaskState
+from automation_pipeline.transcription.ports import AccessBreaker, ProviderAccessError
 from automation_pipeline.transcription.store.tasks import claim_next, finish_task
 from automation_pipeline.transcription.tables import ChunkRow, TranscriptionTaskRow
 from automation_pipeline_tests.conftest import StandingClock
@@ -190,3 +191,25 @@ def test_two_workers_at_once_send_nothing_twice_and_end_the_run_once(bench: Benc
     assert len(bench.transcribed()) == 12
     assert bench.names().count("transcription.completed") == 1
     assert bench.names().count("fiche/transcribed") == 1
+
+
+def test_a_refused_key_is_not_tried_for_every_recording(bench: Bench) -> None:
+    """Thirty recordings: those under way when the first answer comes are sent, and all fail with its reason."""
+    bench.sell("7", *(call(f"c{number:02}") for number in range(30)))
+    bench.speech = FakeSpeechToText(otherwise=heard, at_once=3)
+    bench.speech.refuse_everything(ProviderAccessError("ElevenLabs speech-to-text failed status=401 (check the key)"))
+    bench.work(bench.begin("7", "r1").run_id)
+    assert len(bench.speech.called) <= 3
+    assert bench.standing("r1").failed == 30
+    failed = bench.events("transcription.recording_failed")
+    assert all("status=401 (check the key)" in str(event["error"]) for event in failed)
+
+
+def test_a_refused_key_is_tried_again_after_a_minute() -> None:
+    now = [0.0]
+    breaker = AccessBreaker(lambda: now[0])
+    breaker.open("status=402")
+    with pytest.raises(ProviderAccessError, match="status=402"):
+        breaker.check()
+    now[0] = 60.0
+    breaker.check()

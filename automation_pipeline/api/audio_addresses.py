@@ -1,0 +1,97 @@
+"""Addresses of recordings leave only to callers who may read recordings of that fiche. Every guarded route ends so."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import cast
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from automation_pipeline.api.rules import Rule
+from automation_pipeline.api.scopes import in_reach
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.access import Action, Caller, Permission
+from automation_pipeline.fiches.store.visibility import visible_fiches
+
+KEYS = ("recording_url", "recordingUrl")
+_MARKS = tuple(key.encode() for key in KEYS)
+_FICHE_KEYS = ("fiche_id", "ficheId")
+HIDDEN = "[hidden]"
+
+IsVisible = Callable[[str], bool]
+
+
+def without_audio_addresses(response: Response, request: Request, rule: Rule) -> Response:
+    """The response without the addresses that its caller may not have. An address that is hidden under its key is
+    hidden in every other text of the document too."""
+    caller, body = cast("Caller", request.state.caller), getattr(response, "body", b"")
+    reach = caller.reach(Permission.RECORDINGS, Action.READ)
+    if (reach is not None and reach.is_whole) or not any(mark in body for mark in _MARKS):
+        return response
+    document: object = json.loads(body)
+    services: Services = request.app.state.services
+    visible: set[str] = set()
+    by_path = False
+    if reach is not None:
+        with services.database.reading() as session:
+            visible = visible_fiches(session, reach, set(_fiches(document)))
+            named = request.path_params.get(rule.entity) if rule.entity is not None else None
+            by_path = named is not None and in_reach(session, rule.entity, str(named), reach)
+    hidden: set[str] = set()
+    document = _without_keys(document, visible.__contains__, hidden, shown=by_path)
+    response.body = json.dumps(_without_texts(document, hidden), ensure_ascii=False).encode()
+    response.headers["content-length"] = str(len(response.body))
+    return response
+
+
+def _fiche_of(document: Mapping[str, object]) -> str | None:
+    """Named in the document itself, or in the fiche inside it."""
+    inner = [cast("Mapping[str, object]", value) for value in document.values() if isinstance(value, Mapping)]
+    for one in (document, *inner):
+        named = next((one[key] for key in _FICHE_KEYS if isinstance(one.get(key), str)), None)
+        if named is not None:
+            return str(named)
+    return None
+
+
+def _fiches(document: object) -> Iterator[str]:
+    if isinstance(document, dict):
+        known = cast("dict[str, object]", document)
+        yield from (str(known[key]) for key in _FICHE_KEYS if isinstance(known.get(key), str))
+        for value in known.values():
+            yield from _fiches(value)
+    elif isinstance(document, list):
+        for one in cast("list[object]", document):
+            yield from _fiches(one)
+
+
+def _without_keys(document: object, is_visible: IsVisible, hidden: set[str], *, shown: bool) -> object:
+    if isinstance(document, list):
+        return [_without_keys(one, is_visible, hidden, shown=shown) for one in cast("list[object]", document)]
+    if not isinstance(document, dict):
+        return document
+    known = cast("dict[str, object]", document)
+    fiche_id = _fiche_of(known)
+    shown = shown if fiche_id is None else is_visible(fiche_id)
+    rest: dict[str, object] = {}
+    for key, value in known.items():
+        if key in KEYS and not shown:
+            hidden.update({value} if isinstance(value, str) and "://" in value else ())
+            rest[key] = None
+        else:
+            rest[key] = _without_keys(value, is_visible, hidden, shown=shown)
+    return rest
+
+
+def _without_texts(document: object, hidden: set[str]) -> object:
+    if not hidden:
+        return document
+    if isinstance(document, str):
+        for address in hidden:
+            document = document.replace(address, HIDDEN)
+        return document
+    if isinstance(document, list):
+        return [_without_texts(one, hidden) for one in cast("list[object]", document)]
+    if isinstance(document, dict):
+        return {key: _without_texts(value, hidden) for key, value in cast("dict[str, object]", document).items()}
+    return document

@@ -1,0 +1,76 @@
+"""Where a call can be heard is for those alone who may read its recordings, on every route that there is."""
+
+import re
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import update
+
+from automation_pipeline.api.rules import RULES
+from automation_pipeline.audits.tables import CitationRow
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.access import Permission
+from automation_pipeline.fiches.tables import RecordingRow
+from automation_pipeline_tests.api.conftest import Login
+from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.llm import FakeLanguageModel, step_answer
+
+SECRET = "https://records.example.test/secret-of-7"
+ALL_BUT_RECORDINGS = {
+    f"{permission}.{action}": "ALL"
+    for permission in Permission
+    if permission is not Permission.RECORDINGS
+    for action in ("read", "write")
+}
+
+
+@pytest.fixture
+def audited(services: Services, clock: StandingClock) -> dict[str, str]:
+    """A fiche of the groupe TEAM R1 with a call that is audited and cited; what stands for each name in a path."""
+    bench = Bench(services.database, clock, model=FakeLanguageModel(step_answer))
+    bench.sell("7")
+    standing = bench.audit("7", bench.configure(steps=1))
+    with services.database.transaction() as session:
+        session.execute(update(RecordingRow).values(recording_url=SECRET))
+        session.execute(update(CitationRow).values(recording_url=SECRET, texte=f"Bonjour, voir {SECRET}."))
+        call_id = session.query(RecordingRow.call_id).first()
+    assert call_id
+    return {
+        "fiche_id": "7",
+        "audit_id": str(standing.audit_id),
+        "call_id": call_id[0],
+        "step_position": "1",
+        "position": "1",
+    }
+
+
+def shown(client: TestClient, names: dict[str, str]) -> set[str]:
+    """The routes whose answer holds the address."""
+    found: set[str] = set()
+    for (method, path), rule in RULES.items():
+        if method == "GET" and not rule.public and "diagnostic" not in path and "events" not in path:
+            address = re.sub(r"\{(\w+)\}", lambda match: names.get(match[1], "1"), path)
+            if SECRET in client.get(address).text:
+                found.add(path)
+    return found
+
+
+def test_no_route_shows_where_a_call_can_be_heard_to_whom_may_not_read_recordings(
+    login: Login, audited: dict[str, Any]
+) -> None:
+    everything = login({**ALL_BUT_RECORDINGS, "recordings.read": "ALL"})
+    with_address = shown(everything, audited)
+    assert "/api/transcriptions/{fiche_id}/recordings/{call_id}" in with_address
+    assert any(path.startswith("/api/audits/") for path in with_address), with_address
+    assert shown(login(ALL_BUT_RECORDINGS), audited) == set()
+
+
+def test_recordings_of_another_groupe_are_hidden_and_those_of_the_own_are_not(
+    login: Login, audited: dict[str, Any]
+) -> None:
+    grants = {**ALL_BUT_RECORDINGS, "recordings.read": "GROUP"}
+    assert shown(login(grants, groupes=["NORD"]), audited) == set()
+    everything = login({**ALL_BUT_RECORDINGS, "recordings.read": "ALL"})
+    assert shown(login(grants, groupes=["TEAM R1"]), audited) == shown(everything, audited)
