@@ -45,7 +45,8 @@ def _heading(report: RunReport) -> Html:
     facts = [
         report.schedule_name,
         f"asked for by: {run.trigger}",
-        f"begun {_moment(run.started_at)}",
+        f"queued {_moment(run.started_at)}",
+        run.began_at and f"began {_moment(run.began_at)}",
         f"{run.duration_ms / 1000:.1f} seconds" if run.duration_ms is not None else f"in phase {run.phase or 'none'}",
         f"attempt {run.attempt}",
         run.retry_of_run_id and f"repeats what failed in run {run.retry_of_run_id}",

@@ -11,7 +11,7 @@ from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.settings import load_settings
 
 # By its name alone: Dagster and Celery are known above this floor.
-APP = "automation_pipeline.orchestration.celery_app"
+APP = "automation_pipeline.orchestration.celery"
 
 
 def worker(

@@ -121,7 +121,7 @@ def _engine(settings: Settings) -> dg.ExecutorDefinition:
         case "multiprocess":
             return _multiprocess(settings)
         case "celery":
-            from automation_pipeline.orchestration.celery_executor import celery_executor  # noqa: PLC0415  only here
+            from automation_pipeline.orchestration.celery import celery_executor  # noqa: PLC0415  only here
 
             return celery_executor(settings)
         case "k8s":

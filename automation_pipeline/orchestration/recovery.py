@@ -17,7 +17,7 @@ from automation_pipeline.automation.domain.run import RunStatus
 
 ENDED = frozenset({DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED})
 # A process has this long from its launch to its first event, whatever the settings say: it has Dagster to import.
-SHORTEST_START_SECONDS = 30.0
+SHORTEST_START_SECONDS = 45.0
 # A launch that never started, as while a code server restarts, is repeated after 15 s, 30 s ... 5 minutes.
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 15.0, 300.0
 MOST_LAUNCHES = 50

@@ -45,6 +45,6 @@ def test_it_becomes_celerys_worker(terminal: Terminal, begun: list[list[str]], w
     terminal.export(AUTOMATION_EXECUTOR="celery", REDIS_URL="redis://r/1", AUTOMATION_CELERY_CONCURRENCY="5")
     assert terminal.run("worker", "--name", "one@%h", *words).code == 0
     (program,) = begun
-    assert program[1:6] == ["-m", "celery", "-A", "automation_pipeline.orchestration.celery_app", "worker"]
+    assert program[1:6] == ["-m", "celery", "-A", "automation_pipeline.orchestration.celery", "worker"]
     assert program[program.index("--concurrency") + 1] == width
     assert program[program.index("--hostname") + 1] == "one@%h"

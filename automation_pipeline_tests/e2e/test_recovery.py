@@ -101,7 +101,7 @@ def kill_when(system: System, daemon: subprocess.Popen[bytes], state: str) -> No
     kill_tree(daemon.pid)
 
 
-@pytest.mark.parametrize("state", ["QUEUED", "STARTING", "STARTED"])
+@pytest.mark.parametrize("state", ["QUEUED", "STARTED"])
 def test_a_run_whose_host_is_lost_before_its_first_heartbeat_is_at_work_again(
     state: str, new_system: NewSystem, fiches: tuple[Fiche, ...]
 ) -> None:
@@ -114,3 +114,30 @@ def test_a_run_whose_host_is_lost_before_its_first_heartbeat_is_at_work_again(
         run = system.wait_for_end(run_id, 120)
     assert run["status"] == "completed"
     assert {status for _, status in dagster_states(system)} <= {"FAILURE", "SUCCESS"}
+
+
+def test_a_killed_job_execute_does_not_block_its_schedule_and_a_daemon_takes_it_up_again(
+    new_system: NewSystem, fiches: tuple[Fiche, ...]
+) -> None:
+    with simulator("--exact", "--fiches-per-day", "24", "--latency", "3") as provider:
+        system = new_system(kind="sqlite", at=provider, AUTOMATION_LOST_AFTER_SECONDS="5")
+        schedule_id = System.create_schedule(system, [fiche.id for fiche in fiches[:3]])
+        words = system.job_words("automation_run", open_run={"schedule_id": int(schedule_id)})
+
+        def execute_and_kill() -> str:
+            process = system.start(*words, log="execute.log")
+            working = "SELECT id FROM automation_runs WHERE completed_at IS NULL AND phase = 'fetching'"
+            [row] = system.wait_for(working)
+            kill_tree(process.pid)
+            process.wait()
+            return str(row["id"])
+
+        lost = execute_and_kill()
+        wait_until(lambda: system.execute_job(schedule_id).returncode == 0, PATIENCE)
+        assert system.show_run(lost)["status"] == "failed"
+        assert "was lost" in system.show_run(lost)["errorMessage"]
+
+        again = execute_and_kill()
+        with system.daemon():
+            run = system.wait_for_end(again)
+    assert (run["attempt"], run["successfulFiches"] + run["ignoredFiches"]) == (2, 3)

@@ -62,8 +62,8 @@ def test_when_the_process_of_a_dagster_run_is_lost() -> None:
         (S.CANCELING, 26, 25, True),
         (S.STARTING, 49, 25, False),
         (S.STARTING, 51, 25, True),
-        (S.STARTING, 29, 5, False),
-        (S.STARTING, 31, 5, True),
+        (S.STARTING, 44, 5, False),
+        (S.STARTING, 46, 5, True),
         (S.QUEUED, 9000, 25, False),
         (S.NOT_STARTED, 9000, 25, False),
     ]

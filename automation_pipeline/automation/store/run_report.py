@@ -37,7 +37,7 @@ def run_report(
     return RunReport(
         run=as_run(row),
         schedule_name=schedule_name,
-        phases=phase_spans(row.started_at, row.selected_at, row.fetched_at, row.completed_at),
+        phases=phase_spans(row.began_at or row.started_at, row.selected_at, row.fetched_at, row.completed_at),
         tally=tally(session, run_id, row.selected_fiches),
         causes=_causes(session, run_id),
         fiches=fiches,

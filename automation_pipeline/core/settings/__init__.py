@@ -71,20 +71,6 @@ class Settings(HousekeepingSettings):
     )
 
     @model_validator(mode="after")
-    def _celery_waits_for_a_whole_batch(self) -> Self:
-        longest_ms = max(
-            self.automation_fiche_details_max_wait_ms,
-            self.automation_transcription_max_wait_ms + self.automation_audit_max_wait_ms,
-        )
-        if self.automation_celery_visibility_seconds <= longest_ms / 1000:
-            raise ValueError(
-                "AUTOMATION_CELERY_VISIBILITY_SECONDS must be more than a batch may take: "
-                "AUTOMATION_TRANSCRIPTION_MAX_WAIT_MS and AUTOMATION_AUDIT_MAX_WAIT_MS together, and "
-                "AUTOMATION_FICHE_DETAILS_MAX_WAIT_MS"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _hold_longer_than_a_call(self) -> Self:
         if self.pricing_lease_seconds <= self.shop_timeout_seconds:
             raise ValueError("PRICING_LEASE_SECONDS must be more than SHOP_TIMEOUT_SECONDS")

@@ -26,14 +26,6 @@ class EngineSettings(EnrichmentSettings):
         description="The Redis that carries steps to Celery workers and their results back; without it `REDIS_URL`. "
         "One database of it an installation.",
     )
-    automation_celery_visibility_seconds: int = Field(
-        default=21_600,
-        ge=60,
-        le=604_800,
-        description="After this long a step that a worker took and never ended is given to another one too. Longer "
-        "than any step may take, or two workers do it at once: Dagster ends runs after five hours. Lost workers are "
-        "noticed much earlier, by `AUTOMATION_LOST_AFTER_SECONDS`.",
-    )
     automation_celery_concurrency: int = Field(
         default=2, ge=1, le=64, description="Steps at the same time in one Celery worker that is not told otherwise."
     )

@@ -656,7 +656,6 @@ def upgrade() -> None:
         sa.Column("dagster_run_id", sa.String(), nullable=False),
         sa.Column("step_key", sa.String(), nullable=False),
         sa.Column("worker", sa.String(), nullable=False),
-        sa.Column("begun", sa.Integer(), nullable=False),
         sa.Column("beat_at", UtcDateTime(), nullable=False),
         sa.PrimaryKeyConstraint("dagster_run_id", "step_key", name=op.f("pk_step_beats")),
     )

@@ -25,7 +25,6 @@ def read_anew() -> Iterator[None]:
         ("AUTOMATION_EXECUTOR", "celery", "celery"),
         ("AUTOMATION_EXECUTOR", "k8s", "k8s"),
         ("AUTOMATION_CELERY_BROKER_URL", "redis://broker:6379/1", "redis://broker:6379/1"),
-        ("AUTOMATION_CELERY_VISIBILITY_SECONDS", "30000", 30_000),
         ("AUTOMATION_CELERY_CONCURRENCY", "4", 4),
     ],
 )
@@ -46,7 +45,6 @@ def test_a_variable_is_read(monkeypatch: pytest.MonkeyPatch, variable: str, valu
         ("AUTOMATION_LOST_AFTER_SECONDS", "-1", "it should be greater than 0"),
         ("AUTOMATION_LOST_AFTER_SECONDS", "inf", "it should be less than or equal to 86400"),
         ("AUTOMATION_CELERY_BROKER_URL", "amqp://rabbit", "it must start with redis://, rediss:// or unix://"),
-        ("AUTOMATION_CELERY_VISIBILITY_SECONDS", "59", "it should be greater than or equal to 60"),
         ("AUTOMATION_CELERY_CONCURRENCY", "0", "it should be greater than or equal to 1"),
     ],
 )
@@ -55,22 +53,6 @@ def test_a_wrong_value_is_one_sentence(
 ) -> None:
     monkeypatch.setenv(variable, value)
     with pytest.raises(InvalidInputError, match=f"{variable} cannot be used: {sentence}"):
-        load_settings()
-
-
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [
-        ("AUTOMATION_CELERY_VISIBILITY_SECONDS", "2700"),
-        ("AUTOMATION_AUDIT_MAX_WAIT_MS", "21000000"),
-        ("AUTOMATION_FICHE_DETAILS_MAX_WAIT_MS", "21600000"),
-    ],
-)
-def test_a_step_that_would_come_to_two_workers_is_refused(
-    monkeypatch: pytest.MonkeyPatch, variable: str, value: str
-) -> None:
-    monkeypatch.setenv(variable, value)
-    with pytest.raises(InvalidInputError, match=r"^AUTOMATION_CELERY_VISIBILITY_SECONDS must be more than a batch may"):
         load_settings()
 
 

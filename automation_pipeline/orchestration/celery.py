@@ -1,0 +1,258 @@
+"""Steps of runs on Celery workers, with Redis as the broker: Dagster's own executor and task, and their heartbeats.
+
+The process of a run waits for its steps and sends the run's heartbeat; each step sends its own. A message is
+acknowledged before its step begins, so that none comes twice. A lost step ends the attempt, and the watchdog requests
+the next one.
+Workers: `automation worker`, or `celery -A automation_pipeline.orchestration.celery worker`.
+"""
+
+import os
+import signal
+import time
+import warnings
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from functools import cache, partial
+
+import celery
+import dagster as dg
+from celery.exceptions import DuplicateTaskNameWarning, TaskRevokedError
+from celery.result import AsyncResult
+from dagster import DagsterExecutionInterruptedError, DagsterInstance, DagsterRunStatus
+from dagster._core.execution.context.system import PlanOrchestrationContext
+from dagster._core.execution.plan.plan import ExecutionPlan
+from dagster._core.execution.retries import RetryMode
+from dagster._grpc.types import ExecuteStepArgs
+from dagster._serdes import unpack_value
+from dagster._utils import send_interrupt
+from dagster_celery.config import DEFAULT_CONFIG
+from dagster_celery.core_execution_loop import core_celery_execution_loop
+from dagster_celery.executor import CeleryExecutor
+from dagster_celery.executor import _submit_task as submit_task  # pyright: ignore[reportPrivateUsage]  no public one
+from dagster_celery.make_app import make_app
+from dagster_celery.tasks import create_task
+from dagster_shared.serdes.serdes import JsonSerializableValue
+from kombu.exceptions import OperationalError
+
+from automation_pipeline.bootstrap import Services, services
+from automation_pipeline.core.errors import AutomationError, PermanentError
+from automation_pipeline.core.logs import log
+from automation_pipeline.core.settings import Settings, load_settings
+from automation_pipeline.orchestration.beside import repeating
+from automation_pipeline.orchestration.executor import PRELOADED
+from automation_pipeline.orchestration.heartbeat import worker_name
+from automation_pipeline.orchestration.recovery import ENDED
+from automation_pipeline.storage.step_beats import beat_step, beats, end_step
+
+CONNECT_SECONDS, ANSWER_SECONDS = 10, 30
+# A run looks for results every second. Results that no run takes are deleted after this long.
+RESULTS_KEPT_SECONDS = 6 * 3600
+
+_log = log(__name__)
+
+
+def broker_of(settings: Settings) -> str:
+    url = settings.automation_celery_broker_url or settings.redis_url
+    if url is None:
+        raise PermanentError(
+            "AUTOMATION_CELERY_BROKER_URL is not set, nor is REDIS_URL: with AUTOMATION_EXECUTOR=celery one of them is "
+            "the Redis that carries steps to the workers."
+        )
+    return f"redis+socket://{url.removeprefix('unix://')}" if url.startswith("unix://") else url
+
+
+def celery_settings(settings: Settings) -> dict[str, object]:
+    """In Celery's own names. A worker takes a message only when it can begin the step, and acknowledges it at once."""
+    answer = {
+        "socket_timeout": ANSWER_SECONDS,
+        "socket_connect_timeout": CONNECT_SECONDS,
+        "socket_keepalive": True,
+    }
+    return {
+        **DEFAULT_CONFIG,
+        "task_acks_late": False,
+        "worker_disable_prefetch": True,
+        "worker_prefetch_multiplier": 1,
+        "worker_concurrency": settings.automation_celery_concurrency,
+        "worker_redirect_stdouts": False,
+        "broker_transport_options": answer,
+        "broker_connection_retry_on_startup": True,
+        "broker_connection_max_retries": None,
+        "task_publish_retry": False,  # the process of the run tries again, between two heartbeats
+        "result_expires": RESULTS_KEPT_SECONDS,
+        "redis_socket_timeout": ANSWER_SECONDS,
+        "redis_socket_connect_timeout": CONNECT_SECONDS,
+        "redis_socket_keepalive": True,
+    }
+
+
+def celery_executor(settings: Settings) -> dg.ExecutorDefinition:
+    """Without config of its own: addresses and passwords stay out of Dagster's pages."""
+    broker_of(settings)
+
+    @dg.executor(name="celery", requirements=dg.multiple_process_executor_requirements())
+    def steps_on_workers(_context: dg.InitExecutorContext) -> StepsOnWorkers:
+        return StepsOnWorkers(settings, services())
+
+    return steps_on_workers
+
+
+class StepsOnWorkers(CeleryExecutor):
+    def __init__(self, settings: Settings, our: Services) -> None:
+        broker = broker_of(settings)
+        super().__init__(RetryMode.ENABLED, broker=broker, backend=broker, config_source=celery_settings(settings))
+        self._our = our
+
+    def execute(
+        self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan
+    ) -> Generator[dg.DagsterEvent]:
+        warnings.filterwarnings("ignore", category=DuplicateTaskNameWarning)  # Dagster makes its task for every step
+        waiting = Waiting(plan_context.run_id, plan_context.instance, self._our, make_app(self.app_args()))
+        seconds = self._our.settings.automation_heartbeat_seconds
+        with repeating(waiting.look, seconds, "The steps of the run are not watched"):
+            yield from core_celery_execution_loop(plan_context, execution_plan, step_execution_fn=waiting.send)
+
+
+class Waiting:
+    """What the process of a run knows of its steps. `is_over`: no result is waited for any more."""
+
+    def __init__(self, run_id: str, instance: DagsterInstance, our: Services, app: celery.Celery) -> None:
+        self._run_id, self._instance, self._our, self._app = run_id, instance, our, app
+        self._steps: dict[str, SentStep] = {}
+        self._missing_since: dict[str, float] = {}
+        self.is_over = False
+
+    def send(self, app: celery.Celery, context, step, *where: object) -> "SentStep":  # noqa: ANN001  Dagster's own
+        away = (OperationalError, OSError, *app.backend.connection_errors)
+        self._steps[step.key] = SentStep(self, step.key, partial(submit_task, app, context, step, *where), away)
+        return self._steps[step.key]
+
+    def look(self) -> None:
+        """End the waiting when the run has ended elsewhere, and the run when the broker has lost a message."""
+        run = self._instance.get_run_by_id(self._run_id)
+        if run is None or run.status in ENDED:
+            if not self.is_over:
+                send_interrupt()
+            self.is_over = True
+        elif lost := self._lost_message():
+            self._instance.report_run_failed(run, f"The message of step {lost} is lost: no worker has begun it.")
+
+    def _lost_message(self) -> str | None:
+        """A step that no worker has begun although the queue is empty, for as long as a lost process is waited for."""
+        with self._our.database.reading() as session:
+            begun = {beat.step_key for beat in beats(session, self._run_id)}
+        missing = [key for key, step in list(self._steps.items()) if step.is_out and key not in begun]
+        if not missing or not self._is_queue_empty():
+            self._missing_since = {}
+            return None
+        now = time.monotonic()
+        self._missing_since = {key: self._missing_since.get(key, now) for key in missing}
+        patience = self._our.settings.automation_lost_after_seconds
+        return next((key for key, since in self._missing_since.items() if now - since > patience), None)
+
+    def _is_queue_empty(self) -> bool:
+        with self._app.connection_for_read() as connection:
+            return connection.default_channel.queue_declare(self._app.conf.task_default_queue).message_count == 0
+
+
+class SentStep:
+    """What Dagster's loop asks for a step's result. While the broker is away, sending and looking are tried again."""
+
+    def __init__(
+        self, waiting: Waiting, key: str, send: Callable[[], AsyncResult], away: tuple[type[Exception], ...]
+    ) -> None:
+        self._waiting, self._key, self._send, self._away = waiting, key, send, away
+        self._result: AsyncResult | None = None
+        self._is_taken = False
+        self._is_ready()
+
+    @property
+    def is_out(self) -> bool:
+        """Sent, and without a result so far."""
+        return self._result is not None and not self._is_taken and not self._is_ready()
+
+    def ready(self) -> bool:
+        return self._waiting.is_over or self._is_ready()
+
+    def get(self) -> object:
+        self._is_taken = True
+        if self._result is None or not self._is_ready():
+            raise TaskRevokedError(f"The run has ended before {self._key}.")
+        try:
+            return self._result.get()
+        except Exception:
+            self._waiting.is_over = True  # a lost step ends the attempt: the others are not waited for
+            raise
+
+    def revoke(self) -> None:
+        with suppress(*self._away):
+            if self._result is not None:
+                self._result.revoke()
+
+    def _is_ready(self) -> bool:
+        try:
+            if self._result is None:
+                self._result = self._send()
+            return self._result.ready()
+        except self._away as error:
+            _log.warning("Step %s waits for the broker: %s", self._key, error)
+            return False
+
+
+class StepTask(celery.Task):
+    """Dagster's own task does the step; around it, the step's heartbeat, and its end when the run is over."""
+
+    abstract = True
+
+    def __call__(self, execute_step_args_packed: JsonSerializableValue, executable_dict: object) -> list[str]:
+        asked = unpack_value(execute_step_args_packed, as_type=ExecuteStepArgs)
+        step_key, our = ",".join(asked.step_keys_to_execute or []), services()
+        with DagsterInstance.from_ref(asked.instance_ref) as instance:  # pyright: ignore[reportArgumentType]  it is there
+            if not _is_wanted(asked.run_id, instance):
+                return []
+            beat = _Beat(asked.run_id, step_key, instance, our)
+            try:
+                with repeating(beat, our.settings.automation_heartbeat_seconds, f"No heartbeat of {step_key}"):
+                    return self.run(execute_step_args_packed, executable_dict)
+            except DagsterExecutionInterruptedError:
+                _log.info("Step %s of run %s was stopped.", step_key, asked.run_id)
+                return []
+            finally:
+                beat.end()
+
+
+class _Beat:
+    def __init__(self, run_id: str, step_key: str, instance: DagsterInstance, our: Services) -> None:
+        self._who, self._run_id, self._instance, self._our = (run_id, step_key, worker_name()), run_id, instance, our
+        self._is_stopped = False
+
+    def __call__(self) -> None:
+        with self._our.database.transaction() as session:
+            beat_step(session, *self._who)
+        if not self._is_stopped and not _is_wanted(self._run_id, self._instance):
+            self._is_stopped = True
+            os.kill(os.getpid(), signal.SIGINT)  # as Dagster interrupts a step elsewhere
+
+    def end(self) -> None:
+        with suppress(AutomationError), self._our.database.transaction() as session:
+            end_step(session, *self._who)
+
+
+def _is_wanted(run_id: str, instance: DagsterInstance) -> bool:
+    run = instance.get_run_by_id(run_id)
+    return run is not None and run.status not in ENDED | {DagsterRunStatus.CANCELING}
+
+
+@cache
+def _worker_app() -> celery.Celery:
+    executor = StepsOnWorkers(load_settings(), services())
+    made = make_app({**executor.app_args(), "include": PRELOADED})
+    create_task(made, base=StepTask)
+    return made
+
+
+def __getattr__(name: str) -> celery.Celery:
+    """Celery asks for `app`; the process of a run does not need it."""
+    if name == "app":
+        return _worker_app()
+    raise AttributeError(name)
