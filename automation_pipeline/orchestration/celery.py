@@ -1,9 +1,7 @@
-"""Steps of runs on Celery workers, with Redis as the broker: Dagster's own executor and task, and their heartbeats.
+"""Steps of runs on Celery workers: Dagster's own executor and task on Redis, and their heartbeats.
 
-The process of a run waits for its steps and sends the run's heartbeat; each step sends its own. A message is
-acknowledged before its step begins, so that none comes twice. A lost step ends the attempt, and the watchdog requests
-the next one.
-Workers: `automation worker`, or `celery -A automation_pipeline.orchestration.celery worker`.
+A message is acknowledged before its step begins, so that none comes twice. A lost step ends the attempt: the
+watchdog requests the next one. Workers: `celery -A automation_pipeline.orchestration.celery worker`, or `automation worker`.
 """
 
 import os
@@ -178,11 +176,9 @@ class SentStep:
         self._is_taken = True
         if self._result is None or not self._is_ready():
             raise TaskRevokedError(f"The run has ended before {self._key}.")
-        try:
-            return self._result.get()
-        except Exception:
-            self._waiting.is_over = True  # a lost step ends the attempt: the others are not waited for
-            raise
+        if self._result.failed():  # a lost step ends the attempt: the others are not waited for
+            self._waiting.is_over = True
+        return self._result.get()
 
     def revoke(self) -> None:
         with suppress(*self._away):
