@@ -1,7 +1,7 @@
 """Steps of runs on Celery workers: Dagster's own executor and task on Redis, and their heartbeats.
 
 A message is acknowledged before its step begins, so that none comes twice. A lost step ends the attempt: the
-watchdog requests the next one. Workers: `celery -A automation_pipeline.orchestration.celery worker`, or `automation worker`.
+watchdog requests the next one. Workers: `automation worker`, or `celery -A automation_pipeline.orchestration.celery`.
 """
 
 import os
