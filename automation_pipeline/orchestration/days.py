@@ -81,8 +81,43 @@ def check_result(asset: str, finding: Finding) -> dg.AssetCheckResult:
     )
 
 
+CHECKS = {
+    "sales_list": {
+        "not_empty_on_a_weekday": "A weekday has at least one sale.",
+        "no_duplicate_ids": "No fiche is listed twice.",
+        "volume_in_band": "The number of fiches is usual for the weekday.",
+        "every_fiche_has_a_cle": "Every fiche has its access key (cle).",
+    },
+    "fiche_details": {
+        "coverage": "Nearly every fiche of the day has its details.",
+        "not_found_share": "Few fiches of the day are unknown to the CRM.",
+    },
+    "transcripts": {"transcript_coverage": "Nearly every recording of the day has its transcript."},
+    "audit_outcomes": {
+        "every_fiche_audited": "Nearly every fiche of the day has a result of each automatic configuration.",
+        "steps_judged": "Nearly every step of the audits could be judged.",
+        "evidence_holds": "Few quotations of the model were not found in the transcripts.",
+    },
+    "daily_quality_report": {"report_is_complete": "The file has one row per audit that counts."},
+    "pricing_runs": {
+        "success_rate": "Nearly every price change of the day succeeded.",
+        "dead_letters": "Few failed price changes wait for a decision.",
+        "no_mismatch": "The shop has the prices that were applied.",
+        "invariants": "No price of the day broke a guardrail.",
+    },
+    "org_job_outcomes": {
+        "no_fire_failed": "No due time of the day failed to create its job.",
+        "nothing_left_due": "No schedule is due without a decision.",
+        "no_invalid_cron": "The cron expression of every schedule can be read.",
+    },
+}
+
+
 def check_specs(asset: dg.AssetsDefinition, names: tuple[str, ...]) -> list[dg.AssetCheckSpec]:
+    described = CHECKS[asset.key.to_user_string()]
     with warnings.catch_warnings():
         # That a check knows its day is a preview of Dagster's (ADR 0005).
         warnings.simplefilter("ignore", PreviewWarning)
-        return [dg.AssetCheckSpec(name, asset=asset, partitions_def=DAYS) for name in names]
+        return [
+            dg.AssetCheckSpec(name, asset=asset, partitions_def=DAYS, description=described[name]) for name in names
+        ]

@@ -13,6 +13,9 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.orchestration.requests import LAUNCH_TAG
 from automation_pipeline.orchestration.tickets import ATTEMPT_TAG, RUN_ID_TAG
 
+# The business outcome of a run, to filter Dagster's runs by.
+STATUS_TAG = "automation/status"
+
 
 def parse_launch(
     config: Mapping[str, Any], dagster_run: dg.DagsterRun, worker: str, lost_after_seconds: float

@@ -6,11 +6,12 @@ from datetime import UTC, date, datetime
 import dagster as dg
 import pytest
 
-from automation_pipeline.automation.domain.run import Trigger
+from automation_pipeline.automation.domain.run import Run, RunStatus, Trigger
 from automation_pipeline.automation.store.runs import add_run, as_run
+from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.orchestration.materialisations import ASSETS, ran_over, run_materialisations
+from automation_pipeline.orchestration.materialisations import ASSETS, asset_events, assets_of_run
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.days import DAY, audit_the_day, sold
 from automation_pipeline_tests.automation.reports import open_a_run
@@ -33,34 +34,63 @@ def bench(services: Services) -> Bench:
     return Bench(services.database, services.clock)
 
 
-def days(told: list[dg.AssetMaterialization]) -> set[tuple[str, str | None]]:
-    return {(one.asset_key.to_user_string(), one.partition) for one in told}
+def a_run(bench: Bench, *fiche_ids: str, status: RunStatus = RunStatus.COMPLETED) -> Run:
+    run_id = open_a_run(bench, fiche_ids)
+    with bench.database.transaction() as session:
+        row = session.get_one(RunRow, run_id)
+        row.status, row.completed_at = status, bench.clock.now()
+    with bench.database.reading() as session:
+        return as_run(session.get_one(RunRow, run_id))
 
 
-def test_a_run_tells_the_four_assets_of_each_day_that_it_touched(services: Services, bench: Bench) -> None:
+def told(services: Services, run: Run, assets: tuple[str, ...] = ASSETS) -> dict[str, set[tuple[str, str | None]]]:
+    """By kind of event: the assets and days."""
+    found: dict[str, set[tuple[str, str | None]]] = {}
+    for event in asset_events(services, run, assets):
+        found.setdefault(type(event).__name__, set()).add((event.asset_key.to_user_string(), event.partition))
+    return found
+
+
+def of_all(day: date, assets: tuple[str, ...] = ASSETS) -> set[tuple[str, str | None]]:
+    return {(asset, day.isoformat()) for asset in assets}
+
+
+def test_a_run_over_whole_days_materialises_them_and_a_run_over_a_part_observes(
+    services: Services, bench: Bench
+) -> None:
     bench.configure(runAutomatically=True)
     sold(bench, "1", "2")
     sold(bench, "3", day=OTHER)
     audit_the_day(bench)
-    run_id = open_a_run(bench, ("1", "2", "3"))
-    told = run_materialisations(services, run_id)
-    assert days(told) == {(asset, day.isoformat()) for asset in ASSETS for day in (DAY, OTHER)}
-    of_day = {one.asset_key.to_user_string(): one.metadata for one in told if one.partition == DAY.isoformat()}
-    assert of_day["sales_list"]["fiches"].value == 2
-    assert of_day["fiche_details"]["with_details"].value == 2
-    assert of_day["transcripts"]["transcribed"].value == 2
-    assert of_day["audit_outcomes"]["audited"].value == 2
+    run = a_run(bench, "1", "3")
+    events = told(services, run)
+    assert events["AssetMaterialization"] == of_all(OTHER)
+    assert events["AssetObservation"] == of_all(DAY)
+    assert events["AssetCheckEvaluation"] == of_all(DAY) | of_all(OTHER)
+    [observed] = [
+        event for event in asset_events(services, run) if isinstance(event, dg.AssetObservation)
+        and event.asset_key.to_user_string() == "audit_outcomes"
+    ]  # fmt: skip
+    assert (observed.metadata["audited"].value, observed.metadata["automation_run"].value) == (2, run.id)
 
 
-def test_only_the_assets_that_the_run_worked_on_are_told(services: Services, bench: Bench) -> None:
+@pytest.mark.parametrize("status", [RunStatus.FAILED, RunStatus.CANCELLED])
+def test_a_run_that_did_not_end_well_materialises_nothing(services: Services, bench: Bench, status: RunStatus) -> None:
     sold(bench, "1")
-    told = run_materialisations(services, open_a_run(bench, ("1",)), ["fiche_details"])
-    assert days(told) == {("fiche_details", DAY.isoformat())}
+    events = told(services, a_run(bench, "1", status=status))
+    assert "AssetMaterialization" not in events
+    assert events["AssetObservation"] == of_all(DAY)
+
+
+def test_only_the_assets_of_the_run_have_events(services: Services, bench: Bench) -> None:
+    sold(bench, "1")
+    events = told(services, a_run(bench, "1"), ("fiche_details",))
+    assert {asset for group in events.values() for asset, _ in group} == {"fiche_details"}
 
 
 def test_days_without_a_partition_and_fiches_without_a_day_are_left_out(services: Services, bench: Bench) -> None:
     sold(bench, "1", day=BEFORE_ALL)
-    assert run_materialisations(services, open_a_run(bench, ("1", "unknown"))) == []
+    assert told(services, a_run(bench, "1", "unknown")) == {}
 
 
 @pytest.mark.parametrize(
@@ -77,13 +107,13 @@ def test_a_run_has_worked_on_what_its_schedule_wants(
     schedule = a_schedule(services.database, services.clock, **wanted)
     with services.database.transaction() as session:
         run = as_run(add_run(session, schedule, Trigger.MANUAL, services.clock.now()))
-    assert tuple(ran_over(services, run)) == assets
+    assert tuple(assets_of_run(services, run)) == assets
 
 
-def test_dagster_keeps_what_is_told(services: Services, bench: Bench) -> None:
-    sold(bench, "1")
-    run_id = open_a_run(bench, ("1",))
-    with dg.DagsterInstance.ephemeral() as instance:
-        for one in run_materialisations(services, run_id):
-            instance.report_runless_asset_event(one)
-        assert instance.get_materialized_partitions(dg.AssetKey("transcripts")) == {DAY.isoformat()}
+def test_dagster_stores_every_event_and_knows_which_days_are_whole(services: Services, bench: Bench) -> None:
+    sold(bench, "1", "2")
+    for fiche_ids, materialised in ((("1",), set()), (("1", "2"), {DAY.isoformat()})):
+        with dg.DagsterInstance.ephemeral() as instance:
+            for event in asset_events(services, a_run(bench, *fiche_ids)):
+                instance.report_runless_asset_event(event)
+            assert instance.get_materialized_partitions(dg.AssetKey("transcripts")) == materialised

@@ -1,8 +1,9 @@
 """What the report of a run tells, in a constant number of queries; see `run_verdicts` for its audits."""
 
+from collections.abc import Mapping
 from datetime import date
 
-from sqlalchemy import case, func, select
+from sqlalchemy import and_, case, func, select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.automation.domain.run import OutcomeStatus
@@ -46,16 +47,36 @@ def run_report(
     )
 
 
-def days_touched(session: Session, run_id: int) -> list[date]:
-    """The days on which the run's fiches were sold, as far as that is known."""
+def days_covered(session: Session, run_id: int) -> dict[date, bool]:
+    """The days on which the run's fiches were sold, as far as that is known, and whether the run had all known fiches
+    of the day."""
+    in_run = and_(FicheResultRow.fiche_id == FicheCache.fiche_id, FicheResultRow.run_id == run_id)
+    touched = select(FicheCache.sales_date).join(FicheResultRow, in_run).where(FicheCache.sales_date.is_not(None))
     query = (
-        select(FicheCache.sales_date)
-        .join(FicheResultRow, FicheResultRow.fiche_id == FicheCache.fiche_id)
-        .where(FicheResultRow.run_id == run_id, FicheCache.sales_date.is_not(None))
-        .distinct()
+        select(FicheCache.sales_date, func.count(), func.count(FicheResultRow.fiche_id))
+        .outerjoin(FicheResultRow, in_run)
+        .where(FicheCache.sales_date.in_(touched))
+        .group_by(FicheCache.sales_date)
         .order_by(FicheCache.sales_date)
     )
-    return [date.fromisoformat(day) for day in session.scalars(query) if day is not None]
+    counted = session.execute(query).tuples()
+    return {date.fromisoformat(day): known == of_run for day, known, of_run in counted if day is not None}
+
+
+def failed_fiches(session: Session, run_id: int, limit: int) -> list[tuple[str, str, str]]:
+    """Id, reason and error of the first failed fiches, in the order of the selection."""
+    query = (
+        select(FicheResultRow.fiche_id, FicheResultRow.reason, FicheResultRow.error)
+        .where(FicheResultRow.run_id == run_id, FicheResultRow.status == OutcomeStatus.FAILED)
+        .order_by(FicheResultRow.position)
+        .limit(limit)
+    )
+    return [(fiche_id, reason or "unknown", error or "") for fiche_id, reason, error in session.execute(query).tuples()]
+
+
+def reasons_of_run(session: Session, run_id: int) -> Mapping[tuple[OutcomeStatus, str], int]:
+    """How many fiches failed or were ignored for which reason, the most frequent first."""
+    return _causes(session, run_id)
 
 
 def _fiches(session: Session, run_id: int, most: int) -> tuple[ReportedFiche, ...]:

@@ -69,6 +69,8 @@ def close_audit(context: dg.HookContext) -> None:
 @dg.job(
     tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "18000"},
     hooks={close_audit},
+    description="Audits the calls of one fiche with one audit configuration. Green: there is a result, whatever "
+    "its grade. Red: the audit failed or is incomplete.",
 )
 def audit_fiche() -> None:
     audit()

@@ -43,6 +43,9 @@ def _wish(config: AuditRerunConfig, run: dg.DagsterRun) -> Rerun:
     return Rerun(rerun_id=config.rerun_id or made_up, place=place, instructions=config.custom_prompt)
 
 
-@dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "3600"})
+@dg.job(
+    tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "3600"},
+    description="Judges one step or control point of an audit again. Green: there is a result. Red: there is none.",
+)
 def audit_rerun() -> None:
     rerun()

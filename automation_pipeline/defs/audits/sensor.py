@@ -8,7 +8,12 @@ from automation_pipeline.orchestration.endings import end_lost_audits
 from automation_pipeline.orchestration.resource import ServicesResource
 
 
-@dg.sensor(target=None, minimum_interval_seconds=every(30), default_status=dg.DefaultSensorStatus.RUNNING)
+@dg.sensor(
+    target=None,
+    minimum_interval_seconds=every(30),
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Ends audits whose worker is lost, and batches of audits that are complete.",
+)
 def sweep_audits(context: dg.SensorEvaluationContext, services: ServicesResource) -> dg.SkipReason:
     our = services.get()
     abandoned = end_abandoned(our.settings.audit_max_wait_seconds, database=our.database, claims=our.claims)

@@ -8,7 +8,12 @@ from automation_pipeline.orchestration.config import every
 from automation_pipeline.orchestration.resource import ServicesResource
 
 
-@dg.sensor(target=None, minimum_interval_seconds=every(15), default_status=dg.DefaultSensorStatus.RUNNING)
+@dg.sensor(
+    target=None,
+    minimum_interval_seconds=every(15),
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Decides every due time of the automation schedules once: it files a run, or records why it does not.",
+)
 def due_schedules(services: ServicesResource) -> dg.SkipReason:
     our = services.get()
     return dg.SkipReason(str(start_due_runs(due_rules(our.settings), database=our.database, clock=our.clock)))

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 import dagster as dg
 from pydantic import Field
 
-from automation_pipeline.automation.domain.run import Run, RunTicket
+from automation_pipeline.automation.domain.run import RunTicket
 from automation_pipeline.automation.stages import open_run as opening
 from automation_pipeline.defs.automation.hook import close_run
-from automation_pipeline.orchestration import metadata
 from automation_pipeline.orchestration.config import StrictConfig
 from automation_pipeline.orchestration.failures import verdicts
 from automation_pipeline.orchestration.heartbeat import beating, worker_name
-from automation_pipeline.orchestration.launches import opening_tags, parse_launch
+from automation_pipeline.orchestration.launches import STATUS_TAG, opening_tags, parse_launch
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.orchestration.selection_config import SelectionConfig
 from automation_pipeline.orchestration.tickets import batch_key
@@ -105,23 +104,16 @@ def _batches(ticket: RunTicket, numbers: Sequence[int]) -> Iterator[dg.DynamicOu
 def finalise_run(context: dg.OpExecutionContext, ticket: RunTicket, services: ServicesResource) -> None:
     """Derive the verdict from the rows, after checking that none is missing."""
     from automation_pipeline.automation.stages import finalise_run as finalising  # noqa: PLC0415  its own
-    from automation_pipeline.orchestration.materialisations import ran_over, run_materialisations  # noqa: PLC0415  its own
+    from automation_pipeline.orchestration.materialisations import asset_events, assets_of_run  # noqa: PLC0415  its own
+    from automation_pipeline.orchestration.run_summary import run_summary  # noqa: PLC0415  its own
 
     our = services.get()
     with verdicts():
         run = finalising.finalise_run(ticket.run_id, database=our.database, clock=our.clock, attempt=ticket.attempt)
-    for made in run_materialisations(our, run.id, ran_over(our, run)):
-        context.log_event(made)
-    context.add_output_metadata(_summary(run))
-
-
-def _summary(run: Run) -> dict[str, dg.MetadataValue]:
-    counts = f"{run.successful_fiches} successful + {run.failed_fiches} failed + {run.ignored_fiches} ignored"
-    return {
-        "run_id": metadata.integer(run.id),
-        "status": metadata.text(run.status),
-        "conservation": metadata.text(f"{run.selected_fiches} selected = {counts}"),
-    }
+    context.instance.add_run_tags(context.run_id, {STATUS_TAG: str(run.status)})
+    for event in asset_events(our, run, assets_of_run(our, run)):
+        context.log_event(event)  # pyright: ignore[reportArgumentType]  it takes evaluations too
+    context.add_output_metadata(run_summary(our, run))
 
 
 @dg.job(
@@ -132,6 +124,9 @@ def _summary(run: Run) -> dict[str, dg.MetadataValue]:
         "dagster/max_retries": "0",
         "dagster/max_runtime": "18000",
     },
+    description="Runs an automation schedule once: selects fiches, fetches their details, transcribes and "
+    "audits their calls, and records one outcome per fiche. Green: the outcome is recorded, also "
+    "when the run failed or was cancelled. Red: the run could not be opened or closed.",
 )
 def automation_run() -> None:
     ticket = open_run()

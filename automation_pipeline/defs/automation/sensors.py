@@ -34,9 +34,10 @@ from automation_pipeline.orchestration.watchdog import launch_again, look_after_
     ],
     minimum_interval_seconds=every(5),
     default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Requests another attempt for a Dagster run that was lost, and ends the work of one that failed "
+    "for good.",
 )
 def run_failures(context: dg.RunFailureSensorContext, services: ServicesResource) -> dg.SkipReason | None:
-    """Request another attempt for a Dagster run that was lost; end the work of one that failed for good."""
     run, our = context.dagster_run, services.get()
     if run.job_name == automation_run.name:
         done = look_after_run_of(run, context.instance, our)
@@ -53,8 +54,12 @@ def run_failures(context: dg.RunFailureSensorContext, services: ServicesResource
     return None
 
 
-@dg.sensor(job=automation_run, minimum_interval_seconds=every(10), default_status=dg.DefaultSensorStatus.RUNNING)
+@dg.sensor(
+    job=automation_run,
+    minimum_interval_seconds=every(10),
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Finds runs whose process was lost, and requests their next attempt or closes them.",
+)
 def reconcile_stale_runs(context: dg.SensorEvaluationContext, services: ServicesResource) -> dg.SkipReason:
-    """Report Dagster runs whose process was lost, and request the next attempt or close their automation runs."""
     looked_at, done = look_after_all(context.instance, services.get())
     return dg.SkipReason("; ".join(done) or f"{looked_at} runs looked at, none is stale.")

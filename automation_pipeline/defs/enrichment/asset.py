@@ -22,7 +22,15 @@ def companies(services: ServicesResource) -> dg.MaterializeResult:
     return dg.MaterializeResult(metadata=companies_page(coverage, sources))
 
 
-@dg.multi_asset_check(specs=[dg.AssetCheckSpec(name, asset=companies) for name in (COVERAGE, FRESHNESS)])
+CHECKS = {
+    COVERAGE: "Few companies have failed, and each failure has a reason.",
+    FRESHNESS: "No company counts as fresh for longer than its freshness lasts.",
+}
+
+
+@dg.multi_asset_check(
+    specs=[dg.AssetCheckSpec(name, asset=companies, description=text) for name, text in CHECKS.items()]
+)
 def companies_checks(services: ServicesResource) -> Iterator[dg.AssetCheckResult]:
     """Few have failed, each with a reason; nothing is SUCCESS for longer than that lasts."""
     our = services.get()

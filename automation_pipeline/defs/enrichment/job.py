@@ -41,6 +41,10 @@ def work_company_enrichment(
             raise PermanentError(f"The enrichment of {job.company_siren} failed: {job.enrichment_error}.")
 
 
-@dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "1800"})
+@dg.job(
+    tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "1800"},
+    description="Looks one company up in the French registers. Green: SUCCESS, PARTIAL, or put off until a "
+    "register can be called again. Red: FAILED.",
+)
 def company_enrichment() -> None:
     work_company_enrichment()

@@ -9,9 +9,14 @@ from automation_pipeline.orchestration.enrichment import has_registries
 from automation_pipeline.orchestration.resource import ServicesResource
 
 
-@dg.sensor(target=None, minimum_interval_seconds=every(60), default_status=dg.DefaultSensorStatus.RUNNING)
+@dg.sensor(
+    target=None,
+    minimum_interval_seconds=every(60),
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Marks stale companies, refreshes due ones within the quotas of the registers, and requests "
+    "workers for jobs that were lost or put off.",
+)
 def sweep_enrichments(services: ServicesResource) -> dg.SkipReason:
-    """Mark what is stale, refresh what is due within the sources' quotas, ask again for workers that were lost."""
     our = services.get()
     if not has_registries(our):
         return dg.SkipReason(NOT_CONFIGURED)

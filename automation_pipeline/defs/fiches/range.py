@@ -50,13 +50,19 @@ def close_job(context: dg.HookContext) -> None:
 @dg.job(
     tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "18000"},
     hooks={close_job},
+    description="Fetches the sales lists of a range of days from the CRM. Green: at least one day could be "
+    "read. Red: none could.",
 )
 def sales_range_fetch() -> None:
     fetch_days()
 
 
-@dg.sensor(target=None, minimum_interval_seconds=every(60), default_status=dg.DefaultSensorStatus.RUNNING)
+@dg.sensor(
+    target=None,
+    minimum_interval_seconds=every(60),
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Ends day-range fetches whose worker is lost.",
+)
 def sweep_range_fetches(context: dg.SensorEvaluationContext, services: ServicesResource) -> dg.SkipReason:
-    """End the jobs over days that nobody works on any more."""
     ended = end_lost_ranges(context.instance, services.get())
     return dg.SkipReason(f"Ended {', '.join(ended)}." if ended else "No job over days is abandoned.")

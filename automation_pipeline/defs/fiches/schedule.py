@@ -26,9 +26,9 @@ sales_list_staleness = dg.define_asset_job(
     cron_schedule="15 4 * * *",
     execution_timezone=SETTINGS.automation_timezone,
     default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Every night at 04:15: fetches yesterday's sales list, which can no longer change.",
 )
 def yesterdays_sales_list(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
-    """Every night at 04:15, when yesterday can no longer change."""
     day = yesterday(context)
     return dg.RunRequest(run_key=day, partition_key=day)
 

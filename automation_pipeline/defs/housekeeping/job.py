@@ -27,7 +27,10 @@ def keep_house_tidy(context: dg.OpExecutionContext, config: HousekeepingConfig, 
     context.add_output_metadata(housekeeping_page(gone))
 
 
-@dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "18000"})
+@dg.job(
+    tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "18000"},
+    description="Deletes rows, files and Dagster events that are older than their retention. Business results stay.",
+)
 def housekeeping() -> None:
     keep_house_tidy()
 

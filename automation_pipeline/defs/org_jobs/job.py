@@ -31,6 +31,10 @@ def work_org_job(context: dg.OpExecutionContext, config: OrgJobConfig, services:
         context.add_output_metadata(job_page(job))
 
 
-@dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "18000"})
+@dg.job(
+    tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "18000"},
+    description="Does one attempt at a job of an organisation. Green: the result of the attempt is recorded, "
+    "also a failure. Red: it could not be recorded.",
+)
 def org_job() -> None:
     work_org_job()

@@ -12,21 +12,34 @@ from automation_pipeline.orchestration.resource import ServicesResource
 RUNNING = dg.DefaultSensorStatus.RUNNING
 
 
-@dg.sensor(target=None, minimum_interval_seconds=every(15), default_status=RUNNING)
+@dg.sensor(
+    target=None,
+    minimum_interval_seconds=every(15),
+    default_status=RUNNING,
+    description="Creates a job for every organisation schedule that is due, or records why it does not.",
+)
 def due_org_schedules(services: ServicesResource) -> dg.SkipReason:
-    """Dispatch a job for every schedule that is due, or write down why not."""
     return dg.SkipReason(dispatch_due(services.get()))
 
 
-@dg.sensor(target=None, minimum_interval_seconds=every(5), default_status=RUNNING)
+@dg.sensor(
+    target=None,
+    minimum_interval_seconds=every(5),
+    default_status=RUNNING,
+    description="Requests workers for queued organisation jobs, follows jobs that agents do, and ends jobs "
+    "whose worker is lost.",
+)
 def org_job_queue(services: ServicesResource) -> dg.SkipReason:
-    """Give up what nobody speaks for, look what became of work elsewhere, ask for workers."""
     return dg.SkipReason(keep_moving(services.get()))
 
 
-@dg.sensor(target=None, minimum_interval_seconds=every(60), default_status=RUNNING)
+@dg.sensor(
+    target=None,
+    minimum_interval_seconds=every(60),
+    default_status=RUNNING,
+    description="Raises alerts about organisation schedules and jobs, and delivers them to the webhook.",
+)
 def org_job_alerts(services: ServicesResource) -> dg.SkipReason:
-    """Raise the alerts that are due, and carry those that wait to the webhook."""
     our = services.get()
     # A loop of its own: sensors run in threads of one process, where the services' loop may be at work.
     return dg.SkipReason(asyncio.run(our.counted(alert_about_jobs(our))))

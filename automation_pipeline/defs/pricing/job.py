@@ -50,6 +50,10 @@ def work_rule_run(context: dg.OpExecutionContext, config: RuleRunConfig, service
         context.add_output_metadata(page)
 
 
-@dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "18000"})
+@dg.job(
+    tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "18000"},
+    description="Plans or applies a run of a pricing rule, or rolls it back. Green: the run reached a recorded "
+    "state. Red: it FAILED or could not be worked on.",
+)
 def rule_run() -> None:
     work_rule_run()

@@ -34,7 +34,11 @@ def reconcile(context: dg.OpExecutionContext, config: ReconciliationConfig, serv
     context.add_output_metadata(reports_page(reports))
 
 
-@dg.job(tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "18000"})
+@dg.job(
+    tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "18000"},
+    description="Compares applied prices with the prices in the shop and changes nothing. Green: there is a "
+    "report, with or without mismatches. Red: the prices could not be read.",
+)
 def rule_reconciliation() -> None:
     reconcile()
 
@@ -44,11 +48,11 @@ def rule_reconciliation() -> None:
     cron_schedule="0 6 * * *",
     execution_timezone=SETTINGS.automation_timezone,
     default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Every morning at 06:00: compares the prices of all runs of the last thirty days with the shop.",
 )
 def daily_pricing_reconciliation(
     context: dg.ScheduleEvaluationContext, services: ServicesResource
 ) -> dg.RunRequest | dg.SkipReason:
-    """Every morning at 06:00: the prices of all runs of the last thirty days."""
     settings = services.get().settings
     if settings.shop_api_base_url is None:
         return dg.SkipReason(NOT_CONFIGURED)

@@ -15,18 +15,26 @@ from automation_pipeline.pricing.stages.sweep_rule_runs import sweep_rule_runs a
 RUNNING = dg.DefaultSensorStatus.RUNNING
 
 
-@dg.sensor(target=None, minimum_interval_seconds=every(30), default_status=RUNNING)
+@dg.sensor(
+    target=None,
+    minimum_interval_seconds=every(30),
+    default_status=RUNNING,
+    description="Files a run for every pricing rule that is due, and a rollback for every promotion that is over.",
+)
 def due_pricing_rules(services: ServicesResource) -> dg.SkipReason:
-    """File a run for every rule that is due, and have promotions rolled back that are over."""
     our = services.get()
     if not has_shop(our):
         return dg.SkipReason(NOT_CONFIGURED)
     return dg.SkipReason(str(start_due_rules(database=our.database, clock=our.clock, shop=our.storefront.name)))
 
 
-@dg.sensor(target=None, minimum_interval_seconds=every(30), default_status=RUNNING)
+@dg.sensor(
+    target=None,
+    minimum_interval_seconds=every(30),
+    default_status=RUNNING,
+    description="Files the checks of applied prices: within five minutes, and after an hour.",
+)
 def due_rule_checks(services: ServicesResource) -> dg.SkipReason:
-    """File the checks of prices that were applied five minutes or an hour ago."""
     our = services.get()
     if not has_shop(our):
         return dg.SkipReason(NOT_CONFIGURED)
@@ -36,9 +44,13 @@ def due_rule_checks(services: ServicesResource) -> dg.SkipReason:
     return dg.SkipReason(f"Filed {', '.join(filed)}." if filed else "No check is due.")
 
 
-@dg.sensor(target=None, minimum_interval_seconds=every(30), default_status=RUNNING)
+@dg.sensor(
+    target=None,
+    minimum_interval_seconds=every(30),
+    default_status=RUNNING,
+    description="Requests a worker for every price run that waits for one or has lost its worker.",
+)
 def sweep_rule_runs(services: ServicesResource) -> dg.SkipReason:
-    """Ask again for a worker where a run wants one and has none."""
     our = services.get()
     if not has_shop(our):
         return dg.SkipReason(NOT_CONFIGURED)
@@ -46,9 +58,13 @@ def sweep_rule_runs(services: ServicesResource) -> dg.SkipReason:
     return dg.SkipReason(f"Asked again for runs {', '.join(map(str, runs))}." if runs else "No run is left alone.")
 
 
-@dg.sensor(target=None, minimum_interval_seconds=every(60), default_status=RUNNING)
+@dg.sensor(
+    target=None,
+    minimum_interval_seconds=every(60),
+    default_status=RUNNING,
+    description="Raises alerts about pricing, and delivers them to the webhooks by severity.",
+)
 def pricing_alerts(services: ServicesResource) -> dg.SkipReason:
-    """Raise the alerts that are due, and carry those that wait to the webhook."""
     our = services.get()
     if not has_shop(our):
         return dg.SkipReason(NOT_CONFIGURED)

@@ -10,7 +10,12 @@ from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.storage.pulses import DAEMON, beating
 
 
-@dg.sensor(target=None, minimum_interval_seconds=every(5), default_status=dg.DefaultSensorStatus.RUNNING)
+@dg.sensor(
+    target=None,
+    minimum_interval_seconds=every(5),
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Delivers what waits in the outbox: realtime events, webhooks and e-mails.",
+)
 def relay_outbox(services: ServicesResource) -> dg.SkipReason:
     our = services.get()
     beat = beating(our.database, DAEMON)

@@ -35,6 +35,8 @@ AT_MOST = 100
     ],
     minimum_interval_seconds=every(5),
     default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Launches a Dagster run for every waiting row of run_requests. Schedules, the API, the command "
+    "line and recovery all file their work there.",
 )
 def launch_requests(services: ServicesResource) -> dg.SensorResult | dg.SkipReason:
     with services.get().database.transaction() as session:

@@ -36,10 +36,9 @@ from automation_pipeline.orchestration.watchdog import look_after_run_of
     ],
     minimum_interval_seconds=every(5),
     default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Cancels the work of a Dagster run that was terminated in the UI.",
 )
 def terminated_runs(context: dg.RunStatusSensorContext, services: ServicesResource) -> dg.SkipReason | None:
-    """Refuse its request, fail its audit, end its job over days, cancel its automation run, its run of a pricing rule
-    or its organisation's job."""
     run = context.dagster_run
     look_after_run_of(run, context.instance, services.get())
     requested = end_work_of(run, TERMINATED, services.get())

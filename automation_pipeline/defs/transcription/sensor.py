@@ -7,7 +7,12 @@ from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.transcription.stages.sweep_transcriptions import sweep_transcriptions
 
 
-@dg.sensor(target=None, minimum_interval_seconds=every(30), default_status=dg.DefaultSensorStatus.RUNNING)
+@dg.sensor(
+    target=None,
+    minimum_interval_seconds=every(30),
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Ends transcription runs whose worker is lost.",
+)
 def sweep_transcription_runs(services: ServicesResource) -> dg.SkipReason:
     our = services.get()
     ended = sweep_transcriptions(our.settings.transcription_max_wait_seconds, database=our.database)

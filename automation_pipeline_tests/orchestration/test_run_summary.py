@@ -1,0 +1,38 @@
+"""What an operator reads about a run at `finalise_run` in Dagster's UI."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from automation_pipeline.automation.store.runs import as_run
+from automation_pipeline.automation.tables import RunRow
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.orchestration.run_summary import run_summary
+from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.automation.reports import a_reported_run
+from automation_pipeline_tests.conftest import StandingClock
+
+
+@pytest.fixture
+def services(database_url: str) -> Iterator[Services]:
+    built = Services(Settings(database_url=database_url), StandingClock(datetime(2026, 2, 5, 3, 0, tzinfo=UTC)))
+    yield built
+    built.database.dispose()
+
+
+def test_the_summary_has_counts_reasons_and_the_failed_fiches(services: Services) -> None:
+    assert isinstance(services.clock, StandingClock)
+    run_id = a_reported_run(Bench(services.database, services.clock))
+    with services.database.transaction() as session:
+        row = session.get_one(RunRow, run_id)
+        row.status, row.completed_at = "partial", services.clock.now()
+        row.successful_fiches, row.failed_fiches, row.ignored_fiches = 2, 1, 1
+        run = as_run(row)
+    shown = {name: value.value for name, value in run_summary(services, run).items()}
+    assert (shown["status"], shown["successful"], shown["failed"], shown["ignored"]) == ("partial", 2, 1, 1)
+    assert "| failed | transcription_incomplete | 1 |" in str(shown["reasons"])
+    assert "| ignored | not_found | 1 |" in str(shown["reasons"])
+    assert "| 3 | transcription_incomplete | The call " in str(shown["failed_fiches"])
+    assert shown["report"] == f"automation runs report {run_id}"
