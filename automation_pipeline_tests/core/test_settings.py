@@ -1,6 +1,7 @@
 """Every variable: its default, its limits, the sentence for a wrong value, and the page that lists them all."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.settings import Settings, load_settings
 from automation_pipeline.core.settings_page import configuration_page
+from automation_pipeline_tests.tables import every_case
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 PASSWORD = "s3cret/and more"
@@ -28,13 +30,21 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     load_settings.cache_clear()
 
 
+@contextmanager
+def set_alone(variable: str, value: str) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(variable, value)
+        load_settings.cache_clear()
+        yield
+
+
 def complaint() -> str:
     with pytest.raises(InvalidInputError) as caught:
         load_settings()
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("variable", "value", "read"),
     [
         ("DATABASE_URL", "postgresql://anna:p%2Fw@db:5432/work", "postgresql://anna:p%2Fw@db:5432/work"),
@@ -88,9 +98,9 @@ def complaint() -> str:
         ("AUTOMATION_FIRST_DAY", "2100-12-31", date(2100, 12, 31)),
     ],
 )
-def test_a_variable_is_read(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, read: object) -> None:
-    monkeypatch.setenv(variable, value)
-    assert getattr(load_settings(), variable.lower()) == read
+def test_a_variable_is_read(variable: str, value: str, read: object) -> None:
+    with set_alone(variable, value):
+        assert getattr(load_settings(), variable.lower()) == read
 
 
 def test_the_address_of_the_crm_is_read_under_its_older_name_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +145,7 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
     assert load_settings() == unset
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("variable", "value", "why"),
     [
         ("DATABASE_URL", "mysql://db/work", "it must start with sqlite:/// or postgresql://"),
@@ -199,11 +209,9 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
         ("AUTOMATION_TIMEZONE", "Mars/Olympus", "'Mars/Olympus' is not a known time zone."),
     ],
 )
-def test_a_wrong_value_is_one_sentence_that_names_the_variable(
-    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, why: str
-) -> None:
-    monkeypatch.setenv(variable, value)
-    sentence = complaint()
+def test_a_wrong_value_is_one_sentence_that_names_the_variable(variable: str, value: str, why: str) -> None:
+    with set_alone(variable, value):
+        sentence = complaint()
     assert sentence.startswith(f"{variable} cannot be used: {why}")
     assert sentence.endswith(".")
     assert not sentence.endswith("..")
