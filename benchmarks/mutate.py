@@ -40,6 +40,7 @@ COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==
 OPERATORS = {ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "/"), ast.Div: ("/", "*")}
 OPERATORS |= {ast.FloorDiv: ("//", "*"), ast.Mod: ("%", "*"), ast.And: ("and", "or"), ast.Or: ("or", "and")}
 MOST_MODULES = 40
+NO_END = "no end"
 CHUNK = 40  # tests of one pytest run; the nearest come first, so that most mutations need one run
 
 
@@ -336,7 +337,19 @@ def surroundings(tree: Path) -> dict[str, str]:
 
 def run_tests(tree: Path, tests: Sequence[str], seconds: float) -> tuple[bool, str]:
     """Whether a test failed (or did not end), and which."""
-    words = ["-x", "-q", "-n", "0", "-rf", "-p", "no:cacheprovider", "--tb=no", "--timeout", str(int(seconds)), *tests]
+    words = [
+        "-x",
+        "-q",
+        "-n",
+        "0",
+        "-rf",
+        "-p",
+        "no:cacheprovider",
+        "--tb=no",
+        "--timeout",
+        str(int(seconds / 2)),
+        *tests,
+    ]
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", *words], cwd=tree, env=surroundings(tree), text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -347,7 +360,7 @@ def run_tests(tree: Path, tests: Sequence[str], seconds: float) -> tuple[bool, s
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        return True, "no end"
+        return False, NO_END
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", out, re.MULTILINE)
     return process.returncode in {1, 2, 3, 4}, failed[1] if failed else out.strip().rpartition("\n")[2]
 
@@ -363,7 +376,7 @@ def judge(mutation: Mutation, trees: SimpleQueue[Path], clean: Path, seconds: fl
             if failed and not ("::" in killer and run_tests(clean, [killer], seconds)[0]):
                 outcome.verdict, outcome.killer = "caught", killer
                 break
-            if time.monotonic() - began > seconds and outcome.tests < len(tests):
+            if killer == NO_END or (time.monotonic() - began > seconds and outcome.tests < len(tests)):
                 outcome.verdict = "undecided"
                 break
     finally:
