@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
@@ -70,6 +71,16 @@ def test_every_batch_finds_its_ticket_and_its_number_and_nothing_is_on_disk(tmp_
 def test_a_run_that_has_opened_no_attempt_has_no_ticket() -> None:
     with pytest.raises(dg.DagsterInvariantViolationError, match="execute it from open_run"):
         without_attempt.execute_in_process()
+
+
+def test_going_on_from_a_failed_step_says_to_execute_all_steps() -> None:
+    """Dagster's "re-execute from failure" gives the first step outputs of the parent run."""
+    of_the_parent = SimpleNamespace(run_id="d-1", mapping_key=None)
+    context = SimpleNamespace(upstream_output=of_the_parent, step_context=SimpleNamespace(run_id="d-2"))
+    with pytest.raises(dg.Failure) as caught:
+        Tickets().load_input(context)  # type: ignore[arg-type]
+    assert "Re-execute all steps" in (caught.value.description or "")
+    assert caught.value.allow_retries is False
 
 
 def test_what_is_no_ticket_is_refused() -> None:
