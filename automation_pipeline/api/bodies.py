@@ -74,10 +74,10 @@ class _JsonFaultError(ValueError):
 
 def _sentence(error: Exception) -> str:
     if isinstance(error, _JsonFaultError):
-        return f"The body is not valid JSON: {error}"
+        return f"Invalid JSON body: {error}"
     if isinstance(error, UnicodeDecodeError):
-        return "The body is not valid JSON: it is not UTF-8"
-    return "The body is not valid JSON"
+        return "Invalid JSON body: it is not UTF-8"
+    return "Invalid JSON body"
 
 
 def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:

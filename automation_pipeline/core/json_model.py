@@ -7,7 +7,7 @@ from typing import Annotated, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, field_validator
 from pydantic.alias_generators import to_camel
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.instants import iso
@@ -141,7 +141,7 @@ _LENGTHS = ("min_length", "max_length")
 
 
 def field_errors(error: ValidationError) -> tuple[tuple[str, str], ...]:
-    """Where and why; a complaint about the whole carries no field."""
+    """Where and why. A fault of a whole model has no field unless its validator raises a `field_fault`."""
     return plain_faults(error.errors(include_url=False, include_input=False))
 
 
@@ -150,10 +150,19 @@ def plain_faults(problems: Iterable[ErrorDetails]) -> tuple[tuple[str, str], ...
     told = tuple(problems)
     parents = {problem["loc"][:depth] for problem in told for depth in range(len(problem["loc"]))}
     return tuple(
-        (".".join(str(part) for part in problem["loc"]), _plainly(problem))
+        (".".join(str(part) for part in (*problem["loc"], *_named(problem))), _plainly(problem))
         for problem in told
         if problem["type"] != "too_short" or problem["loc"] not in parents
     )
+
+
+def field_fault(field: str, fault: str) -> PydanticCustomError:
+    """For a validator of a whole model: the field that is at fault."""
+    return PydanticCustomError("field_fault", "{fault}", {"field": field, "fault": fault})
+
+
+def _named(problem: ErrorDetails) -> tuple[str, ...]:
+    return (problem.get("ctx", {})["field"],) if problem["type"] == "field_fault" else ()
 
 
 def _plainly(problem: ErrorDetails) -> str:

@@ -11,6 +11,7 @@ from pydantic_core import PydanticUndefined
 
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.core.settings.types import Origins, Temperature
+from automation_pipeline.core.settings.unused import UNUSED
 
 HEAD = """# Configuration
 
@@ -22,8 +23,18 @@ sentence that names the variable. This page is written by `make docs` from `auto
 """
 
 
+UNUSED_HEAD = """
+## Not used here
+These settings of the original system have no meaning here. `automation doctor` names those that are set.
+
+| Variable | Not used here |
+|---|---|
+"""
+
+
 def configuration_page() -> str:
-    return HEAD + "".join(_row(name, field) for name, field in Settings.model_fields.items())
+    used = "".join(_row(name, field) for name, field in Settings.model_fields.items())
+    return HEAD + used + UNUSED_HEAD + "".join(f"| `{name}` | {reason} |\n" for name, reason in UNUSED.items())
 
 
 def _row(name: str, field: FieldInfo) -> str:

@@ -1,6 +1,8 @@
 """Is everything there that the system needs? `automation doctor` and the API's diagnostic tell the same."""
 
 import asyncio
+import os
+from collections.abc import Mapping
 from functools import partial
 from typing import Protocol, runtime_checkable
 
@@ -8,12 +10,13 @@ from automation_pipeline.access.store.tokens import list_tokens
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.core.settings.unused import unused_settings
 from automation_pipeline.enrichment.domain.vocabulary import SourceApi
 from automation_pipeline.pricing.ports import Storefront
 from automation_pipeline.storage.pulses import DAEMON, seconds_since_beat
 from automation_pipeline.vitals.beside import Check, findings_of
 from automation_pipeline.vitals.definitions import SECONDS, check_definitions
-from automation_pipeline.vitals.finding import Finding
+from automation_pipeline.vitals.finding import Finding, State
 
 # Wanted as soon as there is a key, or an address other than this: some servers need no key.
 OPENAI = "https://api.openai.com/v1"
@@ -40,7 +43,13 @@ def examine(services: Services) -> tuple[Finding, ...]:
         "daemon": Check(partial(check_daemon, services), required=False, seconds=ANSWER_SECONDS),
         "access": Check(partial(_access, services), required=False, seconds=ANSWER_SECONDS),
     }
-    return findings_of(checks)
+    return (*findings_of(checks), *_unused(os.environ))
+
+
+def _unused(environment: Mapping[str, str]) -> tuple[Finding, ...]:
+    """No trouble, but worth a line: settings that do nothing here."""
+    words = "; ".join(f"{name} is not used here: {reason}" for name, reason in unused_settings(environment).items())
+    return (Finding("settings", State.FAILED, words, required=False),) if words else ()
 
 
 def check_redis(services: Services) -> str | None:

@@ -37,7 +37,7 @@ def test_a_patch_changes_what_it_names_and_null_clears(terminal: Terminal) -> No
     [
         (["create", "-f", "-"], {}, 2, "Invalid automation schedule data: name: is required; scheduleType"),
         (["update", "1", "-f", "-"], {"timeOfDay": None}, 2,
-         "Invalid automation schedule update data: DAILY schedule requires timeOfDay."),
+         "Invalid automation schedule update data: timeOfDay: DAILY schedule requires timeOfDay."),
         (["update", "1", "-f", "-"], {"specificAuditConfigs": [7]}, 2,
          "Invalid automation schedule update data: specificAuditConfigs: there is no audit configuration 7."),
         (["update", "1", "-f", "missing.json"], None, 2, "missing.json cannot be read"),

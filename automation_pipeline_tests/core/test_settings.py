@@ -9,6 +9,7 @@ import pytest
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.settings import Settings, load_settings
+from automation_pipeline.core.settings.unused import UNUSED, unused_settings
 from automation_pipeline.core.settings_page import configuration_page
 from automation_pipeline_tests.tables import every_case
 
@@ -242,3 +243,41 @@ def test_the_page_lists_every_variable_with_its_limits() -> None:
         assert f"| `{name.upper()}` |" in page
     assert "| `FICHE_FETCH_CONCURRENCY` | whole number from 1 to 500 | `10` |" in page
     assert "| `FICHE_API_AUTH_TOKEN` | secret | none |" in page
+
+
+def test_each_setting_of_the_original_does_something_or_is_listed_with_the_reason_why_not() -> None:
+    """Finding 2.7: some were accepted without any effect."""
+    of_the_original = [
+        "AUTOMATION_SCHEDULER_CRON",
+        "AUTOMATION_SCHEDULER_WINDOW_MINUTES",
+        "AUTOMATION_SCHEDULER_STALE_GRACE_MS",
+        "AUTOMATION_STALE_THRESHOLD_MS",
+        "AUTOMATION_MAX_RECORDINGS_PER_FICHE",
+        "AUTOMATION_SEND_EVENT_CHUNK_SIZE",
+        "AUTOMATION_FICHE_DETAILS_MAX_WAIT_MS",
+        "AUTOMATION_FICHE_DETAILS_POLL_INTERVAL_SECONDS",
+        "AUTOMATION_TRANSCRIPTION_MAX_WAIT_MS",
+        "AUTOMATION_TRANSCRIPTION_POLL_INTERVAL_SECONDS",
+        "AUTOMATION_AUDIT_MAX_WAIT_MS",
+        "AUTOMATION_AUDIT_POLL_INTERVAL_SECONDS",
+        "AUTOMATION_REVALIDATION_COOLDOWN_MS",
+        "AUTOMATION_DEBUG_LOG_TO_FILE",
+        "AUTOMATION_DAY_BATCH_SIZE",
+        "AUTOMATION_DAY_CONCURRENCY",
+        "AUTOMATION_FICHE_BATCH_SIZE",
+        "AUTOMATION_DAY_PER_SCHEDULE_CONCURRENCY",
+        "AUTOMATION_FICHE_WORKER_CONCURRENCY",
+        "FICHE_SALES_CACHE_CONCURRENCY",
+        "AUTOMATION_FICHE_WORKER_PER_SCHEDULE_CONCURRENCY",
+        "FICHE_FETCH_CONCURRENCY",
+        "FICHE_SALES_SEARCH_CONCURRENCY",
+        "TRANSCRIPTION_LOCK_TTL_MS",
+        "TRANSCRIPTION_FICHE_CONCURRENCY",
+        "WORKFLOW_LOG_DB_ENABLED",
+    ]
+    used = {name.upper() for name in Settings.model_fields}
+    assert [name for name in of_the_original if (name in used) == (name in UNUSED)] == []
+    assert not used & set(UNUSED)
+    named = unused_settings({"AUTOMATION_SCHEDULER_CRON": "* * * * *", "WORKFLOW_LOG_DB_ENABLED": "", "PATH": "x"})
+    assert named == {"AUTOMATION_SCHEDULER_CRON": "the sensor `due_schedules` looks every 15 seconds"}
+    assert all(f"| `{name}` | {reason} |" in configuration_page() for name, reason in UNUSED.items())

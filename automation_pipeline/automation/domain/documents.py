@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Literal, cast
 
 from automation_pipeline.automation.domain.occurrences import next_due
-from automation_pipeline.automation.domain.schedule import Schedule
+from automation_pipeline.automation.domain.schedule import Schedule, cron_expression_of
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.instants import iso
 from automation_pipeline.core.json_model import Instant, as_document
@@ -20,7 +20,8 @@ class ScheduleShown(Schedule):
 
 def schedule_document(schedule: Schedule, now: datetime) -> Mapping[str, object]:
     due_at = next_due_or_never(schedule, now)
-    return {**as_document(schedule), "nextDueAt": due_at and iso(due_at)}
+    derived = {"cronExpression": cron_expression_of(schedule), "nextDueAt": due_at and iso(due_at)}
+    return {**as_document(schedule), **derived}
 
 
 def next_due_or_never(schedule: Schedule, now: datetime) -> datetime | None:
@@ -36,7 +37,8 @@ def without_fiches(detail: Mapping[str, object]) -> Mapping[str, object]:
     ones, may reach further than they do."""
     logs = [without_details(line) for line in cast("Sequence[Mapping[str, object]]", detail["logs"])]
     snapshot = cast("Mapping[str, object]", detail["configSnapshot"])
-    return {**detail, "configSnapshot": {name: _unnamed(said) for name, said in snapshot.items()}, "logs": logs}
+    unnamed = {name: _unnamed(said) for name, said in snapshot.items()}
+    return {**detail, "configSnapshot": unnamed, "resultSummary": {}, "logs": logs}
 
 
 def without_details(line: Mapping[str, object]) -> Mapping[str, object]:

@@ -15,6 +15,12 @@ from automation_pipeline.core.wall_clock import zone
 LONGEST_KEY = 1000
 
 
+def not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be blank")
+    return text
+
+
 def _known_zone(name: str) -> str:
     try:
         zone(name)

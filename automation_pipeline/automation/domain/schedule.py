@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from automation_pipeline.automation.domain.field_rules import (
     ApiKey,
@@ -18,11 +18,12 @@ from automation_pipeline.automation.domain.field_rules import (
     TrimmedTexts,
     WebAddress,
     Whole,
+    not_blank,
 )
 from automation_pipeline.automation.domain.selection import FicheSelection, SelectionInput
 from automation_pipeline.core.cron import Cron
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.json_model import Id, Instant, JsonModel, parse
+from automation_pipeline.core.json_model import Id, Instant, JsonModel, field_fault, parse
 
 INVALID_SCHEDULE = "Invalid automation schedule data"
 SHORTEST_MONTH, LONGEST_MONTH = 28, 31
@@ -94,6 +95,7 @@ class ScheduleFields(JsonModel):
 class ScheduleInput(ScheduleFields):
     """A schedule as people give it."""
 
+    name: Annotated[str, Field(min_length=1, max_length=255), AfterValidator(not_blank)]
     description: Annotated[str | None, Field(max_length=50_000)] = None
     created_by: Name | None = None
     cron_expression: CronText = None
@@ -108,7 +110,7 @@ class ScheduleInput(ScheduleFields):
     def _has_what_its_type_needs(self) -> Self:
         complaint = missing_for(self)
         if complaint:
-            raise ValueError(complaint)
+            raise field_fault(missing_field(self), complaint)
         return self
 
 
@@ -143,6 +145,24 @@ def missing_for(schedule: ScheduleFields) -> str | None:
             return "CRON schedule requires cronExpression"
         case _:
             return None
+
+
+def missing_field(schedule: ScheduleFields) -> str:
+    """The first field that the schedule's type needs and that is not there."""
+    if schedule.schedule_type is ScheduleType.CRON:
+        return "cronExpression"
+    if schedule.time_of_day is None:
+        return "timeOfDay"
+    return "dayOfWeek" if schedule.schedule_type is ScheduleType.WEEKLY else "dayOfMonth"
+
+
+def cron_expression_of(schedule: ScheduleFields) -> str | None:
+    """The schedule's times as one cron expression: its own for CRON, derived for the others, None for MANUAL."""
+    if schedule.schedule_type in {ScheduleType.CRON, ScheduleType.MANUAL} or missing_for(schedule):
+        return schedule.cron_expression
+    hour, minute = (schedule.time_of_day or "").split(":")
+    days = {ScheduleType.WEEKLY: f"* * {schedule.day_of_week}", ScheduleType.MONTHLY: f"{schedule.day_of_month} * *"}
+    return f"{int(minute)} {int(hour)} {days.get(schedule.schedule_type, '* * *')}"
 
 
 def crons_of(schedule: ScheduleFields) -> tuple[Cron, ...]:

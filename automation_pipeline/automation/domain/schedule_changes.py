@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from automation_pipeline.automation.domain.schedule import Schedule, ScheduleFields, ScheduleInput
+from automation_pipeline.automation.domain.schedule import Schedule, ScheduleFields, ScheduleInput, ScheduleType
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import parse
 
 INVALID_UPDATE = "Invalid automation schedule update data"
+# A type's own fields may be null, but not while the schedule has that type.
+SCHEDULE_REQUIRES = " schedule requires "
 NEVER_NULL = "cannot be null: leave it out to keep it"
 _TIMING = {
     "schedule_type",
@@ -27,7 +29,10 @@ def changed_by(stored: Schedule, patch: Mapping[str, object]) -> ScheduleInput:
         return parse(ScheduleInput, {**said, **patch}, INVALID_UPDATE)
     except InvalidInputError as error:
         nulls = {field for field in said if patch.get(field, said) is None}
-        faults = tuple((field, NEVER_NULL if field in nulls else why) for field, why in error.fields)
+        faults = tuple(
+            (field, NEVER_NULL if field in nulls and SCHEDULE_REQUIRES not in why else why)
+            for field, why in error.fields
+        )
         raise InvalidInputError(INVALID_UPDATE, faults) from None
 
 
@@ -43,4 +48,5 @@ def resumption(now: datetime) -> dict[str, object]:
 
 
 def _timing(schedule: ScheduleFields) -> Mapping[str, object]:
-    return schedule.model_dump(include=_TIMING)
+    counting = _TIMING if schedule.schedule_type is ScheduleType.CRON else _TIMING - {"cron_expression"}
+    return schedule.model_dump(include=counting)

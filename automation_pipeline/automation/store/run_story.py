@@ -7,7 +7,7 @@ from pydantic.alias_generators import to_camel
 from sqlalchemy.orm import Session
 
 from automation_pipeline.automation.domain.phases import PhaseLength
-from automation_pipeline.automation.domain.run import FicheOutcome, Run
+from automation_pipeline.automation.domain.run import FicheOutcome, OutcomeStatus, Run
 from automation_pipeline.automation.domain.run_record import LogEntry, RunNotification
 from automation_pipeline.automation.store.ledger import outcomes
 from automation_pipeline.automation.store.phases import time_by_phase
@@ -66,12 +66,31 @@ def run_detail(session: Session, run_id: int, *, first_logs: int) -> dict[str, o
         **as_document(as_run(row)),
         "errorDetails": _without_stack(row.error_details),
         "configSnapshot": row.config_snapshot,
-        "resultSummary": row.result_summary,
+        "resultSummary": row.result_summary or result_summary(as_run(row), outcomes(session, run_id)),
         "progress": progress_document(progress_of(session, run_id)),
         "phases": [asdict(length) for length in time_by_phase(session, run_id)],
         "reasons": reasons_of(session, run_id),
         "notifications": [as_document(_notification(row)) for row in notifications_of(session, run_id)],
         "logs": [log_document(one) for one in logs_after(session, run_id, 0, "debug", limit=first_logs)],
+    }
+
+
+def result_summary(run: Run, fiches: Sequence[FicheOutcome]) -> dict[str, object]:
+    """The outcomes of an ended or working run, as the seed's API shows them."""
+    of_status = {status: [one for one in fiches if one.status is status] for status in OutcomeStatus}
+    return {
+        "successful": [one.fiche_id for one in of_status[OutcomeStatus.SUCCESSFUL]],
+        "failed": [{"ficheId": one.fiche_id, "error": one.error} for one in of_status[OutcomeStatus.FAILED]],
+        "ignored": [
+            {
+                "ficheId": one.fiche_id,
+                "reason": one.ignore_reason,
+                **({} if one.recordings_count is None else {"recordingsCount": one.recordings_count}),
+            }
+            for one in of_status[OutcomeStatus.IGNORED]
+        ],
+        "transcriptions": run.transcriptions_run,
+        "audits": run.audits_run,
     }
 
 

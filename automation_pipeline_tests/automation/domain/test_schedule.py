@@ -15,6 +15,7 @@ from automation_pipeline.automation.domain.schedule import (
     ScheduleFields,
     ScheduleType,
     ShortMonths,
+    cron_expression_of,
     crons_of,
     parse_schedule,
 )
@@ -108,7 +109,8 @@ def test_nothing_is_without_bounds(field: str, given: object, fault: tuple[str, 
     ],
 )
 def test_a_type_needs_its_fields(fields: dict[str, object], problem: str) -> None:
-    assert faults(**fields) == (("", problem),)
+    [(field, told)] = faults(**fields)
+    assert (bool(field), told) == (True, problem)
 
 
 @every_case(
@@ -346,3 +348,42 @@ def test_a_wrong_selection_is_named_inside_its_schedule() -> None:
         "ficheSelection.ficheIds.0",
         "ficheSelection.maxfiches",
     ]
+
+
+def test_faults_of_several_fields_name_one_of_them_and_a_blank_name_is_refused() -> None:
+    """Finding 2.6: the field was empty."""
+    cases: list[tuple[dict[str, object], str, str]] = [
+        ({"scheduleType": "DAILY"}, "timeOfDay", "DAILY schedule requires timeOfDay"),
+        (
+            {"scheduleType": "WEEKLY", "timeOfDay": "02:00"},
+            "dayOfWeek",
+            "WEEKLY schedule requires timeOfDay and dayOfWeek",
+        ),
+        (
+            {"scheduleType": "MONTHLY", "timeOfDay": "02:00"},
+            "dayOfMonth",
+            "MONTHLY schedule requires timeOfDay and dayOfMonth",
+        ),
+        ({"scheduleType": "CRON"}, "cronExpression", "CRON schedule requires cronExpression"),
+        ({"scheduleType": "MANUAL", "name": "   "}, "name", "must not be blank"),
+    ]
+    told: list[tuple[tuple[str, str], ...]] = []
+    for fields, _field, _words in cases:
+        with pytest.raises(InvalidInputError) as refused:
+            parse_schedule({"name": "Nightly", "ficheSelection": {"mode": "manual", "ficheIds": ["1"]}, **fields})
+        told.append(refused.value.fields)
+    assert told == [((field, words),) for _fields, field, words in cases]
+
+
+def test_a_cron_expression_is_derived_from_daily_weekly_and_monthly_times() -> None:
+    """Finding 2.6: it was null."""
+    cases: list[tuple[dict[str, object], str | None]] = [
+        ({"scheduleType": "DAILY", "timeOfDay": "02:05"}, "5 2 * * *"),
+        ({"scheduleType": "WEEKLY", "timeOfDay": "23:00", "dayOfWeek": 0}, "0 23 * * 0"),
+        ({"scheduleType": "MONTHLY", "timeOfDay": "04:30", "dayOfMonth": 31}, "30 4 31 * *"),
+        ({"scheduleType": "CRON", "cronExpression": "*/5 * * * *"}, "*/5 * * * *"),
+        ({"scheduleType": "MANUAL"}, None),
+    ]
+    common = {"name": "Nightly", "ficheSelection": {"mode": "manual", "ficheIds": ["1"]}}
+    derived = [cron_expression_of(parse_schedule({**common, **fields})) for fields, _ in cases]
+    assert derived == [expected for _, expected in cases]
