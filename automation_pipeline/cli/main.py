@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -69,7 +70,6 @@ _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, 
 app = typer.Typer(
     name="automation",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -112,13 +112,26 @@ ApiToken = Annotated[
 ]
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"automation {version('automation-pipeline')}\n")
+        raise typer.Exit
+
+
+ShowVersion = Annotated[
+    bool,
+    typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version."),
+]
+
+
 @app.callback()
-def _everywhere(*, api_url: ApiUrl = None, token: ApiToken = None) -> None:
+def _everywhere(*, api_url: ApiUrl = None, token: ApiToken = None, show_version: ShowVersion = False) -> None:
     """Automations over sales records: configure schedules, run them, see what became of every fiche.
 
     Commands print tables for people, or with --json one document for programs. Exit 0: done; 1: failed; 2: wrong
     usage. `automation COMMAND --help` tells more.
     """
+    del show_version  # its callback has shown it
     choose(api_url, token)
 
 

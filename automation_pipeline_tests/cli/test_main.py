@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 
 import pytest
 import typer
@@ -213,3 +214,11 @@ def test_an_output_that_cannot_be_written_is_one_sentence(
     terminal.create(description="long " * 5_000)
     gone = "wait $!; " if not sentence else ""
     assert shell(terminal, f"{{ {gone}automation {words}; }} {output}") == (1, sentence)
+
+
+def test_the_version_and_the_completion_are_offered(terminal: Terminal) -> None:
+    ended = terminal.run("--version")
+    assert (ended.code, ended.out) == (0, f"automation {version('automation-pipeline')}\n")
+    offered = terminal.run("--help").out
+    assert "--install-completion" in offered
+    assert "--show-completion" in offered
