@@ -9,7 +9,6 @@ from pydantic import SecretStr
 from sqlalchemy import and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from automation_pipeline.audits.store.configs import automatic_configs
 from automation_pipeline.automation.domain.run import Phase, Run, RunStatus, RunTicket, Trigger
 from automation_pipeline.automation.domain.run_options import options_document, with_options
 from automation_pipeline.automation.domain.schedule import Schedule
@@ -127,6 +126,8 @@ def audit_configs_of(session: Session, schedule: Schedule) -> tuple[int, ...]:
     """Those that the schedule names, then the automatic ones, each once; none where it does not audit."""
     if not schedule.run_audits:
         return ()
+    from automation_pipeline.audits.store.configs import automatic_configs  # noqa: PLC0415  a run starts without audits
+
     automatic = automatic_configs(session) if schedule.use_automatic_audits else []
     return tuple(dict.fromkeys([*schedule.specific_audit_configs, *(stored.id for stored in automatic)]))
 
