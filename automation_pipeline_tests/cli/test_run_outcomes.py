@@ -1,17 +1,20 @@
 """One run on the screen and as a document: the same facts, every fiche with its reason, and watched to its end."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
+from sqlalchemy import update
+from sqlalchemy.orm import Session
 
 from automation_pipeline.automation.domain.outcomes import LedgerMove, failed, ignored
 from automation_pipeline.automation.domain.run import FicheStage, OutcomeStatus, Reason
 from automation_pipeline.automation.stages.finalise_run import finalise_run
 from automation_pipeline.automation.stages.open_run import open_run
 from automation_pipeline.automation.store.ledger import open_ledger, record_moves
-from automation_pipeline.automation.tables import NotificationRow, RunPhaseRow, RunRow
+from automation_pipeline.automation.tables import FicheResultRow, NotificationRow, RunPhaseRow, RunRow
 from automation_pipeline.cli import runs
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
@@ -21,7 +24,7 @@ STARTED = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 FICHES = ["1", "2", "3", "4"]
 MOVES = [
     ignored("3", Reason.NOT_FOUND, "Fiche not found (404)"),
-    LedgerMove("1", OutcomeStatus.SUCCESSFUL, recordings_count=3),
+    LedgerMove("1", OutcomeStatus.SUCCESSFUL, recordings_count=3, audits=1),
     LedgerMove("2", OutcomeStatus.FAILED, error="The CRM answered [/503] for fiche 2.", reason=Reason.FETCH_FAILED),
 ]
 SUMMARY = {
@@ -32,6 +35,11 @@ SUMMARY = {
     "empty_reason": None,
 }
 TROUBLE = {"revalidation_failures": [{"date": "2026-05-02", "error": "503 [/x]"}], "stack": "Traceback"}
+
+
+def transcribed(session: Session, run_id: int, *fiche_ids: str) -> None:
+    its = FicheResultRow.run_id == run_id, FicheResultRow.fiche_id.in_(fiche_ids)
+    session.execute(update(FicheResultRow).where(*its).values(transcribed=True))
 
 
 @pytest.fixture
@@ -56,6 +64,7 @@ def run_id(terminal: Terminal, pending_id: str) -> str:
         row.selection_summary, row.error_details = SUMMARY, TROUBLE
         open_ledger(session, row.id, FICHES, len(FICHES), STARTED)
         record_moves(session, row.id, MOVES, STARTED)
+        transcribed(session, row.id, "1")
         session.add(
             NotificationRow(
                 run_id=row.id, channel="webhook", target="https://example.org/[hook]", payload={}, status="failed",
@@ -96,7 +105,7 @@ def test_a_run_is_shown_with_its_outcomes_in_the_order_of_selection(terminal: Te
     assert shown["fiches"][2]["ignoreReason"] == "Fiche not found (404)"
     assert shown["reasons"] == {"failed": {"fetch_failed": 1}, "ignored": {"not_found": 1}}
     assert shown["progress"] == {
-        "selected": 4, "fetched": 3, "toWork": 1, "transcribed": 1, "audited": 1, "ended": 3, "audits": 0,
+        "selected": 4, "fetched": 3, "toWork": 1, "transcribed": 1, "audited": 1, "ended": 3, "audits": 1,
     }  # fmt: skip
     assert shown["selectionSummary"] == SUMMARY
     [told] = shown["notifications"]
@@ -111,7 +120,7 @@ def test_people_see_the_same(terminal: Terminal, run_id: str) -> None:
         "run 1 of schedule 1, manual",
         "seconds 9.0",
         "3 selected = 1 successful + 1 failed + 1 ignored",
-        "3 fetched, 1 transcribed, 1 audited by 0 audits",
+        "3 fetched, 1 transcribed, 1 audited by 1 audits",
         "selection mode date_range",
         "selection dates 7: 2026-05-01; 2026-05-02; 2026-05-03; 2026-05-04; 2026-05-05; ...",
         "selection dropped audited 2 ",
@@ -165,12 +174,17 @@ class Advancing:
             open_ledger(session, self._id, ["1", "2", "3"], 3, STARTED)
 
     def _fetch(self) -> None:
-        at_work = [LedgerMove(fiche, OutcomeStatus.PENDING, stage=FicheStage.FETCHED) for fiche in ("1", "2")]
+        at_work = [
+            LedgerMove(fiche, OutcomeStatus.PENDING, recordings_count=1, stage=FicheStage.FETCHED)
+            for fiche in ("1", "2")
+        ]
         self._move(*at_work, ignored("3", Reason.NOT_FOUND, "Fiche not found (404)"))
 
     def _audit(self) -> None:
-        done = LedgerMove("1", self._verdict, stage=FicheStage.FETCHED, reason=Reason.AUDIT_FAILED)
-        self._move(done, failed("2", Reason.AUDIT_FAILED, "No answer"))
+        with self._database.transaction() as session:
+            transcribed(session, self._id, "1", "2")
+        done = LedgerMove("1", self._verdict, stage=FicheStage.FETCHED, reason=Reason.AUDIT_FAILED, audits=1)
+        self._move(done, replace(failed("2", Reason.AUDIT_FAILED, "No answer"), audits=1))
 
     def _move(self, *moves: LedgerMove) -> None:
         with self._database.transaction() as session:
@@ -195,7 +209,7 @@ def test_a_run_is_watched_to_its_end_which_is_the_exit_code(
     ended = terminal.run("runs", "watch", pending_id)
     assert ended.code == code
     said = " ".join(ended.out.split())
-    for fact in ("selection ", "3/3", "2/2", status, "2 failed audit_failed No answer"):
+    for fact in ("selection ", "3/3", "2/2", status, "2 failed 1 audit_failed No answer"):
         assert fact in said
 
 

@@ -183,7 +183,7 @@ def test_the_command_writes_the_page_where_it_is_told_to(terminal: Terminal, run
     ("words", "code", "complaint"),
     [
         (("999",), 1, "Run 999 not found.\n"),
-        (("1", "-o", "automation.db/page.html"), 2, "automation.db/page.html cannot be written: File exists.\n"),
+        (("1", "-o", "automation.db/page.html"), 2, "automation.db/page.html cannot be written: Not a directory.\n"),
     ],
 )
 def test_a_wrong_run_or_file_is_one_sentence(
