@@ -18,15 +18,16 @@ def test_a_key_of_the_schedule_opens_the_crm_and_days_that_cannot_be_read_are_to
     system = new_system(FICHE_API_AUTH_TOKEN="a-token-that-the-crm-refuses")
     selection = {"mode": "date_range", "dateRange": "custom", "customStartDate": day.isoformat(), "maxFiches": 4}
     with_key = System.create_schedule(system, ficheSelection=selection, externalApiKey=outside.TOKEN)
-    without = System.create_schedule(system, ficheSelection=selection, webhookUrl="https://93.184.216.34/hook")
+    other = day.replace(year=2025)
+    of_other_day = {**selection, "customStartDate": other.isoformat()}
+    without = System.create_schedule(system, ficheSelection=of_other_day, webhookUrl="https://93.184.216.34/hook")
 
     shown = system.automation("schedules", "preview", with_key)
     assert (shown["candidates"], shown["selected"]) == (len(fiches), 4)
     assert shown["counts"]["over_max_fiches"] == len(shown["dropped"]) == len(fiches) - 4
     assert {one["reason"] for one in shown["dropped"]} == {"over_max_fiches"}
-    assert [one["date"] for one in system.automation("schedules", "preview", without)["unreadDays"]] == [
-        day.isoformat()
-    ]
+    refused = system.automation("schedules", "preview", without)
+    assert [one["date"] for one in refused["unreadDays"]] == [other.isoformat()]
     assert system.automation("runs", "list") == {"runs": []}
 
     assert system.execute_job(with_key).returncode == 0
@@ -38,10 +39,10 @@ def test_a_key_of_the_schedule_opens_the_crm_and_days_that_cannot_be_read_are_to
     ended = system.execute_job(without)
     assert ended.returncode == 0, "a run that failed is a recorded outcome"
     unread = system.show_run("2")
-    assert (unread["status"], unread["selectedFiches"]) == ("failed", 4)
+    assert (unread["status"], unread["selectedFiches"]) == ("failed", 0)
     assert unread["errorMessage"].startswith("None of the 1 days could be read")
     [message] = system.sql("SELECT payload FROM automation_notifications WHERE run_id = 2")
-    assert [one["date"] for one in json.loads(message["payload"])["failed_days"]] == [day.isoformat()]
+    assert [one["date"] for one in json.loads(message["payload"])["failed_days"]] == [other.isoformat()]
 
     told = [system.run("automation", *words).stdout for words in SECRET_FREE]
     assert outside.TOKEN not in "".join(told)

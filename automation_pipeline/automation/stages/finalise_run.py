@@ -98,7 +98,8 @@ def _end(
     row.status = RUN_MACHINE.move(before, status)
     row.phase = Phase.FINALIZING
     row.completed_at = now
-    row.duration_ms = None if row.began_at is None else (now - row.began_at) // timedelta(milliseconds=1)
+    length = None if row.began_at is None else (now - row.began_at) // timedelta(milliseconds=1)
+    row.duration_ms = None if length is None else max(length, 0)  # clocks of two hosts differ
     row.total_fiches = standing.total
     row.successful_fiches = standing.successful
     row.failed_fiches = standing.failed

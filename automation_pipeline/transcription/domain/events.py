@@ -63,7 +63,7 @@ def completed(standing: Standing, started_at: datetime, at: datetime) -> tuple[E
     seconds = max(0.0, (at - started_at).total_seconds())
     shown = _event(standing.run_id, f"{standing.run_id}:completed", "transcription.completed", at, {
         "fiche_id": standing.fiche_id, "total_recordings": standing.total, "transcribed": standing.transcribed,
-        "failed": standing.failed, "duration_seconds": round(seconds, 3), "completed_at": iso(at),
+        "failed": standing.failed, "duration_seconds": round(max(seconds, 0.0), 3), "completed_at": iso(at),
         "status": "completed",
     })  # fmt: skip
     return shown, fiche_transcribed(standing, round(seconds * 1000), at)
