@@ -21,8 +21,8 @@ from automation_pipeline.api.outside import asking_outside
 from automation_pipeline.api.schemas.schedules import (
     CHANGE,
     NIGHTLY,
-    BackfillInput,
     Coming,
+    DayBackfillInput,
     OccurrenceShown,
     PauseInput,
     ScheduleList,
@@ -178,11 +178,11 @@ def skip(schedule_id: IdInPath, services: TheServices, once: DoneOnce) -> Respon
     f"{PATH}/{{schedule_id}}/backfill",
     response_model=Answer[Backfill],
     responses=refusals(404, 409),
-    openapi_extra=takes(BackfillInput, first_days_of_may={"from": "2026-05-01", "to": "2026-05-03", "dryRun": True}),
+    openapi_extra=takes(DayBackfillInput, first_days_of_may={"from": "2026-05-01", "to": "2026-05-03", "dryRun": True}),
 )
 def backfill(schedule_id: IdInPath, body: TheBody, services: TheServices, once: DoneOnce) -> Response:
     """File one run per day of a range, each day once. Repeated, it files what is missing."""
-    wanted = parse(BackfillInput, body, INVALID_BACKFILL)
+    wanted = parse(DayBackfillInput, body, INVALID_BACKFILL)
 
     def work() -> Response:
         made = backfill_schedule(

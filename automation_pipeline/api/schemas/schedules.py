@@ -35,7 +35,7 @@ class PauseInput(JsonModel):
     reason: str | None = Field(default=None, max_length=1000)
 
 
-class BackfillInput(JsonModel):
+class DayBackfillInput(JsonModel):
     """The days of sales, and whether the answer only shows what would be filed."""
 
     first: date = Field(alias="from", examples=["2026-05-01"])
