@@ -47,17 +47,21 @@ def without_audio_addresses(response: Response, request: Request, rule: Rule) ->
 def _fiche_of(document: Mapping[str, object]) -> str | None:
     """Named in the document itself, or in the fiche inside it."""
     inner = [cast("Mapping[str, object]", value) for value in document.values() if isinstance(value, Mapping)]
-    for one in (document, *inner):
-        named = next((one[key] for key in _FICHE_KEYS if isinstance(one.get(key), str)), None)
-        if named is not None:
-            return str(named)
-    return None
+    return next((named for one in (document, *inner) if (named := _named(one)) is not None), None)
+
+
+def _named(document: Mapping[str, object]) -> str | None:
+    """A fiche as the CRM lists it has its recordings beside its id."""
+    keys = (*_FICHE_KEYS, "id") if "recordings" in document else _FICHE_KEYS
+    return next((str(document[key]) for key in keys if isinstance(document.get(key), str)), None)
 
 
 def _fiches(document: object) -> Iterator[str]:
     if isinstance(document, dict):
         known = cast("dict[str, object]", document)
-        yield from (str(known[key]) for key in _FICHE_KEYS if isinstance(known.get(key), str))
+        named = _named(known)
+        if named is not None:
+            yield named
         for value in known.values():
             yield from _fiches(value)
     elif isinstance(document, list):

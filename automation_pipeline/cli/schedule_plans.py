@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from automation_pipeline.automation.stages.backfill_schedule import Backfill
-from automation_pipeline.automation.stages.preview_schedule import SchedulePreview
+from automation_pipeline.automation.stages.backfill_schedule import ScheduleBackfill
+from automation_pipeline.automation.stages.preview_schedule import SelectionPreview
 from automation_pipeline.cli.desk.chosen import desk
 from automation_pipeline.cli.output import AsJson, print_facts, print_json, print_table
 from automation_pipeline.cli.schedule_page import ScheduleId
@@ -40,7 +40,7 @@ def backfill(
         _print_backfill(made)
 
 
-def _print_preview(shown: SchedulePreview) -> None:
+def _print_preview(shown: SelectionPreview) -> None:
     named = ", ".join(shown.fiches[:MOST_NAMED]) + (" ..." if len(shown.fiches) > MOST_NAMED else "")
     print_facts(
         {
@@ -61,7 +61,7 @@ def _print_preview(shown: SchedulePreview) -> None:
         )
 
 
-def _print_backfill(made: Backfill) -> None:
+def _print_backfill(made: ScheduleBackfill) -> None:
     filed = "would be filed" if made.dry_run else "filed"
     print_table(
         ("day", "run", "status", ""),

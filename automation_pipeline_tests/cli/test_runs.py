@@ -187,7 +187,6 @@ def test_what_failed_is_run_again_by_a_run_of_its_own(terminal: Terminal, run_id
         (["cancel", "99", "--yes"], 1, "Run 99 not found."),
         (["cancel", "2", "--yes", "--reason", "x" * 501], 2, "The run stays: reason: is longer than 500 characters."),
         (["retry", "2"], 1, "Run 2 is still pending: wait for its end, or cancel it first."),
-        (["retry", "3", "--wait"], 1, "Run 3 has nothing to retry: no fiche failed."),
     ],
 )
 @pytest.mark.parametrize("flags", [[], ["--json"]])

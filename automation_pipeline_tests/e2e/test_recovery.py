@@ -88,12 +88,16 @@ def dagster_states(system: System) -> list[tuple[str, str]]:
     return list(rows)
 
 
+STATES = ("NOT_STARTED", "QUEUED", "STARTING", "STARTED")
+
+
 def kill_when(system: System, daemon: subprocess.Popen[bytes], state: str) -> None:
-    """The daemon with all its children, as when a host is lost, the moment a Dagster run has that state."""
+    """The daemon with all its children, as when a host is lost, the moment a Dagster run has that state or is
+    found beyond it."""
 
     def is_reached() -> bool:
         try:
-            return state in [status for _, status in dagster_states(system)]
+            return any(status in STATES[STATES.index(state) :] for _, status in dagster_states(system))
         except sqlite3.OperationalError:
             return False
 

@@ -34,11 +34,11 @@ from automation_pipeline.automation.domain.documents import ScheduleShown, sched
 from automation_pipeline.automation.domain.occurrences import FIRST_YEAR, LAST_YEAR, beginning, occurrences_after
 from automation_pipeline.automation.domain.schedule import Schedule, ScheduleInput
 from automation_pipeline.automation.stages.backfill_schedule import INVALID as INVALID_BACKFILL
-from automation_pipeline.automation.stages.backfill_schedule import Backfill, backfill_schedule
+from automation_pipeline.automation.stages.backfill_schedule import ScheduleBackfill, backfill_schedule
 from automation_pipeline.automation.stages.create_schedule import create_schedule
 from automation_pipeline.automation.stages.delete_schedule import delete_schedule
 from automation_pipeline.automation.stages.pause_schedule import pause_schedule
-from automation_pipeline.automation.stages.preview_schedule import SchedulePreview, preview_schedule
+from automation_pipeline.automation.stages.preview_schedule import SelectionPreview, preview_schedule
 from automation_pipeline.automation.stages.resume_schedule import resume_schedule
 from automation_pipeline.automation.stages.skip_next import skip_next
 from automation_pipeline.automation.stages.update_schedule import update_schedule
@@ -176,7 +176,7 @@ def skip(schedule_id: IdInPath, services: TheServices, once: DoneOnce) -> Respon
 
 @router.post(
     f"{PATH}/{{schedule_id}}/backfill",
-    response_model=Answer[Backfill],
+    response_model=Answer[ScheduleBackfill],
     responses=refusals(404, 409),
     openapi_extra=takes(DayBackfillInput, first_days_of_may={"from": "2026-05-01", "to": "2026-05-03", "dryRun": True}),
 )
@@ -198,7 +198,7 @@ def backfill(schedule_id: IdInPath, body: TheBody, services: TheServices, once: 
     return once(work)
 
 
-@router.get(f"{PATH}/{{schedule_id}}/preview", response_model=Answer[SchedulePreview], responses=refusals(404, 502))
+@router.get(f"{PATH}/{{schedule_id}}/preview", response_model=Answer[SelectionPreview], responses=refusals(404, 502))
 async def preview(schedule_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
     """Show what a run would select and drop now, and why. Nothing is written; the CRM is asked for the sales lists."""
     key = await run_in_threadpool(_key_of, schedule_id, services)

@@ -31,7 +31,7 @@ class BackfillDay(JsonModel):
     status: RunStatus | None
 
 
-class Backfill(JsonModel):
+class ScheduleBackfill(JsonModel):
     schedule_id: Id
     dry_run: bool
     days: tuple[BackfillDay, ...]
@@ -39,7 +39,7 @@ class Backfill(JsonModel):
 
 def backfill_schedule(
     schedule_id: int, first: date, last: date, *, database: Database, clock: Clock, dry_run: bool = False
-) -> Backfill:
+) -> ScheduleBackfill:
     """Every run selects the sales of its day, with the schedule's other filters. A day that has its run keeps it."""
     now = clock.now()
     with database.transaction() as session:
@@ -49,7 +49,7 @@ def backfill_schedule(
         known = _known(session, schedule, days)
         filed = {day: _file(session, schedule, day, now) for day in days if day not in known and not dry_run}
         runs = {**known, **filed}
-        return Backfill(
+        return ScheduleBackfill(
             schedule_id=schedule_id,
             dry_run=dry_run,
             days=tuple(_shown(schedule, day, runs.get(day), filed=day not in known) for day in days),

@@ -42,7 +42,7 @@ class LeftOut(JsonModel):
     why: str
 
 
-class SchedulePreview(JsonModel):
+class SelectionPreview(JsonModel):
     """`dropped` fiches would not become part of the run. `ignored` ones would, and would be ignored by what is known of
     their details. Of a fiche without known details, only the run can tell."""
 
@@ -59,7 +59,7 @@ class SchedulePreview(JsonModel):
     audit_configs: tuple[Id, ...]
     empty_reason: str | None
 
-    def without_fiches(self) -> "SchedulePreview":
+    def without_fiches(self) -> "SelectionPreview":
         return self.model_copy(update={"fiches": (), "dropped": (), "ignored": ()})
 
 
@@ -71,7 +71,7 @@ async def preview_schedule(
     clock: Clock,
     semaphore: Semaphore,
     most_recordings: int = 0,
-) -> SchedulePreview:
+) -> SelectionPreview:
     """The sales lists are read from the CRM; what it does not give comes from the mirror, as in a run."""
     now = clock.now()
     with database.reading() as session:
@@ -83,7 +83,7 @@ async def preview_schedule(
         found = Resolution(wish, _candidates(session, wish, sold), failures)
         ignored = _ignored(session, found, now, most_recordings)
     choice = found.choice
-    return SchedulePreview(
+    return SelectionPreview(
         schedule_id=schedule.id,
         mode=wish.selection.mode,
         days=tuple(day.isoformat() for day in wish.days),

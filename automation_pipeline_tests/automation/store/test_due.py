@@ -18,7 +18,11 @@ def many(database: Database, clock: StandingClock, schedules: int, due: int) -> 
     with database.transaction() as session:
         [first] = session.execute(select(*ScheduleRow.__table__.columns)).mappings()
         others = [
-            {**first, "id": number, "time_of_day": "10:00" if number <= due else f"{11 + number % 12}:{number % 60:02}"}
+            {
+                **first,
+                "id": first["id"] + number - 1,
+                "time_of_day": "10:00" if number <= due else f"{11 + number % 12}:{number % 60:02}",
+            }
             for number in range(2, schedules + 1)
         ]
         session.execute(insert(ScheduleRow), others)

@@ -97,7 +97,8 @@ def test_each_cycle_has_its_attempts_and_its_end(bench: Bench) -> None:
     ask(bench, run)
     for _ in range(4):
         bench.shop.fail_once("2", BUSY)
-    for _ in range(4):
+    for _ in range(6):  # the fifth refused write in a row opens the circuit, and a worker leaves a shop that rests
+        bench.rested()
         bench.work(run)
         bench.make_due(run.id)
     failed = target(bench, run, "201")

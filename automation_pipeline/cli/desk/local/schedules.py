@@ -6,11 +6,11 @@ from datetime import date, datetime
 from automation_pipeline.automation.domain.run import Run
 from automation_pipeline.automation.domain.schedule import Schedule
 from automation_pipeline.automation.domain.selection import FicheSelection
-from automation_pipeline.automation.stages.backfill_schedule import Backfill, backfill_schedule
+from automation_pipeline.automation.stages.backfill_schedule import ScheduleBackfill, backfill_schedule
 from automation_pipeline.automation.stages.create_schedule import create_schedule
 from automation_pipeline.automation.stages.delete_schedule import delete_schedule
 from automation_pipeline.automation.stages.pause_schedule import pause_schedule
-from automation_pipeline.automation.stages.preview_schedule import SchedulePreview, preview_schedule
+from automation_pipeline.automation.stages.preview_schedule import SelectionPreview, preview_schedule
 from automation_pipeline.automation.stages.request_run import request_run
 from automation_pipeline.automation.stages.resume_schedule import resume_schedule
 from automation_pipeline.automation.stages.skip_next import skip_next
@@ -70,7 +70,7 @@ class LocalSchedules:
             get_schedule(session, schedule_id)
             return occurrences_of(session, schedule_id, limit)
 
-    def preview(self, schedule_id: int) -> SchedulePreview:
+    def preview(self, schedule_id: int) -> SelectionPreview:
         our = self._services
         with our.database.reading() as session:
             key = get_schedule(session, schedule_id).external_api_key
@@ -84,6 +84,6 @@ class LocalSchedules:
         )
         return our.run(work)
 
-    def backfill(self, schedule_id: int, first: date, last: date, *, dry_run: bool) -> Backfill:
+    def backfill(self, schedule_id: int, first: date, last: date, *, dry_run: bool) -> ScheduleBackfill:
         our = self._services
         return backfill_schedule(schedule_id, first, last, database=our.database, clock=our.clock, dry_run=dry_run)

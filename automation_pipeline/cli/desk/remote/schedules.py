@@ -7,8 +7,8 @@ from typing import cast
 from automation_pipeline.automation.domain.run import Run
 from automation_pipeline.automation.domain.schedule import Schedule
 from automation_pipeline.automation.domain.selection import FicheSelection
-from automation_pipeline.automation.stages.backfill_schedule import Backfill
-from automation_pipeline.automation.stages.preview_schedule import SchedulePreview
+from automation_pipeline.automation.stages.backfill_schedule import ScheduleBackfill
+from automation_pipeline.automation.stages.preview_schedule import SelectionPreview
 from automation_pipeline.automation.store.occurrences import Occurrence
 from automation_pipeline.cli.desk.remote.api import (
     Api,
@@ -64,12 +64,12 @@ class RemoteSchedules:
         listed = list_of(self._api.get(f"{PATH}/{schedule_id}/occurrences", {"limit": limit}))
         return read(lambda: [_occurrence(one) for one in listed])
 
-    def preview(self, schedule_id: int) -> SchedulePreview:
-        return as_model(SchedulePreview, data_of(self._api.get(f"{PATH}/{schedule_id}/preview")))
+    def preview(self, schedule_id: int) -> SelectionPreview:
+        return as_model(SelectionPreview, data_of(self._api.get(f"{PATH}/{schedule_id}/preview")))
 
-    def backfill(self, schedule_id: int, first: date, last: date, *, dry_run: bool) -> Backfill:
+    def backfill(self, schedule_id: int, first: date, last: date, *, dry_run: bool) -> ScheduleBackfill:
         days = {"from": first.isoformat(), "to": last.isoformat(), "dryRun": dry_run}
-        return as_model(Backfill, data_of(self._api.post(f"{PATH}/{schedule_id}/backfill", days)))
+        return as_model(ScheduleBackfill, data_of(self._api.post(f"{PATH}/{schedule_id}/backfill", days)))
 
 
 def _schedule(answer: Document) -> Schedule:
