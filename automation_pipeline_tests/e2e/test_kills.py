@@ -28,7 +28,22 @@ def finished(system: System) -> Mapping[str, set[str]]:
 
 
 def run_process(system: System) -> psutil.Process:
-    """The process of the Dagster run: the oldest ancestor, below the code server, of the one that beats."""
+    """The process of the Dagster run: the oldest ancestor, below the code server, of the one that sends the heartbeat.
+    A process of a step may end while its ancestors are looked up: then the next heartbeat is asked."""
+    found: list[psutil.Process] = []
+
+    def is_found() -> bool:
+        try:
+            found.append(_run_process(system))
+        except psutil.Error:
+            return False
+        return True
+
+    wait_until(is_found, PATIENCE, every=0.1)
+    return found[-1]
+
+
+def _run_process(system: System) -> psutil.Process:
     [row] = system.wait_for("SELECT worker FROM automation_run_heartbeats")
     process = psutil.Process(int(row["worker"].rpartition(":")[2]))
     for parent in process.parents():
