@@ -51,7 +51,7 @@ def _fiche_of(document: Mapping[str, object]) -> str | None:
 
 
 def _named(document: Mapping[str, object]) -> str | None:
-    """A fiche as the CRM lists it has its recordings beside its id."""
+    """A fiche in a sales list names itself by `id` and holds its recordings."""
     keys = (*_FICHE_KEYS, "id") if "recordings" in document else _FICHE_KEYS
     return next((str(document[key]) for key in keys if isinstance(document.get(key), str)), None)
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, 
 LONGEST_TEXT = 20_000
 _MOST_COMPLAINTS = 8
 _LARGEST = 2**31 - 1
-# Prose may hold braces; whoever writes more of them than this gives no answer.
+# Prose may hold braces; a text with more of them than this counts as no answer.
 _MOST_BRACES = 64
 _NO_JSON = "La réponse n'est pas du JSON valide : donne un seul objet JSON complet, sans autre texte."
 _REASONED = re.compile(r"</(?:think|thinking|reasoning|thought)>", re.IGNORECASE)
