@@ -19,17 +19,17 @@ from automation_pipeline.clients.http import (
     certificates,
     read_beginning,
 )
-from automation_pipeline.core.addresses import origin_of
+from automation_pipeline.core.addresses import check_https_url, is_listed, origin_of
 from automation_pipeline.core.errors import InvalidInputError, TransientError
 from automation_pipeline.core.masking import masked_text
 from automation_pipeline.core.meter import Meter
 from automation_pipeline.core.sensitive_texts import MASK
+from automation_pipeline.org_jobs.domain.https_payload import ORIGINS_SETTING
 from automation_pipeline.org_jobs.ports import HttpsAnswer, HttpsRequest
 
 MOST_REDIRECTS = 3
 MOST_CHARACTERS = 1000
 CONNECT_SECONDS = 10.0
-SETTING = "ORG_JOBS_HTTPS_ALLOWED_ORIGINS"
 # A part of a secret that is as short as this may be any word.
 _SHORTEST_PART = 6
 
@@ -43,15 +43,16 @@ class HttpsGuard(Guard):
     """`exceptions` are origins that are called wherever they are, and over plain HTTP too."""
 
     name: str = "url"
-    setting: str = SETTING
+    setting: str = ORIGINS_SETTING
     exceptions: Collection[str] = ()
 
     async def places(self, url: httpx.URL) -> Sequence[str]:
-        origin = origin_of(str(url))
-        if origin in {origin_of(exception) for exception in self.exceptions}:
+        if is_listed(str(url), self.exceptions):
             return [url.raw_host.decode("ascii")]
-        if url.scheme != "https":
-            raise AddressRefusedError(f"url must begin with https:// unless {SETTING} lists its origin. Got {origin}")
+        try:
+            check_https_url(str(url), self.exceptions, name=self.name, setting=self.setting)
+        except InvalidInputError as error:
+            raise AddressRefusedError(str(error)) from None
         return await super().places(url)
 
 

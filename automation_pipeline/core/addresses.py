@@ -50,16 +50,34 @@ def check_url(
         raise InvalidInputError(f"{name} must use http or https protocol")
     if "@" in parts.netloc:
         raise InvalidInputError(f"{name} must not include credentials")
-    origin, host = _origin(parts, complaint), _host(parts, complaint)
+    origin = _origin(parts, complaint)
     if allowed_origins:
-        if origin not in {origin_of(allowed) for allowed in allowed_origins}:
+        if not is_listed(url, allowed_origins):
             raise InvalidInputError(f"{name} origin not allowed (set {setting}). Got {origin}")
         return
-    address = _literal(host, complaint)
-    if address is not None and not is_public(address):
-        raise InvalidInputError(f"{name} IP not allowed")
-    if address is None and _is_inner(host):
-        raise InvalidInputError(f"{name} hostname not allowed")
+    fault = _inner_fault(_host(parts, complaint), complaint)
+    if fault is not None:
+        raise InvalidInputError(f"{name} {fault}")
+
+
+def check_https_url(url: str, exceptions: Collection[str], *, name: str, setting: str) -> None:
+    """Like `check_url`, but the listed origins are exceptions: every other address must be public and use https."""
+    if is_listed(url, exceptions):
+        return
+    complaint = f"Invalid {name} format"
+    parts = _split(url, complaint)
+    if parts.scheme != "https":
+        fault = "must begin with https://"
+    elif "@" in parts.netloc:
+        raise InvalidInputError(f"{name} must not include credentials")
+    else:
+        fault = _inner_fault(_host(parts, complaint), complaint)
+    if fault is not None:
+        raise InvalidInputError(f"{name} {fault} unless {setting} lists its origin. Got {origin_of(url)}")
+
+
+def is_listed(url: str, origins: Collection[str]) -> bool:
+    return origin_of(url) in {origin_of(listed) for listed in origins}
 
 
 def origin_of(url: str) -> str:
@@ -118,6 +136,13 @@ def _host(parts: SplitResult, complaint: str) -> str:
     if not all(labels) or re.search(r"[%/?#@<>\"'|^`{}\s]", host):
         raise InvalidInputError(complaint)
     return host
+
+
+def _inner_fault(host: str, complaint: str) -> str | None:
+    address = _literal(host, complaint)
+    if address is None:
+        return "hostname not allowed" if _is_inner(host) else None
+    return None if is_public(address) else "IP not allowed"
 
 
 def _is_inner(host: str) -> bool:

@@ -78,7 +78,13 @@ def create(
 
     def work() -> Response:
         made = request_job(
-            body, org_id=org_id, within=within, database=services.database, clock=services.clock, actor=caller.id
+            body,
+            org_id=org_id,
+            within=within,
+            database=services.database,
+            clock=services.clock,
+            actor=caller.id,
+            call_origins=services.settings.org_jobs_https_allowed_origins,
         )
         return answer(as_document(made), status=201)
 

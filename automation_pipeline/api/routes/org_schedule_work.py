@@ -137,6 +137,7 @@ def run_now(
             client_key=_for_ever(once),
             payload=wish.payload,
             ignore_window=wish.ignore_window,
+            call_origins=services.settings.org_jobs_https_allowed_origins,
         )
         return answer(as_document(dispatched), status=202)
 
@@ -163,7 +164,13 @@ def backfill(
 
     def work() -> Response:
         made = backfill_schedule(
-            org_schedule_id, body, within=within, database=services.database, clock=services.clock, actor=caller.id
+            org_schedule_id,
+            body,
+            within=within,
+            database=services.database,
+            clock=services.clock,
+            actor=caller.id,
+            call_origins=services.settings.org_jobs_https_allowed_origins,
         )
         return answer(as_document(made), status=200 if made.dry_run else 202)
 

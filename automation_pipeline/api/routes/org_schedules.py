@@ -86,7 +86,13 @@ def create(
 
     def work() -> Response:
         made = create_schedule(
-            body, org_id=org_id, within=within, database=services.database, clock=services.clock, actor=caller.id
+            body,
+            org_id=org_id,
+            within=within,
+            database=services.database,
+            clock=services.clock,
+            actor=caller.id,
+            call_origins=services.settings.org_jobs_https_allowed_origins,
         )
         return shown_schedule(made, status=201)
 
@@ -100,7 +106,9 @@ def create(
 )
 def preview(body: TheBody, services: TheServices, after: After = None, count: Coming = 10) -> Response:
     """Say what is wrong with a schedule, or when it would be due. Nothing is stored."""
-    return answer(as_document(preview_schedule(body, count=count, after=after or services.clock.now())))
+    origins = services.settings.org_jobs_https_allowed_origins
+    shown = preview_schedule(body, count=count, after=after or services.clock.now(), call_origins=origins)
+    return answer(as_document(shown))
 
 
 @router.get(ONE, response_model=Answer[OrgSchedule], responses=refusals(404))
@@ -146,6 +154,7 @@ def update(
         clock=services.clock,
         actor=caller.id,
         expected=expected,
+        call_origins=services.settings.org_jobs_https_allowed_origins,
     )
     return shown_schedule(changed)
 

@@ -1,14 +1,14 @@
 """The payload of a call over HTTPS: what is sent where, which answers are good, and what may not be written in it."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated
 from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AfterValidator, Field, JsonValue, StrictInt, field_validator, model_validator
 
-from automation_pipeline.core.addresses import check_url, origin_of
+from automation_pipeline.core.addresses import check_https_url, check_url, origin_of
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import JsonModel
 from automation_pipeline.org_jobs.domain.payload_faults import PLAIN_SECRET
@@ -18,6 +18,7 @@ from automation_pipeline.org_jobs.domain.secrets import SecretRef, TextOrSecret
 LONGEST_URL = 2000
 LONGEST_VALUE = 4000
 MOST_HEADERS = 50
+ORIGINS_SETTING = "ORG_JOBS_HTTPS_ALLOWED_ORIGINS"
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 # What belongs to the connection, and what makes all attempts of a run one wish.
 _OURS = frozenset(
@@ -45,7 +46,7 @@ def _usable_address(given: str | SecretRef) -> str | SecretRef:
 
 
 def _address_fault(url: str) -> str | None:
-    """Whether we may call it is seen when it is called: its host's name may lead anywhere by then."""
+    """Whether the address may be called is checked by `HttpsCallPayload.check_address`."""
     if len(url) > LONGEST_URL:
         return f"must have at most {LONGEST_URL} characters"
     try:
@@ -111,6 +112,12 @@ class HttpsCallPayload(JsonModel):
         if self.method is HttpMethod.GET and self.body is not None:
             raise ValueError("A GET carries no body.")
         return self
+
+    def check_address(self, allowed_origins: Collection[str]) -> None:
+        """InvalidInputError, if the call would be refused whatever the host's name resolves to: the name is resolved
+        only when the call is made, and so is a reference to a secret."""
+        if isinstance(self.url, str):
+            check_https_url(self.url, allowed_origins, name="url", setting=ORIGINS_SETTING)
 
     def is_good(self, status: int) -> bool:
         return status in self.expect_status if self.expect_status else 200 <= status < 300

@@ -1,7 +1,7 @@
 """All types of jobs by their names. What their payloads hold is in the modules beside it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import cast
 
@@ -144,9 +144,12 @@ def job_type(name: str) -> JobType:
     return known
 
 
-def checked_payload(type_: JobType, given: object) -> dict[str, object]:
+def checked_payload(type_: JobType, given: object, *, call_origins: Collection[str] | None = ()) -> dict[str, object]:
     """The payload as it is stored, with what is left out filled in; nothing given is an empty one. InvalidInputError
-    says for each field as `payload.x` what is wrong with it, and never what it holds."""
+    says for each field as `payload.x` what is wrong with it, and never what it holds.
+
+    `call_origins` are the origins that an HTTPS_CALL may name though they are not public; None accepts every address.
+    """
     if given is None:
         given = {}
     if not isinstance(given, Mapping):
@@ -156,9 +159,15 @@ def checked_payload(type_: JobType, given: object) -> dict[str, object]:
     if faults:
         raise _refused(faults)
     try:
-        return as_document(parse(type_.payload, payload, _COMPLAINT))
+        parsed = parse(type_.payload, payload, _COMPLAINT)
     except InvalidInputError as error:
         raise _refused(error.fields) from None
+    if isinstance(parsed, HttpsCallPayload) and call_origins is not None:
+        try:
+            parsed.check_address(call_origins)
+        except InvalidInputError as error:
+            raise _refused([("url", str(error))]) from None
+    return as_document(parsed)
 
 
 def job_types() -> tuple[JobTypeCard, ...]:

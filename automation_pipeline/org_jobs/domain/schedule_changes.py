@@ -1,6 +1,6 @@
 """What a change of a schedule comes to: the schedule as it will be, its state, and when it is due next."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -32,10 +32,17 @@ class Standing:
     planned: Planned | None = None
 
 
-def changed_schedule(stored: OrgSchedule, patch: Mapping[str, object]) -> ScheduleInput:
-    """What the patch does not name stays, null clears; payload and retry policy are replaced whole."""
+def changed_schedule(
+    stored: OrgSchedule, patch: Mapping[str, object], *, call_origins: Collection[str] = ()
+) -> ScheduleInput:
+    """What the patch does not name stays, null clears; payload and retry policy are replaced whole.
+
+    The address of a call is checked if the patch names it: a schedule whose origin is not listed any more can still be
+    disabled or renamed.
+    """
+    names_address = bool(patch.keys() & {"payload", "jobType"})
     try:
-        return read_schedule({**input_document(stored), **patch})
+        return read_schedule({**input_document(stored), **patch}, call_origins=call_origins if names_address else None)
     except InvalidInputError as error:
         nulls = {name for name in patch if patch[name] is None} - NULLABLE
         faults = tuple((name, NEVER_NULL if name in nulls else why) for name, why in error.fields)

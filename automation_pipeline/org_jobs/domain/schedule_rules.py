@@ -1,6 +1,6 @@
 """What a schedule must be as a whole: window, dates, type of job. Single fields: schedule_fields.py."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 
 from automation_pipeline.core.errors import InvalidInputError
@@ -16,20 +16,16 @@ INVALID_SCHEDULE = "Invalid schedule data"
 Fault = tuple[str, str]
 
 
-def read_schedule(given: Mapping[str, object]) -> ScheduleInput:
-    """InvalidInputError names every field at fault, of those that fail by themselves or else of the whole."""
+def read_schedule(given: Mapping[str, object], *, call_origins: Collection[str] | None = ()) -> ScheduleInput:
+    """With the type's own name and all that its payload holds. InvalidInputError names every field at fault, of those
+    that fail by themselves or else of the whole. `call_origins`: see `checked_payload`."""
     wanted = parse(ScheduleInput, given, INVALID_SCHEDULE)
-    faults = [*timing_faults(wanted), *_type_faults(wanted)]
+    faults = [*timing_faults(wanted), *_type_faults(wanted, call_origins)]
     if faults:
         raise InvalidInputError(INVALID_SCHEDULE, tuple(faults))
-    return as_stored(wanted)
-
-
-def as_stored(schedule: ScheduleInput) -> ScheduleInput:
-    """With the type's own name and all that its payload holds. Of one without faults."""
-    type_ = job_type(schedule.job_type)
-    payload = checked_payload(type_, schedule.payload)
-    return schedule.model_copy(update={"job_type": type_.name, "payload": payload})
+    type_ = job_type(wanted.job_type)
+    payload = checked_payload(type_, wanted.payload, call_origins=call_origins)
+    return wanted.model_copy(update={"job_type": type_.name, "payload": payload})
 
 
 def timing_faults(schedule: ScheduleFields) -> list[Fault]:
@@ -87,10 +83,10 @@ def _date_faults(schedule: ScheduleFields) -> Iterator[Fault]:
         yield "endAt", "must be later than startAt"
 
 
-def _type_faults(schedule: ScheduleFields) -> Iterator[Fault]:
+def _type_faults(schedule: ScheduleFields, call_origins: Collection[str] | None) -> Iterator[Fault]:
     try:
         type_ = job_type(schedule.job_type)
-        checked_payload(type_, schedule.payload)
+        checked_payload(type_, schedule.payload, call_origins=call_origins)
     except InvalidInputError as error:
         yield from error.fields
         return

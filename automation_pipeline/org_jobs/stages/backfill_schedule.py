@@ -1,11 +1,11 @@
 """Do the due times of a period that lies behind: those that were never done, or others again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.errors import ConflictError, InvalidInputError
+from automation_pipeline.core.errors import ConflictError, InvalidInputError, sentence_of
 from automation_pipeline.core.instants import iso
 from automation_pipeline.org_jobs.domain.backfill import (
     Backfill,
@@ -16,6 +16,7 @@ from automation_pipeline.org_jobs.domain.backfill import (
     due_times,
     read_backfill,
 )
+from automation_pipeline.org_jobs.domain.job_types import checked_payload
 from automation_pipeline.org_jobs.domain.tenancy import Within
 from automation_pipeline.org_jobs.domain.timing import Timing
 from automation_pipeline.org_jobs.store.audit_log import note
@@ -29,8 +30,15 @@ from automation_pipeline.org_jobs.tables import ScheduleRow
 from automation_pipeline.storage.database import Database, Session
 
 
-def backfill_schedule(
-    schedule_id: str, given: Mapping[str, object], *, within: Within, database: Database, clock: Clock, actor: str
+def backfill_schedule(  # noqa: PLR0913  the collaborators by name
+    schedule_id: str,
+    given: Mapping[str, object],
+    *,
+    within: Within,
+    database: Database,
+    clock: Clock,
+    actor: str,
+    call_origins: Collection[str] = (),
 ) -> Backfill:
     """All or nothing; a dry run writes nothing. InvalidInputError where there is more to be done than the limit.
     ConflictError while its organisation is suspended, and for a schedule that cannot be read any more."""
@@ -40,7 +48,7 @@ def backfill_schedule(
         if organisation.suspended_at is not None:
             raise ConflictError(f"Organisation '{organisation.id}' is suspended: resume it first.")
         now = clock.now()
-        timing, job = _read(session, row, now)
+        timing, job = _read(session, row, now, call_origins)
         done = done_in(session, row, wish.from_at, min(wish.until_at, now))
         times = chosen_times(due_times(timing, wish, now), done, wish.behaviour, planned_of(row))
         wanted = [one for one in times if one.left_out is None]
@@ -63,13 +71,16 @@ def backfill_schedule(
         return get_backfill(session, batch.id, within)
 
 
-def _read(session: Session, row: ScheduleRow, now: datetime) -> tuple[Timing, NewJob]:
+def _read(session: Session, row: ScheduleRow, now: datetime, call_origins: Collection[str]) -> tuple[Timing, NewJob]:
     """Outside its window nothing begins."""
     try:
         timing = timing_of(row)
         job = job_of(row, timing, now, host_of(session, row))
+        checked_payload(job.type, job.payload, call_origins=call_origins)
     except InvalidInputError as error:
-        raise ConflictError(f"Schedule {row.id} cannot be done any more, correct it first: {error}") from None
+        raise ConflictError(
+            f"Schedule {row.id} cannot be done any more, correct it first: {sentence_of(error)}"
+        ) from None
     opens_at = None if timing.is_open(now) or timing.window is None else timing.window.clamp(now, timing.zone)
     return timing, replace(job, not_before=opens_at)
 

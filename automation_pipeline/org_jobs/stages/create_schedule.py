@@ -1,6 +1,6 @@
 """Store a new schedule. It is due from now on, if it is enabled."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.org_jobs.domain.org_schedule import OrgSchedule, input_document
@@ -12,11 +12,18 @@ from automation_pipeline.org_jobs.store.schedules import add_schedule, as_schedu
 from automation_pipeline.storage.database import Database
 
 
-def create_schedule(
-    given: Mapping[str, object], *, org_id: str, within: Within, database: Database, clock: Clock, actor: str
+def create_schedule(  # noqa: PLR0913  the collaborators by name
+    given: Mapping[str, object],
+    *,
+    org_id: str,
+    within: Within,
+    database: Database,
+    clock: Clock,
+    actor: str,
+    call_origins: Collection[str] = (),
 ) -> OrgSchedule:
     """InvalidInputError names every field at fault. In an organisation that is suspended it waits with the others."""
-    wanted = read_schedule(given)
+    wanted = read_schedule(given, call_origins=call_origins)
     with database.transaction() as session:
         organisation, now = locked_organisation(session, org_id, within), clock.now()
         refuse_never_due(wanted, now)

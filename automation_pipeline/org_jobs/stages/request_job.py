@@ -1,6 +1,6 @@
 """Ask for a job without a schedule."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.org_jobs.domain.job_types import job_type
@@ -15,11 +15,18 @@ from automation_pipeline.org_jobs.store.retried_jobs import host_of_server
 from automation_pipeline.storage.database import Database
 
 
-def request_job(
-    given: Mapping[str, object], *, org_id: str, within: Within, database: Database, clock: Clock, actor: str
+def request_job(  # noqa: PLR0913  the collaborators by name
+    given: Mapping[str, object],
+    *,
+    org_id: str,
+    within: Within,
+    database: Database,
+    clock: Clock,
+    actor: str,
+    call_origins: Collection[str] = (),
 ) -> OrgJob:
     """InvalidInputError names every field at fault. In an organisation that is suspended it waits."""
-    wish, now = read_wish(given), clock.now()
+    wish, now = read_wish(given, call_origins=call_origins), clock.now()
     with database.transaction() as session:
         get_organisation(session, org_id, within)
         job = NewJob(

@@ -1,6 +1,6 @@
 """Run a schedule's job by hand, beside what the cron says."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -34,6 +34,7 @@ def run_schedule_now(  # noqa: PLR0913  the collaborators by name, and who wants
     client_key: str | None = None,
     payload: Mapping[str, object] | None = None,
     ignore_window: bool = False,
+    call_origins: Collection[str] = (),
 ) -> Dispatched:
     """Of a paused one too. The same key is answered with the same job; a payload takes the place of the schedule's.
 
@@ -49,27 +50,28 @@ def run_schedule_now(  # noqa: PLR0913  the collaborators by name, and who wants
         now = clock.now()
         refuse_over(row)
         refuse_disabled(session, row, organisation)
-        job = _job(session, row, payload, now, ignore_window=ignore_window)
+        checked = _checked(row, payload, call_origins)
+        job = replace(_job(session, row, now, ignore_window=ignore_window), payload=checked)
         make_room(session, row, as_schedule(row), now)
         made = replace(job, created_by=actor)
         return write_run(session, row, made, client_key=client_key, actor=actor, now=now)
 
 
-def _job(
-    session: Session, row: ScheduleRow, payload: Mapping[str, object] | None, now: datetime, *, ignore_window: bool
-) -> NewJob:
+def _job(session: Session, row: ScheduleRow, now: datetime, *, ignore_window: bool) -> NewJob:
     schedule = as_schedule(row)
     timing = window_timing(schedule, ignore_window=ignore_window)
     refuse_closed(schedule, timing, now)
-    checked = _checked(row, row.payload if payload is None else payload, is_stored=payload is None)
-    return replace(job_of(row, timing, now, host_of(session, row)), payload=checked)
+    return job_of(row, timing, now, host_of(session, row))
 
 
-def _checked(row: ScheduleRow, payload: Mapping[str, object], *, is_stored: bool) -> Mapping[str, object]:
+def _checked(
+    row: ScheduleRow, payload: Mapping[str, object] | None, call_origins: Collection[str]
+) -> Mapping[str, object]:
     """What its type needs may have changed since it was stored."""
     try:
-        return checked_payload(job_type(row.job_type), payload)
+        wanted = row.payload if payload is None else payload
+        return checked_payload(job_type(row.job_type), wanted, call_origins=call_origins)
     except InvalidInputError as error:
-        if not is_stored:
+        if payload is not None:
             raise
         raise ConflictError(f"Schedule {row.id} cannot be run as it is: {sentence_of(error)}") from None

@@ -1,6 +1,6 @@
 """Change what a schedule says, field by field."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from automation_pipeline.core.clock import Clock
@@ -23,6 +23,7 @@ def update_schedule(  # noqa: PLR0913  the collaborators by name, and who wants 
     clock: Clock,
     actor: str,
     expected: int | datetime | None = None,
+    call_origins: Collection[str] = (),
 ) -> OrgSchedule:
     """What the patch does not name stays, null clears what may be null. A change of when it is due counts from now on.
 
@@ -33,7 +34,7 @@ def update_schedule(  # noqa: PLR0913  the collaborators by name, and who wants 
         stored, now = as_schedule(row), clock.now()
         if not is_expected(stored, expected):
             raise OutdatedError(f"Schedule {schedule_id} was changed meanwhile: look at it again.")
-        changed = changed_schedule(stored, patch)
+        changed = changed_schedule(stored, patch, call_origins=call_origins)
         before, after = differences(input_document(stored), input_document(changed))
         if not after:
             return stored

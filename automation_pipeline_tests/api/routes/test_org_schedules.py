@@ -1,10 +1,12 @@
 """Schedules of organisations over HTTP: made, listed, shown, changed and deleted."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from automation_pipeline.bootstrap import Services
 from automation_pipeline_tests.api.conftest import Login, Member
 from automation_pipeline_tests.org_jobs.bench import Bench
 from automation_pipeline_tests.tables import every_case
@@ -68,6 +70,39 @@ def test_every_field_at_fault_is_named(operator: TestClient, more: dict[str, Any
     refused = operator.post(PATH, json={**CALL, **more}, params=OF_ACME)
     assert (refused.status_code, refused.json()["code"]) == (400, "VALIDATION_ERROR")
     assert field in [fault["field"] for fault in refused.json()["details"]]
+
+
+INSIDE, LISTED = {"url": "https://169.254.169.254/meta"}, {"url": "http://localhost:3000/warm"}
+
+
+def test_a_call_that_would_be_refused_is_refused_before_it_is_saved(
+    operator: TestClient, services: Services, orgs: Bench
+) -> None:
+    """Every request that saves or begins a call of an address, with one inside the network, then with a listed one."""
+    services.settings = services.settings.model_copy(
+        update={"org_jobs_https_allowed_origins": ("http://localhost:3000",)}
+    )
+    stored = made(operator)["id"]
+    old = orgs.schedule(job_type="HTTPS_CALL", payload=INSIDE)  # as an earlier version saved it
+    day = {"from": "2026-05-01T00:00:00Z", "until": "2026-05-02T00:00:00Z"}
+    requests: list[tuple[str, str, Callable[[Any], Any]]] = [
+        ("POST", PATH, lambda call: {**CALL, "payload": call}),
+        ("POST", f"{PATH}/preview", lambda call: {**CALL, "payload": call}),
+        ("PATCH", f"{PATH}/{stored}", lambda call: {"payload": call}),
+        ("POST", f"{PATH}/{stored}/run-now", lambda call: {"payload": call}),
+        ("POST", "/api/org-jobs", lambda call: {"type": "HTTPS_CALL", "payload": call}),
+    ]
+    why = "url IP not allowed unless ORG_JOBS_HTTPS_ALLOWED_ORIGINS lists its origin. Got https://169.254.169.254"
+    for method, path, body in requests:
+        params = {} if stored in path else OF_ACME
+        refused = operator.request(method, path, json=body(INSIDE), params=params)
+        fault = {"field": "payload.url", "message": why}
+        assert (refused.status_code, refused.json()["details"]) == (400, [fault]), path
+        assert operator.request(method, path, json=body(LISTED), params=params).is_success, path
+    for deed, sent in (("run-now", {}), ("backfill", day)):
+        refused = operator.post(f"{PATH}/{old}/{deed}", json=sent)
+        assert (refused.status_code, why in refused.json()["error"]) == (409, True), refused.text
+    assert operator.patch(f"{PATH}/{old}", json={"enabled": False}).json()["data"]["state"] == "PAUSED"
 
 
 def test_one_key_makes_one_schedule(operator: TestClient, orgs: Bench) -> None:

@@ -62,6 +62,21 @@ def test_every_fault_is_told_by_its_field(counter: Counter, flags: list[str], fa
     assert counter.json("schedules", "list")["schedules"] == []
 
 
+def test_a_call_that_would_be_refused_is_refused_before_it_is_saved(counter: Counter) -> None:
+    stored = counter.schedule()
+    inside, listed = '{"url": "http://10.0.0.5:3000/"}', '{"url": "http://localhost:3000/"}'
+    counter.terminal.export(ORG_JOBS_HTTPS_ALLOWED_ORIGINS="http://localhost:3000")
+    for words in (
+        ("schedules", "create", "--name", "Other", "--cron", "0 2 * * *", "--type", "HTTPS_CALL"),
+        ("schedules", "update", stored),
+        ("schedules", "run-now", stored),
+        ("create", "--type", "HTTPS_CALL"),
+    ):
+        said = counter.refused(*words, "--payload", inside, code=2)
+        assert "payload.url: url must begin with https:// unless ORG_JOBS_HTTPS_ALLOWED_ORIGINS lists" in said, words
+        assert counter.json(*words, "--payload", listed), words
+
+
 def test_schedules_are_listed_and_can_be_narrowed(counter: Counter) -> None:
     counter.org("globex")
     server = counter.server()

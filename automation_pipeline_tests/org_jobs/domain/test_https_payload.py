@@ -1,14 +1,17 @@
 """The payload of a call over HTTPS: addresses, headers and bodies that are taken, and those that are refused."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from automation_pipeline.clients.https_call import HttpsCallClient, HttpsGuard
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.org_jobs.domain.https_payload import HttpsCallPayload
 from automation_pipeline.org_jobs.domain.job_types import HTTPS_CALL, checked_payload, job_type
+from automation_pipeline.org_jobs.ports import HttpsRequest
 from automation_pipeline_tests.tables import every_case
 
 SECRET = "hunter2hunter2"
@@ -72,9 +75,78 @@ def test_an_address_that_is_none_or_holds_a_secret_is_refused(url: object) -> No
     assert [where for where, _ in faults(url=url)] == ["payload.url"]
 
 
-@every_case("url", ["https://example.com/?page=2&sort=name", "https://example.com:8443", "http://h:3000/"])
-def test_whether_the_address_may_be_called_is_seen_when_it_is_called(url: str) -> None:
-    assert checked(url=url)["url"] == url
+@every_case(
+    ("url", "listed"),
+    [
+        ("https://example.com/?page=2&sort=name", ()),
+        ("https://example.com:8443", ()),
+        ("https://leads-inside.example.com/", ()),  # a name is resolved when it is called
+        ("https://93.184.216.34/", ()),
+        ("https://[2606:4700::1111]/", ()),
+        ("http://h:3000/hook", ("http://h:3000",)),
+        ("http://127.0.0.1:3000/", ("http://127.0.0.1:3000/",)),
+        ("https://LOCALHOST/", ("https://localhost:443",)),
+        ("https://example.com/", ("http://h:3000",)),  # the listed origins are exceptions, not the only ones
+    ],
+)
+def test_an_address_that_is_public_or_listed_is_saved(url: str, listed: tuple[str, ...]) -> None:
+    stored = checked_payload(job_type(HTTPS_CALL), {"url": url}, call_origins=listed)
+    assert stored["url"] == url
+
+
+IP, HOST, PLAIN = "url IP not allowed", "url hostname not allowed", "url must begin with https://"
+
+
+@every_case(
+    ("url", "listed", "why"),
+    [
+        ("https://127.0.0.1/", (), IP),
+        ("https://10.1.2.3:8443/x", (), IP),
+        ("https://169.254.169.254/latest/meta-data", (), IP),
+        ("https://168.63.129.16/", (), IP),
+        ("https://100.64.0.1/", (), IP),
+        ("https://2130706433/", (), IP),
+        ("https://0x7f.1/", (), IP),
+        ("https://0177.0.0.1/", (), IP),
+        ("https://127.1/", (), IP),
+        ("https://\uff11\uff12\uff17.0.0.1/", (), IP),
+        ("https://127。0。0。1/", (), IP),
+        ("https://[::1]/", (), IP),
+        ("https://[fe80::1]/", (), IP),
+        ("https://[fd00::1]/", (), IP),
+        ("https://[::ffff:10.0.0.1]/", (), IP),
+        ("https://[::ffff:7f00:1]/", (), IP),
+        ("https://[64:ff9b::a00:1]/", (), IP),
+        ("https://[2002:7f00:1::]/", (), IP),
+        ("https://localhost/", (), HOST),
+        ("https://LOCALHOST./", (), HOST),
+        ("https://app.localhost/", (), HOST),
+        ("https://intranet/", (), HOST),
+        ("https://db.internal/", (), HOST),
+        ("https://printer.local:631/", (), HOST),
+        ("http://example.com/", (), PLAIN),
+        ("http://127.0.0.1/", (), PLAIN),
+        ("https://127.0.0.1:3001/", ("https://127.0.0.1:3000",), IP),
+        ("https://localhost/", ("http://localhost",), HOST),
+        ("http://example.com/", ("https://example.com",), PLAIN),
+    ],
+)
+def test_an_address_that_would_be_refused_at_the_call_is_refused_before_it_is_saved(
+    url: str, listed: tuple[str, ...], why: str
+) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        checked_payload(job_type(HTTPS_CALL), {"url": url}, call_origins=listed)
+    [(where, message)] = caught.value.fields
+    assert (where, message.startswith(why)) == ("payload.url", True), message
+    assert "unless ORG_JOBS_HTTPS_ALLOWED_ORIGINS lists its origin" in message
+    request = HttpsRequest(method="GET", url=url, headers={}, body=None, timeout_seconds=5.0)
+    with pytest.raises(InvalidInputError) as at_the_call:
+        asyncio.run(HttpsCallClient(HttpsGuard(exceptions=listed)).call(request))
+    assert str(at_the_call.value) in {message, "The address or a header cannot be sent as it is."}
+
+
+def test_an_address_that_is_a_secret_is_seen_only_when_it_is_called() -> None:
+    assert checked_payload(job_type(HTTPS_CALL), {"url": REFERENCE})["url"] == REFERENCE
 
 
 @every_case(

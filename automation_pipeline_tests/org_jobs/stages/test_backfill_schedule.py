@@ -43,7 +43,7 @@ def ended(bench: Bench, job_id: int, *, well: bool) -> None:
 def test_each_due_time_gets_its_job(org_bench: Bench) -> None:
     host = org_bench.host()
     server = org_bench.server(host_id=host)
-    schedule = org_bench.schedule(server_instance_id=server, payload={"reason": "x"}, priority=4)
+    schedule = org_bench.schedule(server_instance_id=server, payload={"message": "x"}, priority=4)
     made = backfilled(org_bench, schedule, Within(ORG))
     assert made == stored(org_bench, made)
     assert (made.status, made.total, made.pending, made.behaviour, made.times) == ("running", 3, 3, "none", ())

@@ -33,7 +33,15 @@ class LocalJobs:
 
     def create(self, given: Document, org_id: str | None) -> OrgJob:
         our, org = self._services, chosen_org(self._services, org_id)
-        return request_job(given, org_id=org, within=EVERYWHERE, database=our.database, clock=our.clock, actor=actor())
+        return request_job(
+            given,
+            org_id=org,
+            within=EVERYWHERE,
+            database=our.database,
+            clock=our.clock,
+            actor=actor(),
+            call_origins=our.settings.org_jobs_https_allowed_origins,
+        )
 
     def listed(self, chosen: JobFilter, span: Span) -> Sequence[OrgJob]:
         refuse_strange_org(self._services, chosen.org_id)

@@ -37,7 +37,13 @@ class LocalOrgSchedules:
     def create(self, given: Document, org_id: str | None) -> OrgSchedule:
         our, org = self._services, chosen_org(self._services, org_id)
         return create_schedule(
-            given, org_id=org, within=EVERYWHERE, database=our.database, clock=our.clock, actor=actor()
+            given,
+            org_id=org,
+            within=EVERYWHERE,
+            database=our.database,
+            clock=our.clock,
+            actor=actor(),
+            call_origins=our.settings.org_jobs_https_allowed_origins,
         )
 
     def listed(self, chosen: ScheduleFilter, span: Span) -> Sequence[OrgSchedule]:
@@ -60,6 +66,7 @@ class LocalOrgSchedules:
             clock=our.clock,
             actor=actor(),
             expected=expected,
+            call_origins=our.settings.org_jobs_https_allowed_origins,
         )
 
     def delete(self, schedule_id: str) -> None:
@@ -102,12 +109,19 @@ class LocalOrgSchedules:
             actor=actor(),
             payload=payload,
             ignore_window=ignore_window,
+            call_origins=our.settings.org_jobs_https_allowed_origins,
         )
 
     def backfill(self, schedule_id: str, given: Document) -> Backfill:
         our = self._services
         return backfill_schedule(
-            schedule_id, given, within=EVERYWHERE, database=our.database, clock=our.clock, actor=actor()
+            schedule_id,
+            given,
+            within=EVERYWHERE,
+            database=our.database,
+            clock=our.clock,
+            actor=actor(),
+            call_origins=our.settings.org_jobs_https_allowed_origins,
         )
 
     def coming(self, schedule_id: str, *, count: int, after: datetime | None) -> SchedulePreview:
@@ -117,7 +131,9 @@ class LocalOrgSchedules:
         )
 
     def preview(self, given: Document, *, count: int, after: datetime | None) -> SchedulePreview:
-        return preview_schedule(given, count=count, after=after or self._services.clock.now())
+        our = self._services
+        origins = our.settings.org_jobs_https_allowed_origins
+        return preview_schedule(given, count=count, after=after or our.clock.now(), call_origins=origins)
 
     def fires(self, schedule_id: str, *, limit: int, after_id: int = 0) -> Sequence[ScheduleFire]:
         with self._services.database.reading() as session:
