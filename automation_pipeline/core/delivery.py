@@ -11,6 +11,8 @@ from automation_pipeline.core.retry import Backoff
 
 # A receiver may ask for a pause; for a longer one than this it is not asked.
 LONGEST_PAUSE_SECONDS = 3600.0
+# The process that delivers has ended before the receiver answered.
+INTERRUPTED = "The delivery was interrupted"
 _BACKOFF = Backoff(base_seconds=10, cap_seconds=LONGEST_PAUSE_SECONDS)
 # Refusals that are about the moment, not about the message.
 _PASSING = frozenset({408, 425, 429})

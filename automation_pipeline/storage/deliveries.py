@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
-from automation_pipeline.core.delivery import Answer, Delivery, DeliveryStatus, Patience, attempt
+from automation_pipeline.core.delivery import INTERRUPTED, Answer, Delivery, DeliveryStatus, Patience, attempt
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.instants import database_time
 
@@ -46,7 +46,14 @@ async def deliver_waiting(
         if due.attempt > patience.attempts:
             delivery = Delivery(DeliveryStatus.FAILED, due.attempt, error=BROKE_OFF)
         else:
-            delivery = await attempt(send(due, now), due.attempt, patience)
+            try:
+                delivery = await attempt(send(due, now), due.attempt, patience)
+            except asyncio.CancelledError:  # another relay need not wait for the end of the hold
+                record(due, Delivery(DeliveryStatus.PENDING, due.attempt, error=INTERRUPTED))
+                raise
+        record(due, delivery)
+
+    def record(due: Due, delivery: Delivery) -> None:
         with database.transaction() as session:
             tray.record(session, due, delivery)
 

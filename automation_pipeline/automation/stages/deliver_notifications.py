@@ -8,7 +8,7 @@ from datetime import datetime
 from automation_pipeline.automation.domain.notifications import EVENT, Channel, headers_of
 from automation_pipeline.automation.ports import PostOffice
 from automation_pipeline.automation.store.notifications import StoredNotification, record_delivery, unsent
-from automation_pipeline.core.delivery import Answer, Delivery, DeliveryStatus, attempt
+from automation_pipeline.core.delivery import INTERRUPTED, Answer, Delivery, DeliveryStatus, attempt
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.webhooks import body_of
 from automation_pipeline.storage.database import Database
@@ -51,7 +51,12 @@ async def _deliver(
     claimed: ClaimedEvent, stored: Mapping[int, StoredNotification], post: PostOffice, worker: str, database: Database
 ) -> None:
     message = stored.get(_notification_id(claimed) or 0)
-    delivery = None if message is None else await _attempt(message, claimed.attempt, post)
+    try:
+        delivery = None if message is None else await _attempt(message, claimed.attempt, post)
+    except asyncio.CancelledError:  # the relay's time is over: another one need not wait for the end of the hold
+        with database.transaction() as session:
+            put_back(session, worker, claimed.id, error=INTERRUPTED, delay_seconds=0)
+        raise
     with database.transaction() as session:
         if message is not None and delivery is not None:
             record_delivery(session, message.id, delivery, database_time(session))

@@ -35,32 +35,42 @@ async def relay_events(
     beat: Callable[[], None] = lambda: None,
     caused_since: datetime | None = None,
 ) -> Relayed:
-    """Nothing new is begun when the budget is used up: the last calls may take longer. Events and messages go side by
-    side, so that a slow provider of the ones does not use up the time of the others. `beat` is called now and then.
-    With `caused_since`, only aggregates that have events from that instant on are relayed."""
+    """Nothing new is begun when the budget is used up: the last calls may take longer. Events, messages and webhooks of
+    jobs are relayed concurrently, each until nothing waits, so that a slow receiver delays no other kind. `beat` is
+    called now and then. With `caused_since`, only aggregates that have events from that instant on are relayed."""
     worker = f"relay-{uuid4().hex}"  # not the process: it may run two of us
     ends_at = time.monotonic() + budget_seconds
-    events = messages = 0
-    while (left := ends_at - time.monotonic()) > 0 and _is_any_waiting(database, caused_since):
-        published, *carried = await _side_by_side(
-            publish_events(
-                post.publisher,
-                worker,
-                database=database,
-                hold_seconds=hold_seconds,
-                budget_seconds=left,
-                beat=beat,
-                caused_since=caused_since,
-            ),
-            deliver_notifications(
-                post, worker, database=database, hold_seconds=hold_seconds, caused_since=caused_since
-            ),
-            deliver_job_webhooks(post.webhooks, database=database, hold_seconds=hold_seconds),
+
+    async def drain(carry: Callable[[float], Coroutine[object, object, int]]) -> int:
+        carried = 0
+        while (left := ends_at - time.monotonic()) > 0 and _is_any_waiting(database, caused_since):
+            count = await carry(left)
+            if not count:
+                break
+            carried += count
+        return carried
+
+    def publish(left: float) -> Coroutine[object, object, int]:
+        return publish_events(
+            post.publisher,
+            worker,
+            database=database,
+            hold_seconds=hold_seconds,
+            budget_seconds=left,
+            beat=beat,
+            caused_since=caused_since,
         )
-        events, messages = events + published, messages + sum(carried)
-        if not published and not any(carried):
-            break
-    return Relayed(events, messages)
+
+    def send(_: float) -> Coroutine[object, object, int]:
+        return deliver_notifications(
+            post, worker, database=database, hold_seconds=hold_seconds, caused_since=caused_since
+        )
+
+    def send_of_jobs(_: float) -> Coroutine[object, object, int]:
+        return deliver_job_webhooks(post.webhooks, database=database, hold_seconds=hold_seconds)
+
+    events, *messages = await _side_by_side(drain(publish), drain(send), drain(send_of_jobs))
+    return Relayed(events, sum(messages))
 
 
 async def _side_by_side(*works: Coroutine[object, object, int]) -> list[int]:

@@ -5,13 +5,14 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
 from automation_pipeline.automation.ports import Published
 from automation_pipeline.automation.stages.relay_events import relay_events
 from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.delivery import Answer
 from automation_pipeline.core.events import Event
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import enqueue
@@ -119,3 +120,31 @@ def test_a_slow_publisher_keeps_to_the_budget_and_messages_leave_beside_it(datab
     )
     assert 0 < relayed.events <= 50
     assert (len(beats), relayed.messages, len(webhooks.posted)) == (publisher.asked, 1, 1)
+
+
+class Hanging(FakeWebhookSender):
+    """A receiver that accepts the call and does not answer."""
+
+    async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        await super().send(url, body, headers)
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+
+def test_a_receiver_that_hangs_delays_no_event_and_is_called_again_at_once(database: Database, clock: Clock) -> None:
+    an_ended_run(database, clock)
+    with database.transaction() as session:
+        enqueue(session, [event(str(number)) for number in range(500)])
+    publisher, hanging, recovered = FakePublisher(), Hanging(), FakeWebhookSender()
+
+    async def relay_for_a_moment() -> None:
+        async with asyncio.timeout(3):
+            await relay_events(a_post_office(hanging, None, publisher, attempt_seconds=60), database=database)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(relay_for_a_moment())
+    assert len(hanging.posted) == 1
+    assert len(publisher.published) >= 500
+    assert relay(a_post_office(recovered, None, publisher), database).messages == 1
+    assert [posted.body for posted in recovered.posted] == [posted.body for posted in hanging.posted]
+    assert records(database)[0].status == "sent"

@@ -64,6 +64,23 @@ def test_a_webhook_is_sent_once_and_its_receiver_can_check_it(ranges: Ranges) ->
     assert row.sent_at is not None
 
 
+def test_an_interrupted_delivery_is_tried_again_at_once(ranges: Ranges) -> None:
+    class Hanging(FakeWebhookSender):
+        async def send(self, *_: object) -> Answer:
+            await asyncio.sleep(3600)
+            raise AssertionError
+
+    async def deliver_for_a_moment() -> None:
+        async with asyncio.timeout(0.3):
+            await deliver_job_webhooks(Hanging(), database=ranges.database, hold_seconds=60)
+
+    worked(ranges)
+    with pytest.raises(TimeoutError):
+        asyncio.run(deliver_for_a_moment())
+    assert deliver(ranges, FakeWebhookSender()) == 1
+    assert [row.status for row in ranges.deliveries] == ["sent"]
+
+
 def test_news_of_one_job_arrive_in_their_order(ranges: Ranges) -> None:
     worked(ranges, DAYS[:3])
     sender = FakeWebhookSender([Answer(503, "busy"), TAKEN])
