@@ -14,6 +14,7 @@ from automation_pipeline.cli.desk.chosen import only_here
 from automation_pipeline.cli.output import AsJson, print_json, screen
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.storage import backups
+from automation_pipeline.storage.engines import DatabaseMissingError
 
 app = typer.Typer(help="Prepare the database, copy it, put a copy back.", no_args_is_help=True)
 CopyFile = Annotated[Path, typer.Argument(metavar="FILE", help="The copy.", dir_okay=False)]
@@ -27,11 +28,16 @@ def upgrade(*, as_json: AsJson = False) -> None:
 
     only_here("db upgrade")
     database = bootstrap.services().database
+    created = database.create_file()
     before = migrations.current(database)
     migrations.upgrade(database)
     after = migrations.current(database)
     if as_json:
         print_json({"before": before, "revision": after})
+    elif created:
+        screen.print(
+            f"Created {Path(str(database.url.database)).absolute()} at {after}.", highlight=False, markup=False
+        )
     else:
         screen.print(
             f"The database is at {after}." if before == after else f"Upgraded from {before or 'empty'} to {after}."
@@ -44,11 +50,15 @@ def current(*, as_json: AsJson = False) -> None:
     from automation_pipeline import migrations  # noqa: PLC0415  Alembic only where it is used
 
     only_here("db current")
-    revision = migrations.current(bootstrap.services().database)
+    try:
+        revision = migrations.current(bootstrap.services().database)
+        sentence = revision or "The database is empty: run `automation db upgrade`."
+    except DatabaseMissingError as error:
+        revision, sentence = None, str(error)
     if as_json:
         print_json({"revision": revision})
     else:
-        screen.print(revision or "The database is empty: run `automation db upgrade`.")
+        screen.print(sentence, highlight=False, markup=False)
 
 
 @app.command()

@@ -40,7 +40,7 @@ def configuration_page() -> str:
 def _row(name: str, field: FieldInfo) -> str:
     alias = field.validation_alias
     variable = alias.choices[0] if isinstance(alias, AliasChoices) else name.upper()
-    unset = field.default in (None, (), PydanticUndefined)
+    unset = field.default in (None, (), "", PydanticUndefined)
     default = "none" if unset else f"`{int(field.default) if isinstance(field.default, bool) else field.default}`"
     return f"| `{variable}` | {_values(field)} | {default} | {field.description} |\n"
 

@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 
 from automation_pipeline.core.errors import PermanentError
@@ -29,10 +28,13 @@ def make_private_folder(folder: Path) -> None:
             one.mkdir(mode=0o700, exist_ok=True)
 
 
-def make_private_file(path: Path) -> None:
+def make_private_file(path: Path) -> bool:
     """An empty one, unless it is there. SQLite gives its other files the mode of the database."""
-    with suppress(FileExistsError):
+    try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        return False
+    return True
 
 
 def _written_beside(path: Path, content: bytes) -> Path:

@@ -25,6 +25,7 @@ _BEFORE_RELEASE = re.compile(
 
 
 def upgrade(database: Database, revision: str = "head") -> None:
+    database.create_file()
     refuse_unreleased(current(database))
     with _connection(database) as connection:
         try:

@@ -9,8 +9,9 @@ from pathlib import Path
 from sqlalchemy import text
 
 from automation_pipeline.core.errors import InvalidInputError, PermanentError
-from automation_pipeline.core.whole_file import make_private_file, make_private_folder
+from automation_pipeline.core.whole_file import make_private_file
 from automation_pipeline.storage.database import Database, DatabaseBusyError
+from automation_pipeline.storage.engines import DatabaseMissingError
 
 # Pages done and pages in all.
 Progress = Callable[[int, int], None]
@@ -33,8 +34,8 @@ ON_POSTGRES = (
 def back_up(database: Database, file: Path, tell: Progress) -> None:
     """The database as it was at one moment. The file appears when it is whole; one that is there is replaced."""
     source = _file_of(database)
-    if not source.is_file():
-        raise PermanentError("There is no database yet: run `automation db upgrade`.")
+    if not source.exists():
+        raise DatabaseMissingError(source)
     if file.exists() and file.samefile(source):
         raise InvalidInputError(f"{file} is the database itself.")
     unfinished = file.with_name(f"{file.name}.unfinished")
@@ -63,10 +64,9 @@ def restore(database: Database, file: Path, tell: Progress) -> None:
         raise InvalidInputError(f"{file} is not there.")
     if target.exists() and file.samefile(target):
         raise InvalidInputError(f"{file} is the database itself.")
-    make_private_folder(target.parent)
-    make_private_file(target)
     with _in_plain_words(file), closing(_open(file)) as copy:
         _check(copy, file)
+        database.create_file()
         with closing(sqlite3.connect(target, timeout=BUSY_SECONDS)) as working:
             used = _sequences(working)
             copy.backup(working, progress=_told(tell))

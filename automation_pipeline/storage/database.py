@@ -13,7 +13,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session as Session  # noqa: PLC0414  stages name the type, not the library
 
 from automation_pipeline.core.errors import AutomationError, GroundError, PermanentError
-from automation_pipeline.storage.engines import SQLITE_BUSY_SECONDS, Pace, engine_of
+from automation_pipeline.storage.engines import SQLITE_BUSY_SECONDS, DatabaseNotReadyError, Pace, create_file, engine_of
 from automation_pipeline.storage.group_commit import GroupWriter
 
 Result = TypeVar("Result")
@@ -41,12 +41,6 @@ class DatabaseFullError(DatabaseTroubleError):
     outside = "The database's disk is full"
 
 
-class DatabaseNotReadyError(PermanentError):
-    """The database answers, but its tables are not there, or not those of this version."""
-
-    outside = "The database is not ready: run `automation db upgrade`"
-
-
 class _OfThread(threading.local):
     whole: Session | None = None
 
@@ -62,6 +56,10 @@ class Database:
         self._turn = threading.RLock()  # a transaction that has not begun may hold another
         self._writer = GroupWriter(self.transaction)
         self._readers = self.engine.execution_options(**_reading_options(self.dialect))
+
+    def create_file(self) -> bool:
+        """The file of an SQLite database, unless it is there. Nothing else creates it. True when it was not there."""
+        return self.dialect == "sqlite" and create_file(self.url)
 
     def serve(self, pace: Pace) -> None:
         """From now on for answers that somebody waits for; nothing else uses it yet."""

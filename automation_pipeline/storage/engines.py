@@ -2,13 +2,13 @@
 
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
-from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.engine.interfaces import DBAPIConnection, Dialect
 
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.whole_file import make_private_file, make_private_folder
@@ -17,6 +17,19 @@ SQLITE_BUSY_SECONDS = 30
 # Beside the threads that answer: checks of health, measures.
 _SPARE = 5
 _LONGEST_LOCK_SECONDS = 10.0
+
+
+class DatabaseNotReadyError(PermanentError):
+    """There is no database, or its tables are not there, or not those of this version."""
+
+    outside = "The database is not ready: run `automation db upgrade`"
+
+
+class DatabaseMissingError(DatabaseNotReadyError):
+    """The SQLite file that is named does not exist."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(f"There is no database at {file.absolute()}: run `automation db upgrade`.")
 
 
 @dataclass(frozen=True)
@@ -65,22 +78,40 @@ def _limits(pace: Pace) -> Callable[[DBAPIConnection, object], None]:
 
 def _sqlite_engine(url: URL, pace: Pace | None) -> Engine:
     is_file = bool(url.database) and url.database != ":memory:"
-    if is_file:
-        _make_room(Path(str(url.database)).parent)
     pool = pace.pool() if pace is not None and is_file else {}
     engine = create_engine(url, hide_parameters=True, connect_args={"timeout": SQLITE_BUSY_SECONDS}, **pool)
     if is_file:
-        event.listen(engine, "do_connect", lambda *_: make_private_file(Path(str(url.database))))
+        event.listen(engine, "do_connect", _connect_to_file)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
-def _make_room(folder: Path) -> None:
+def create_file(url: URL) -> bool:
+    """Creates the SQLite file that the URL names, empty, with its folders; True when it was not there."""
+    file = Path(str(url.database)).absolute()
     try:
-        make_private_folder(folder)
+        make_private_folder(file.parent)
+        return make_private_file(file)
     except OSError as error:
-        raise PermanentError(f"DATABASE_URL is in a folder that cannot be made, {folder}: {error.strerror}.") from None
+        raise PermanentError(f"The database {file} cannot be created: {error.strerror}.") from None
+
+
+def _connect_to_file(
+    dialect: Dialect, _record: object, arguments: Sequence[Any], options: Mapping[str, Any]
+) -> DBAPIConnection:
+    """SQLite itself would create a file that is missing."""
+    file = Path(arguments[0])
+    if _is_missing(file):
+        raise DatabaseMissingError(file)
+    return dialect.connect(f"{file.as_uri()}?mode=rw", **{**options, "uri": True})
+
+
+def _is_missing(file: Path) -> bool:
+    try:
+        return not file.exists()
+    except OSError:  # in a folder that this user cannot open: SQLite says so
+        return False
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:

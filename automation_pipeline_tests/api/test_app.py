@@ -90,13 +90,20 @@ def test_the_process_answers_also_when_no_thread_is_free(services: Services, mon
         assert listed.result(60).status_code == 200
 
 
-def test_strangers_learn_nothing_of_where_the_database_is() -> None:
-    services = services_on("postgresql://anna:s3cret@127.0.0.1:9/work")
+@every_case(
+    ("url", "sentence"),
+    [
+        ("postgresql://anna:s3cret@127.0.0.1:9/work", "The database does not answer"),
+        ("sqlite:////anna/127.0.0.1/work.db", "The database is not ready: run `automation db upgrade`"),
+    ],
+)
+def test_strangers_learn_nothing_of_where_the_database_is(url: str, sentence: str) -> None:
+    services = services_on(url)
     with TestClient(create_app(services)) as client:
         refused = client.get(LIST, headers={"Authorization": f"Bearer apt_{'a' * 43}"})
         ready = client.get("/health/ready")
     assert (refused.status_code, refused.json()["code"]) == (503, "DATABASE_ERROR")
-    assert refused.json()["error"] == ready.json()["checks"][0]["detail"] == "The database does not answer"
+    assert refused.json()["error"] == ready.json()["checks"][0]["detail"] == sentence
     assert not [word for word in ("anna", "127.0.0.1", "work") if word in refused.text + ready.text]
 
 

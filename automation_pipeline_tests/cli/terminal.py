@@ -90,7 +90,7 @@ def open_terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
     for name in [*(field.upper() for field in Settings.model_fields), "FICHE_API_URL"]:
         monkeypatch.delenv(name, raising=False)
     terminal = Terminal(monkeypatch, request.getfixturevalue("capsys"), room)
-    terminal.export(DATABASE_URL="sqlite:///automation.db")
+    terminal.export(DATABASE_URL="sqlite:///automation.db", AUTOMATION_HOME=str(room))
     yield terminal
     _forget()
 

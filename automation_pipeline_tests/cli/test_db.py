@@ -1,6 +1,8 @@
 """Preparing the database from the command line."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -26,9 +28,10 @@ def test_an_empty_database_is_brought_to_the_newest_revision_and_again_is_nothin
 
 def test_the_same_in_sentences(terminal: Terminal) -> None:
     said = [terminal.run("db", command).out for command in ("current", "upgrade", "upgrade", "current")]
+    missing = terminal.room / "made" / "new.db"
     assert said == [
-        "The database is empty: run `automation db upgrade`.\n",
-        f"Upgraded from empty to {NEWEST}.\n",
+        f"There is no database at {missing}: run `automation db upgrade`.\n",
+        f"Created {missing} at {NEWEST}.\n",
         f"The database is at {NEWEST}.\n",
         f"{NEWEST}\n",
     ]
@@ -39,3 +42,79 @@ def test_what_was_stored_survives_another_upgrade(terminal: Terminal) -> None:
     schedule_id = terminal.create()
     terminal.run("db", "upgrade")
     assert terminal.json("schedules", "show", schedule_id)["name"] == "Sales"
+
+
+@pytest.fixture
+def bare(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Without DATABASE_URL and AUTOMATION_HOME, in an empty folder, with a user's data directory in the room."""
+    monkeypatch.delenv("DATABASE_URL")
+    monkeypatch.delenv("AUTOMATION_HOME")
+    monkeypatch.setenv("XDG_DATA_HOME", str(terminal.room / "data"))
+    go(monkeypatch, terminal.room / "empty")
+    terminal.export()
+    return terminal
+
+
+def go(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(folder)
+
+
+def files_below(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def test_commands_that_read_create_nothing_and_name_the_database_that_is_missing(
+    bare: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finding 9.6: each command left an empty database in the working directory."""
+    missing = bare.room / "data/automation-pipeline/.automation/automation.db"
+    sentence = f"There is no database at {missing}: run `automation db upgrade`.\n"
+    before = files_below(bare.room)
+    asked = ("schedules list", "runs show 1", "api --port 0", "db backup copy.db", "tokens list --json")
+    ended = {words: bare.run(*words.split()) for words in asked}
+    found = {words: (one.code, one.out, one.err) for words, one in ended.items()}
+    assert found == dict.fromkeys(asked, (1, "", sentence))
+    assert ended["tokens list --json"].error is not None
+    assert bare.run("db", "current").out == sentence
+    assert bare.json("db", "current") == {"revision": None}
+    checks = {check["name"]: check for check in json.loads(bare.run("doctor", "--json").out)["checks"]}
+    assert (checks["database"]["state"], f"{checks['database']['detail']}\n") == ("failed", sentence)
+    go(monkeypatch, bare.room)
+    assert bare.run("db", "restore", "empty").code == 2
+    assert files_below(bare.room) == before
+
+
+def test_the_database_is_that_of_the_project_wherever_a_command_runs(
+    bare: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, other = bare.room / "project", bare.room / "other"
+    for folder in (project, other):
+        go(monkeypatch, folder)
+        (folder / "workspace.yaml").touch()
+    made = project / ".automation" / "automation.db"
+    for folder in (project / "a", project / "b" / "c", project):
+        go(monkeypatch, folder)
+        bare.export()
+        assert bare.json("db", "current")["revision"] == (NEWEST if made.exists() else None)
+        bare.run("db", "upgrade")
+    assert made.stat().st_mode & 0o777 == 0o600
+    for folder in (other, bare.room / "empty"):
+        go(monkeypatch, folder)
+        bare.export(AUTOMATION_HOME="../project")
+        assert bare.json("db", "current") == {"revision": NEWEST}
+    bare.export(AUTOMATION_HOME="")
+    assert bare.run("db", "upgrade").out == (
+        f"Created {bare.room}/data/automation-pipeline/.automation/automation.db at {NEWEST}.\n"
+    )
+    assert not files_below(bare.room / "empty")
+    assert not (other / ".automation").exists()
+
+
+def test_a_home_that_is_a_file_is_one_sentence(bare: Terminal) -> None:
+    bare.export(AUTOMATION_HOME=str(bare.room / "automation.db"))
+    ended = bare.run("schedules", "list")
+    assert (ended.code, ended.err) == (
+        2,
+        "AUTOMATION_HOME cannot be used: it must be a folder that this user can open.\n",
+    )

@@ -101,6 +101,7 @@ def test_an_unreachable_database_fails_and_the_others_are_still_looked_at(health
 
 
 def test_a_database_without_tables_fails_and_says_what_to_do(healthy: Terminal) -> None:
+    (healthy.room / "empty.db").touch()
     healthy.export(DATABASE_URL="sqlite:///empty.db")
     state, detail = findings(healthy, code=1)["database"]
     assert (state, detail.split(": ")[1]) == ("failed", "run `automation db upgrade`")

@@ -180,6 +180,7 @@ def test_an_unreachable_database_ends_with_1(terminal: Terminal, words: str) -> 
 
 @every_case("words", USING_THE_DATABASE)
 def test_a_database_without_tables_ends_with_1_and_says_what_to_do(terminal: Terminal, words: str) -> None:
+    (terminal.room / "empty.db").touch()
     terminal.export(DATABASE_URL="sqlite:///empty.db")
     assert refused(terminal, words, 1) == "The database has no tables yet: run `automation db upgrade`."
 

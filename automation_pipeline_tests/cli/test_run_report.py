@@ -169,7 +169,7 @@ def test_rows_that_do_not_add_up_are_not_hidden(bench: Bench, run_id: int) -> No
 
 
 def test_the_command_writes_the_page_where_it_is_told_to(terminal: Terminal, run_id: int) -> None:
-    written = Path(".automation/reports") / f"run-{run_id}.html"
+    written = terminal.room / ".automation/reports" / f"run-{run_id}.html"
     ended = terminal.run("runs", "report", str(run_id))
     assert (ended.code, ended.out) == (0, f"The report of run {run_id} is {written}.\n")
     Page(written.read_text())

@@ -114,8 +114,10 @@ def upsert_rounds(url: str, numbers: Sequence[int], owner: str, rounds: int) -> 
 
 
 def look_in(url: str) -> None:
-    with opened(url) as database, database.transaction() as session:
-        session.execute(text("CREATE TABLE IF NOT EXISTS opened (by_whom INTEGER)"))
+    with opened(url) as database:
+        database.create_file()
+        with database.transaction() as session:
+            session.execute(text("CREATE TABLE IF NOT EXISTS opened (by_whom INTEGER)"))
 
 
 def upgrade(url: str) -> None:

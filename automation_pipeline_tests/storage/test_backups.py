@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
+from automation_pipeline import migrations
 from automation_pipeline.core.errors import AutomationError, InvalidInputError, PermanentError
 from automation_pipeline.migrations.tables import METADATA
 from automation_pipeline.storage import backups
@@ -157,7 +158,7 @@ def test_a_database_at_work_is_not_overwritten(
 def test_an_empty_place_is_told_from_a_filled_one(tmp_path: Path, sqlite_template: Path) -> None:
     nowhere = Database(f"sqlite:///{tmp_path}/none.db")
     assert not is_filled(nowhere)
-    with pytest.raises(PermanentError, match="no database yet"):
+    with pytest.raises(PermanentError, match="There is no database at"):
         back_up(nowhere, tmp_path / "copy", quiet)
     assert is_filled(Database(f"sqlite:///{sqlite_template}"))
 
@@ -184,6 +185,7 @@ def test_only_its_owner_reads_a_database_and_its_copy(database: Database, clock:
             modes = {path.name: oct(path.stat().st_mode & 0o777) for path in [*files, restore_from]}
         target.engine.dispose()
         empty = Database(f"sqlite:///{tmp_path}/c/empty.db")
+        migrations.upgrade(empty)
         with empty.engine.connect():
             modes["empty.db"] = oct((tmp_path / "c" / "empty.db").stat().st_mode & 0o777)
         empty.engine.dispose()

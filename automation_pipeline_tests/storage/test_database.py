@@ -31,6 +31,7 @@ def test_a_transaction_that_fails_leaves_nothing(database: Database) -> None:
 
 def test_a_database_without_tables_says_what_to_run(tmp_path: Path) -> None:
     empty = Database(f"sqlite:///{tmp_path}/empty.db")
+    empty.create_file()
     with pytest.raises(DatabaseNotReadyError, match="automation db upgrade"), empty.reading() as session:
         session.execute(text("SELECT * FROM leases"))
 
@@ -87,6 +88,7 @@ def test_a_file_that_takes_no_more_is_a_sentence_and_a_full_disk_passes(
 def test_a_damaged_file_is_a_permanent_sentence(tmp_path: Path) -> None:
     path = tmp_path / "damaged.db"
     database = Database(f"sqlite:///{path}")
+    database.create_file()
     with database.transaction() as session:
         session.execute(text("CREATE TABLE notes (body TEXT)"))
         session.execute(text("INSERT INTO notes VALUES (hex(zeroblob(100000)))"))
@@ -130,8 +132,8 @@ def test_a_bug_in_a_query_stays_a_bug(database: Database) -> None:
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(PermanentError, match="folder that cannot be made"):
-        Database(f"sqlite:///{tmp_path}/file/folder/x.db")
+    with pytest.raises(PermanentError, match=r"x\.db cannot be created: Not a directory\.$"):
+        Database(f"sqlite:///{tmp_path}/file/folder/x.db").create_file()
 
 
 @every_case("url", ["mysql://x", "nonsense", ""])

@@ -3,14 +3,14 @@
 from datetime import date
 from functools import cache
 from os import environ
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import AliasChoices, Field, ValidationError, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.settings.housekeeping import HousekeepingSettings
-from automation_pipeline.core.settings.types import Day, TimeZone
+from automation_pipeline.core.settings.types import Day, InHome, TimeZone
 
 
 class Settings(HousekeepingSettings):
@@ -64,8 +64,9 @@ class Settings(HousekeepingSettings):
     automation_revalidation_cooldown_ms: int = Field(
         default=300_000, ge=0, le=86_400_000, description="A day's sales list that is younger is not asked for again."
     )
-    automation_reports_dir: str = Field(
-        default=".automation/reports",
+    automation_reports_dir: Annotated[str, InHome] = Field(
+        default="$AUTOMATION_HOME/.automation/reports",
+        validate_default=True,
         min_length=1,
         description="The folder of the reports: a day's files and the pages of runs.",
     )

@@ -3,17 +3,27 @@
 from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from automation_pipeline.core.settings.types import DatabaseUrl, HttpAddress, RedisUrl, Temperature, Token
+from automation_pipeline.core.settings.types import DatabaseUrl, Home, HttpAddress, RedisUrl, Temperature, Token
 
 
 class OutsideSettings(BaseSettings):
     # Only the last class of the chain is ever filled: those before it are not worth a validator each.
     model_config = SettingsConfigDict(defer_build=True)
 
+    automation_home: Home = Field(
+        default="",
+        validate_default=True,
+        description="The folder of the project, whose `.automation/` holds the database and the reports unless the "
+        "settings below say otherwise. Without it: the nearest folder with a `workspace.yaml`, from the working "
+        "directory upwards; outside of every project `$XDG_DATA_HOME/automation-pipeline`, by default below "
+        "`~/.local/share`.",
+    )
     database_url: DatabaseUrl = Field(
-        default="sqlite:///.automation/automation.db",
+        default="sqlite:///$AUTOMATION_HOME/.automation/automation.db",
+        validate_default=True,
         repr=False,  # it may hold a password
-        description="Where everything is remembered. SQLite is embedded; `postgresql://…` for production.",
+        description="Where everything is stored. SQLite is embedded, and `automation db upgrade` creates its file; "
+        "`postgresql://…` for production.",
     )
     redis_url: RedisUrl | None = Field(
         default=None,

@@ -2,10 +2,21 @@
 
 import re
 from datetime import date
+from os import environ
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, HttpUrl, SecretStr, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    HttpUrl,
+    SecretStr,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+)
 from pydantic_settings import NoDecode
 
 from automation_pipeline.core.errors import InvalidInputError
@@ -24,6 +35,43 @@ def http_address(value: str) -> str:
     return address
 
 
+def _home(value: str) -> str:
+    """An absolute path. Unset, it is the nearest folder with a workspace.yaml, else in the user's data directory."""
+    if not value:
+        return str(_project() or _user_data() / "automation-pipeline")
+    try:
+        home = Path(value).expanduser().absolute()
+        if home.is_dir() or not home.exists():
+            return str(home)
+    except (OSError, RuntimeError):  # no access, or no such user
+        pass
+    raise ValueError("it must be a folder that this user can open")
+
+
+def _project() -> Path | None:
+    """Of the working directory, or None: outside of every project, or in a folder that cannot be read or is gone."""
+    try:
+        here = Path.cwd()
+        return next((folder for folder in (here, *here.parents) if (folder / "workspace.yaml").is_file()), None)
+    except OSError:
+        return None
+
+
+def _user_data() -> Path:
+    chosen = Path(environ.get("XDG_DATA_HOME", ""))
+    if chosen.is_absolute():
+        return chosen
+    try:
+        return Path.home() / ".local" / "share"
+    except RuntimeError:  # a container's user without a name and without HOME
+        return Path("/.local/share")
+
+
+def _in_home(value: str, info: ValidationInfo) -> str:
+    """With the path of AUTOMATION_HOME in the place of its name."""
+    return value.replace("$AUTOMATION_HOME", info.data.get("automation_home", ""))
+
+
 def _database_url(value: str) -> str:
     if not value.startswith(("sqlite:///", "postgresql://", "postgresql+psycopg://")):
         raise ValueError("it must start with sqlite:/// or postgresql://")
@@ -34,6 +82,8 @@ def _with_a_file(value: str) -> str:
     path = value.removeprefix("sqlite:///").partition("?")[0]
     if not path.strip() or ":memory:" in path or "mode=memory" in value:
         raise ValueError("it must name a file: in memory, every command would see a database of its own")
+    if path.startswith("file:"):
+        raise ValueError("it must name a file by its path")
     return value
 
 
@@ -103,7 +153,10 @@ def _none_as_word(value: object) -> object:
 
 HttpAddress = Annotated[str, AfterValidator(http_address)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
-DatabaseUrl = Annotated[str, AfterValidator(_database_url)]
+# Fields of these kinds need validate_default=True, and InHome a field automation_home before it.
+Home = Annotated[str, AfterValidator(_home)]
+InHome = AfterValidator(_in_home)
+DatabaseUrl = Annotated[str, AfterValidator(_database_url), InHome]
 RedisUrl = Annotated[str, AfterValidator(_redis_url)]
 Token = Annotated[SecretStr, AfterValidator(_token)]
 Day = Annotated[date, BeforeValidator(_written_day)]
