@@ -26,12 +26,18 @@ class ReconciliationConfig(StrictConfig):
 
 @dg.op
 def reconcile(context: dg.OpExecutionContext, config: ReconciliationConfig, services: ServicesResource) -> None:
-    """Read the prices from the shop and write down what differs; nothing is changed there."""
+    """Read the prices from the shop and write down what differs; nothing is changed there. The op fails when there are
+    prices to compare and none can be read."""
     our = services.get()
     with verdicts():
         take_request(context, our)
         reports = our.run(check_prices(config.run_id, config.check, our))
-    context.add_output_metadata(reports_page(reports))
+    page = reports_page(reports)
+    unread = [one for report in reports for one in report.unverified]
+    if unread and not any(report.total_checked for report in reports):
+        reason = f"None of {len(unread)} prices could be read: {unread[0].reason.rstrip('.')}."
+        raise dg.Failure(reason, metadata=page, allow_retries=False)
+    context.add_output_metadata(page)
 
 
 @dg.job(

@@ -7,6 +7,7 @@ import pytest
 
 from automation_pipeline.defs.pricing.reconciliation import daily_pricing_reconciliation, rule_reconciliation
 from automation_pipeline.orchestration.pricing import NOT_CONFIGURED
+from automation_pipeline.pricing.domain.failures import Signal
 from automation_pipeline.pricing.domain.rule_run import RuleRun
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.defs.pricing.desk import OURS, a_bench, execute, refusal, told
@@ -34,6 +35,12 @@ def test_a_check_of_a_run_tells_what_has_changed(bench: Bench, changed: RuleRun)
     assert "| SKU-2-1 | 900 | 1500 | critical |" in str(page["details"])
     [check] = [one for one in bench.checks(changed.id) if one.name == "5m"]
     assert (check.mismatches, check.worst) == (1, "critical")
+
+
+def test_a_check_that_reads_no_price_at_all_is_red_and_says_why(bench: Bench, changed: RuleRun) -> None:
+    bench.shop.refuse_everything(Signal(status=401))
+    said = refusal(execute(rule_reconciliation, OP, run_id=changed.id, check="5m"))
+    assert said.startswith("None of 3 prices could be read: ")
 
 
 def test_a_check_by_hand_gets_a_name_of_its_own(bench: Bench, changed: RuleRun) -> None:
