@@ -86,6 +86,15 @@ def ask(circuit: Circuit, now: datetime) -> Go | NotBefore:
     return Go(replace(circuit, state=CircuitState.HALF_OPEN, until=now + PAUSE), is_probe=True)
 
 
+def without_probe(circuit: Circuit, probe: Circuit, now: datetime) -> Circuit:
+    """The probe that `ask` let through was not sent: the next call is one, at once. `probe` is the circuit that `ask`
+    returned with it."""
+    if circuit.state is not CircuitState.HALF_OPEN or circuit.until is None or probe.until is None:
+        return circuit
+    is_of_another = circuit.until >= probe.until + PAUSE
+    return circuit if is_of_another else replace(circuit, state=CircuitState.OPEN, until=now)
+
+
 def after_answer(
     circuit: Circuit, kind: CallKind, answer: Answer, now: datetime, retry_after: timedelta | None = None
 ) -> Circuit:

@@ -36,26 +36,26 @@ async def call_shop(
     """What the call brought, as a value whatever it was. Every process that calls the shop comes through here: together
     they keep its pace. ShopRestingError: it is to be left alone for longer than a worker stays. CallNotWantedError:
     whoever was asked when the turn came said so."""
-    since = await _turn(cost, front, database)
+    turn = await _turn(cost, front, database)
     if is_wanted is not None:
-        await _check_wanted(is_wanted, cost, front, database)
+        await _check_wanted(is_wanted, cost, turn, front, database)
     called: Called[Value] | None = None
     try:
         called = await _answer(call, front)
         return called
     finally:
-        await asyncio.to_thread(_hear, _said(called, kind, cost, since), front, database)
+        await asyncio.to_thread(_hear, _said(called, kind, cost, turn.at), front, database)
 
 
 async def _check_wanted(
-    is_wanted: Callable[[], Awaitable[bool]], cost: float, front: Storefront, database: Database
+    is_wanted: Callable[[], Awaitable[bool]], cost: float, turn: Turn, front: Storefront, database: Database
 ) -> None:
     wanted = False
     try:
         wanted = await is_wanted()
     finally:
         if not wanted:
-            await asyncio.to_thread(_give_back, cost, front, database)
+            await asyncio.to_thread(_give_back, cost, front, database, turn)
     if not wanted:
         raise CallNotWantedError("The call is not wanted any more.")
 
@@ -69,8 +69,8 @@ async def _answer(call: Callable[[], Awaitable[Called[Value]]], front: Storefron
         return Called(failure=classified(Signal(lost=True), words))
 
 
-async def _turn(cost: float, front: Storefront, database: Database) -> datetime:
-    """When the call had its turn."""
+async def _turn(cost: float, front: Storefront, database: Database) -> Turn:
+    """The turn of the call, when it has come."""
     promising = asyncio.create_task(asyncio.to_thread(_take_turn, cost, front, database, is_promised=False))
     goes = False
     try:
@@ -81,7 +81,7 @@ async def _turn(cost: float, front: Storefront, database: Database) -> datetime:
             await asyncio.sleep(min(turn.seconds, LOOK_AGAIN_SECONDS) if turn.is_resting else turn.seconds)
             turn = await asyncio.to_thread(_take_turn, cost, front, database, is_promised=True)
         goes = True
-        return turn.at
+        return turn
     finally:
         if not goes and await _came_about(promising):
             await asyncio.to_thread(_give_back, cost, front, database)
@@ -98,9 +98,9 @@ def _take_turn(cost: float, front: Storefront, database: Database, *, is_promise
         return take_turn(session, front.name, cost, is_promised=is_promised)
 
 
-def _give_back(cost: float, front: Storefront, database: Database) -> None:
+def _give_back(cost: float, front: Storefront, database: Database, turn: Turn | None = None) -> None:
     with database.transaction() as session:
-        give_back(session, front.name, cost)
+        give_back(session, front.name, cost, turn)
 
 
 def _hear(said: Heard, front: Storefront, database: Database) -> None:

@@ -17,6 +17,7 @@ from automation_pipeline.pricing.domain.circuit import (
     Streak,
     after_answer,
     ask,
+    without_probe,
 )
 from automation_pipeline.pricing.domain.shop_calls import Bucket
 from automation_pipeline.pricing.domain.tank import Tank
@@ -36,6 +37,7 @@ class Turn:
     seconds: float
     is_resting: bool
     circuit: Circuit
+    is_probe: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,13 +66,16 @@ def take_turn(session: Session, shop: str, cost: float, *, is_promised: bool) ->
         return Turn(now, max(wait, rest), is_resting=True, circuit=_circuit(row))
     if wait <= 0:
         _keep_circuit(row, permission.circuit)
-    return Turn(now, wait, is_resting=False, circuit=permission.circuit)
+    is_probe = permission.is_probe and wait <= 0
+    return Turn(now, wait, is_resting=False, circuit=permission.circuit, is_probe=is_probe)
 
 
-def give_back(session: Session, shop: str, cost: float) -> None:
-    """The call is not made after all."""
-    row = _held(session, shop)
-    _keep_tank(row, tank.returned(_tank(row), cost, database_time(session)))
+def give_back(session: Session, shop: str, cost: float, turn: Turn | None = None) -> None:
+    """The call is not made after all. `turn` is the one that it had, if it had one: its probe is for the next call."""
+    row, now = _held(session, shop), database_time(session)
+    _keep_tank(row, tank.returned(_tank(row), cost, now))
+    if turn is not None and turn.is_probe:
+        _keep_circuit(row, without_probe(_circuit(row), turn.circuit, now))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 from automation_pipeline.core.meter import Meter
 from automation_pipeline.pricing.domain.circuit import CircuitState
 from automation_pipeline.pricing.domain.failures import FailureKind, Signal, classified
-from automation_pipeline.pricing.domain.shop_calls import Bucket, Called, ShopRestingError
+from automation_pipeline.pricing.domain.shop_calls import Bucket, Called, CallNotWantedError, ShopRestingError
 from automation_pipeline.pricing.stages import call_shop as module
 from automation_pipeline.pricing.stages.call_shop import call_shop
 from automation_pipeline.pricing.store.shops import ShopStanding, standing_of
@@ -219,6 +219,20 @@ def test_a_probe_that_is_broken_off_says_nothing_and_another_goes_later(bench: B
     rest_of(bench)
     bench.rested()
     assert call(bench) == WELL
+
+
+def test_a_probe_that_is_not_wanted_any_more_leaves_its_turn_to_the_next_call(bench: Bench) -> None:
+    calls(bench, BUSY, 5)
+    bench.rested()
+
+    async def unwanted() -> bool:
+        return False
+
+    with pytest.raises(CallNotWantedError):
+        run(call_shop(never_called, COST, front=bench.front, database=bench.database, is_wanted=unwanted))
+    assert (state(bench), shop_row(bench).pending) == ("open", 0.0)
+    assert call(bench) == WELL
+    assert state(bench) == "closed"
 
 
 def test_who_waits_for_a_shop_goes_as_soon_as_it_is_well_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
