@@ -1,7 +1,7 @@
 """Do a job of a SIREN: under its claim, source by source, to an end that is written in one piece."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -20,10 +20,11 @@ from automation_pipeline.enrichment.domain.keys import lock_key
 from automation_pipeline.enrichment.domain.log_fields import of_job
 from automation_pipeline.enrichment.domain.measures import CALLS, DURATION_MS, ENDED_JOBS, LATENCY_MS
 from automation_pipeline.enrichment.domain.record import SourceOutcome
-from automation_pipeline.enrichment.domain.vocabulary import REQUIRED_SOURCES
+from automation_pipeline.enrichment.domain.vocabulary import REQUIRED_SOURCES, SourceApi
 from automation_pipeline.enrichment.ports import Registries, Source
 from automation_pipeline.enrichment.stages.call_source import call_source
 from automation_pipeline.enrichment.store.finishing import finish, give_up
+from automation_pipeline.enrichment.store.requests import not_looked_up
 from automation_pipeline.enrichment.store.views import JobView, get_job
 from automation_pipeline.enrichment.store.working import (
     Begun,
@@ -32,6 +33,7 @@ from automation_pipeline.enrichment.store.working import (
     begin,
     keep_outcome,
     note_visit,
+    other_establishments,
     put_off,
     siren_of,
 )
@@ -40,6 +42,8 @@ from automation_pipeline.storage.database import Database, Session
 Value = TypeVar("Value")
 
 _log = log(__name__)
+# Those that one job looks up, besides its own.
+MOST_ESTABLISHMENTS = 100
 
 
 async def work_enrichment(
@@ -117,7 +121,7 @@ class _Worker:
         for api, source in self._registries.sources.items():
             if api in begun.called:
                 continue
-            outcome = await self._ask(begun, source)
+            outcome = await self._ask(begun, source, begun.siret)
             until = put_off_until(outcome, begun.put_offs)
             if until is not None:
                 await self._write(partial(put_off, begun=begun, outcome=outcome, until=until, now=self._now()))
@@ -125,15 +129,31 @@ class _Worker:
             await self._keep(begun, outcome)
             if outcome.source in REQUIRED_SOURCES and outcome.is_unknown:
                 break
-        knobs = self._registries.knobs
-        evaluation = await self._write(lambda session: finish(session, begun, knobs, self._now()))
+        knobs, looked_up = self._registries.knobs, await self._look_up_others(begun)
+        evaluation = await self._write(lambda session: finish(session, begun, knobs, self._now(), looked_up))
         await asyncio.to_thread(self._tell, begun, evaluation)
 
-    async def _ask(self, begun: Begun, source: Source) -> SourceOutcome:
+    async def _look_up_others(self, begun: Begun) -> Mapping[str, Sequence[str]]:
+        """Warnings of the establishments that other requests of the company name. A lookup that fails is not a failure
+        of the job, and neither are more establishments than a job looks up: their requests say so."""
+        looked_up: dict[str, Sequence[str]] = {}
+        source = self._registries.sources.get(SourceApi.SEARCH)
+        while source is not None and len(looked_up) < MOST_ESTABLISHMENTS:
+            wanted = await self._write(lambda session: other_establishments(session, begun)) - looked_up.keys()
+            if not wanted:
+                break
+            siret = min(wanted)
+            outcome = await self._ask(begun, source, siret)
+            looked_up[siret] = outcome.record.warnings if outcome.record else [not_looked_up(siret)]
+            if outcome.was_called:
+                self._log_outcome(begun, outcome)
+        return looked_up
+
+    async def _ask(self, begun: Begun, source: Source, siret: str | None) -> SourceOutcome:
         return await call_source(
             source,
             begun.facts.siren,
-            begun.siret,
+            siret,
             registries=self._registries,
             database=self._database,
             clock=self._clock,

@@ -18,7 +18,7 @@ from automation_pipeline.enrichment.domain.merging import changes, has_core_iden
 from automation_pipeline.enrichment.domain.record import FIELDS, CompanyFields, Snapshot, SourceOutcome, SourceRecord
 from automation_pipeline.enrichment.domain.states import EnrichmentStatus
 from automation_pipeline.enrichment.domain.vocabulary import DOCUMENT_TYPES, JobState, SourceApi, Trigger
-from automation_pipeline.enrichment.store.requests import mirror, move_enrichment, warnings_of
+from automation_pipeline.enrichment.store.requests import add_warnings, mirror, move_enrichment, not_looked_up
 from automation_pipeline.enrichment.store.working import WORKER, Begun, facts_of, held_with_enrichment, outcomes_of
 from automation_pipeline.enrichment.tables import (
     AttachmentRow,
@@ -44,8 +44,15 @@ class Known:
     locked: frozenset[str]
 
 
-def finish(session: Session, begun: Begun, knobs: Knobs, now: datetime) -> Evaluation:
-    """LostJobError: somebody else has the job by now, and nothing is written."""
+def finish(
+    session: Session,
+    begun: Begun,
+    knobs: Knobs,
+    now: datetime,
+    looked_up: Mapping[str, Sequence[str]] | None = None,
+) -> Evaluation:
+    """`looked_up`: what is to be said of other establishments than the job's own. LostJobError: somebody else has the
+    job by now, and nothing is written."""
     row, job = held_with_enrichment(session, begun, now)
     outcomes, known = outcomes_of(session, job.id), known_of(session, row.siren)
     records, failed = _records(outcomes), {source for source, one in outcomes.items() if one.has_failed}
@@ -61,7 +68,8 @@ def finish(session: Session, begun: Begun, knobs: Knobs, now: datetime) -> Evalu
         told = {field: source for field, source in found.sources.items() if after.sources.get(field) is source}
         _keep_snapshot(session, after, told, known, now)
     _keep_what_was_said(session, row.siren, outcomes, now)
-    _warn_requests(session, job, [warning for record in records.values() for warning in record.warnings])
+    own = [warning for record in records.values() for warning in record.warnings]
+    _warn_requests(session, job, {**(looked_up or {}), job.company_siret or "": own}, evaluation)
     _end(session, row, job, evaluation, knobs, now)
     return evaluation
 
@@ -80,14 +88,16 @@ def give_up(session: Session, begun: Begun, knobs: Knobs, now: datetime) -> Eval
     return evaluation
 
 
-def _warn_requests(session: Session, job: JobRow, warnings: Sequence[str]) -> None:
-    """The requests that wait for the job and asked for the same establishment."""
-    if not warnings:
-        return
+def _warn_requests(
+    session: Session, job: JobRow, looked_up: Mapping[str, Sequence[str]], evaluation: Evaluation
+) -> None:
+    """The requests that wait for the job, each of its own establishment."""
     attached = select(AttachmentRow.request_id).where(AttachmentRow.job_id == job.id)
-    its = CompanyRequestRow.id.in_(attached), CompanyRequestRow.siret == job.company_siret
+    its = CompanyRequestRow.id.in_(attached), CompanyRequestRow.siret.is_not(None)
     for request in session.scalars(select(CompanyRequestRow).where(*its)):
-        request.warnings = {"warnings": [*dict.fromkeys([*warnings_of(request), *warnings])]}
+        siret = request.siret or ""
+        unknown = [not_looked_up(siret)] if evaluation.status in _GOOD else []
+        add_warnings(request, looked_up.get(siret, unknown))
 
 
 def _records(outcomes: Mapping[SourceApi, SourceOutcome]) -> dict[SourceApi, SourceRecord]:

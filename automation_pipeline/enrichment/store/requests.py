@@ -1,6 +1,6 @@
 """Requests for companies as they are written, and how the enrichment of a SIREN stands, locked."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.enrichment.domain.identifiers import Identifiers
 from automation_pipeline.enrichment.domain.states import ENRICHMENT, EnrichmentStatus
-from automation_pipeline.enrichment.tables import CompanyRequestRow, CompanyRow, EnrichmentRow
+from automation_pipeline.enrichment.tables import AttachmentRow, CompanyRequestRow, CompanyRow, EnrichmentRow, JobRow
 from automation_pipeline.storage.bulk import insert_into
 from automation_pipeline.storage.transitions import Transition, record_transitions
 
@@ -50,6 +50,36 @@ def add_request(
 def warnings_of(request: CompanyRequestRow) -> tuple[str, ...]:
     found = (request.warnings or {}).get("warnings", ())
     return tuple(map(str, found)) if isinstance(found, list | tuple) else ()  # pyright: ignore[reportUnknownArgumentType]  what JSON holds
+
+
+def add_warnings(request: CompanyRequestRow, warnings: Sequence[str]) -> None:
+    """Each once."""
+    if warnings:
+        request.warnings = {"warnings": [*dict.fromkeys([*warnings_of(request), *warnings])]}
+
+
+def not_looked_up(siret: str) -> str:
+    return f"The establishment {siret} could not be looked up: ask for it again later."
+
+
+def establishment_warnings(session: Session, siret: str, since: datetime) -> Sequence[str] | None:
+    """What requests for the establishment were warned of since then. None: no job has looked it up."""
+    query = (
+        select(CompanyRequestRow)
+        .join(AttachmentRow, AttachmentRow.request_id == CompanyRequestRow.id)
+        .join(JobRow, JobRow.id == AttachmentRow.job_id)
+        .where(
+            CompanyRequestRow.company_siren == siret[:9],
+            CompanyRequestRow.siret == siret,
+            JobRow.status.in_((EnrichmentStatus.SUCCESS, EnrichmentStatus.PARTIAL)),
+            JobRow.finished_at > since,
+        )
+        .order_by(JobRow.id.desc())
+        .limit(1)
+    )
+    request = session.scalar(query)
+    warnings = () if request is None else warnings_of(request)
+    return None if request is None or not_looked_up(siret) in warnings else warnings
 
 
 def known_request(session: Session, asking: Asking) -> CompanyRequestRow | None:

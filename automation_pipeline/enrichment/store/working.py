@@ -27,7 +27,14 @@ from automation_pipeline.enrichment.domain.vocabulary import (
     SourceApi,
 )
 from automation_pipeline.enrichment.store.requests import locked_enrichment, mirror, move_enrichment
-from automation_pipeline.enrichment.tables import CompanyRow, EnrichmentRow, JobRow, JobSourceRow
+from automation_pipeline.enrichment.tables import (
+    AttachmentRow,
+    CompanyRequestRow,
+    CompanyRow,
+    EnrichmentRow,
+    JobRow,
+    JobSourceRow,
+)
 from automation_pipeline.storage.bulk import upsert
 from automation_pipeline.storage.outbox import enqueue
 
@@ -145,6 +152,16 @@ def outcomes_of(session: Session, job_id: int) -> dict[SourceApi, SourceOutcome]
     rows = session.scalars(select(JobSourceRow).where(JobSourceRow.job_id == job_id))
     known = {SourceApi(row.source_api): _outcome(row) for row in rows}
     return {source: known[source] for source in SourceApi if source in known}
+
+
+def other_establishments(session: Session, begun: Begun) -> frozenset[str]:
+    """What requests that wait for the job asked for, besides its own; none, if the company itself was not found."""
+    outcomes = outcomes_of(session, begun.facts.job_id)
+    if any(source not in outcomes or outcomes[source].record is None for source in REQUIRED_SOURCES):
+        return frozenset()
+    attached = select(AttachmentRow.request_id).where(AttachmentRow.job_id == begun.facts.job_id)
+    sirets = session.scalars(select(CompanyRequestRow.siret).where(CompanyRequestRow.id.in_(attached)))
+    return frozenset(siret for siret in sirets if siret and siret != begun.siret)
 
 
 def facts_of(job: JobRow) -> JobFacts:

@@ -94,7 +94,7 @@ def test_what_takes_longer_goes_on_and_is_seen_later(
     gate.set()
     wait_until(lambda: not companies.get(one).json()["enrichment_running"])
     assert companies.get(one).json()["request"]["enrichment_status"] == "SUCCESS"
-    assert len(search.calls) == 1
+    assert search.calls == [(SIREN, None), (SIREN, "55203253400646")]  # the establishment of the second is looked up
 
 
 def test_what_is_fresh_is_answered_without_a_call(companies: TestClient, search: FakeRegistry) -> None:

@@ -1,6 +1,7 @@
 """A job from its lease to its end: the contract's vectors, in the order of the contract."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -9,6 +10,8 @@ from sqlalchemy import select
 from automation_pipeline.core.correlation import correlated, correlation_id
 from automation_pipeline.core.logs import configure_logs
 from automation_pipeline.enrichment.domain import measures
+from automation_pipeline.enrichment.domain.asked import Enriching
+from automation_pipeline.enrichment.store.requests import warnings_of
 from automation_pipeline.enrichment.tables import DocumentRow, FieldSourceRow, RetrievalRow
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import (
@@ -364,6 +367,63 @@ def test_an_unknown_establishment_is_a_warning_and_the_company_is_enriched(bench
     assert row.enrichment_status == "SUCCESS"
     assert f"The register does not know the establishment {invented}." in (row.warnings or {})["warnings"]
     assert [siret for _, siret in bench.sources[SEARCH].asked] == [invented, None]
+
+
+def closed(siret: str) -> str:
+    return f"The establishment {siret} is closed since 2020-01-01."
+
+
+def test_establishments_of_requests_that_share_a_job_are_looked_up_too(bench: Bench) -> None:
+    own, other, late, unasked = (f"{SIREN}0000{digit}" for digit in range(4))
+    plain, first = bench.request(), bench.request(siret=own)
+    asked = {own: first, other: bench.request(siret=other, tenant="t2")}
+
+    def meanwhile() -> None:
+        asked[late] = bench.request(siret=late)
+        asked[unasked] = bench.request(siret=unasked)
+
+    bench.tell(inpi=[meanwhile])
+    fine, down = says(SEARCH), [DOWN] * 3
+    told = [replace(fine, warnings=(closed(siret),)) for siret in (own, other)]
+    bench.sources[SEARCH].script = [fine, *told, UNKNOWN, fine, *down]
+    bench.work(plain.job_id)
+    assert {one.job_id for one in asked.values()} == {plain.job_id}
+    assert warnings(bench, plain) == []
+    said = [closed(own), closed(other), f"The register does not know the establishment {late}."]
+    assert [[why for why in warnings(bench, one) if "check digit" not in why] for one in asked.values()] == [
+        *([one] for one in said),
+        [f"The establishment {unasked} could not be looked up: ask for it again later."],
+    ]
+    assert len(bench.events("SourceFetched")) == 3
+    assert len(bench.events("Completed")) == 5
+
+
+def test_an_establishment_that_was_not_looked_up_is_no_cache_hit(bench: Bench) -> None:
+    bench.enriched()
+    siret = f"{SIREN}00001"
+    asked = bench.request(siret=siret)
+    assert asked.asked == "ENQUEUED"
+    bench.sources[SEARCH].script = [replace(says(SEARCH), warnings=(closed(siret),))]
+    bench.work(asked.job_id)
+    assert bench.moves()[-3:] == [("SUCCESS", "STALE"), ("STALE", "RUNNING"), ("RUNNING", "SUCCESS")]
+    again = bench.request(siret=siret, tenant="t2")
+    assert (again.asked, closed(siret) in again.warnings) == ("CACHE_HIT", True)
+    assert warnings(bench, again) == warnings(bench, asked)
+    assert (bench.request().asked, bench.request(siret=f"{SIREN}00002").asked) == ("CACHE_HIT", "ENQUEUED")
+
+
+def test_an_establishment_is_not_asked_about_again_and_again_while_its_register_fails(bench: Bench) -> None:
+    bench.enriched()
+    siret = f"{SIREN}00001"
+    bench.tell(search=SILENT)
+    bench.work(bench.request(siret=siret).job_id)
+    again = bench.request(siret=siret)
+    assert (again.asked, again.status) == ("CACHE_HIT", "FAILED")
+    assert f"The establishment {siret} could not be looked up: ask for it again later." in again.warnings
+
+
+def warnings(bench: Bench, asked: Enriching) -> list[str]:
+    return list(warnings_of(bench.request_row(asked.request_id)))
 
 
 def test_a_second_job_of_a_day_has_a_key_of_its_own(bench: Bench) -> None:
