@@ -1,10 +1,12 @@
 """--wait, --timeout and --here: one mechanism for every command that asks for work."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from automation_pipeline import cli
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli import waiting
 from automation_pipeline.cli.desk.local.launching import LocalLaunching
@@ -61,6 +63,15 @@ def test_without_a_daemon_every_command_says_so_and_fails(
         if (plain.code, as_json.code, as_json.out) != (1, 1, "") or not sentence or not document:
             wrong.append((name, plain, as_json))
     assert wrong == []
+
+
+def test_a_slow_start_of_the_command_counts_as_waiting(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(waiting, "LEAST_PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(cli, "STARTED_AT", time.monotonic() - 100)
+    began = time.monotonic()
+    ended = terminal.run("transcribe", "7", "--wait")
+    assert (ended.code, "Nothing has begun" in ended.err, time.monotonic() - began < 30) == (1, True, True)
 
 
 def test_a_refused_request_is_told_with_its_reason(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
