@@ -2,16 +2,17 @@
 
 import json
 import sqlite3
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from os import environ
+from random import Random
 
 import httpx
 import pytest
 
-from automation_pipeline.simulator import Fiche
+from automation_pipeline.simulator import Fiche, Kind
 from automation_pipeline_tests import outside
 from automation_pipeline_tests.e2e.conftest import NewSystem
 from automation_pipeline_tests.e2e.system import PATIENCE, System, kill_tree
@@ -89,35 +90,52 @@ def dagster_states(system: System) -> list[tuple[str, str]]:
 
 
 STATES = ("NOT_STARTED", "QUEUED", "STARTING", "STARTED")
+OPS = ("open_run", "select_fiches", "fetch_batch", "settle_fetch")
 
 
-def kill_when(system: System, daemon: subprocess.Popen[bytes], state: str) -> None:
-    """The daemon with all its children, as when a host is lost, the moment a Dagster run has that state or is
-    found beyond it."""
+def has_reached(system: System, run_id: str, status: str, moment: str) -> bool:
+    """Whether a Dagster run has that state, or an op of that name has started in it."""
+    if moment in STATES:
+        return status in STATES[STATES.index(moment) :]
+    events = sqlite3.connect(f"file:{system.home}/history/runs/{run_id}.db?mode=ro", uri=True)
+    query = "SELECT 1 FROM event_logs WHERE dagster_event_type = 'STEP_START' AND step_key LIKE ?"
+    return bool(events.execute(query, (f"{moment}%",)).fetchone())
+
+
+def lose_host_at(system: System, moment: str) -> None:
+    """A daemon, killed with all its children the moment a new Dagster run reaches that, or is found beyond it."""
+    known = len(dagster_states(system)) if (system.home / "history" / "runs.db").exists() else 0
 
     def is_reached() -> bool:
         try:
-            return any(status in STATES[STATES.index(state) :] for _, status in dagster_states(system))
-        except sqlite3.OperationalError:
+            return any(has_reached(system, *run, moment) for run in dagster_states(system)[known:])
+        except sqlite3.OperationalError:  # a file that is not there yet
             return False
 
-    wait_until(is_reached, PATIENCE, every=0.001)
-    kill_tree(daemon.pid)
+    with system.daemon() as daemon:
+        wait_until(is_reached, PATIENCE, every=0.001)
+        kill_tree(daemon.pid)
 
 
-@pytest.mark.parametrize("state", ["QUEUED", "STARTED"])
-def test_a_run_whose_host_is_lost_before_its_first_heartbeat_is_at_work_again(
-    state: str, new_system: NewSystem, fiches: tuple[Fiche, ...]
+SEED = int(environ.get("SEED", "0"))
+
+
+@pytest.mark.parametrize("moments", [("QUEUED",), ("STARTED", Random(SEED).choice(OPS), "finalise_run")])
+def test_a_run_whose_host_is_lost_again_and_again_ends_with_an_outcome_per_fiche(
+    moments: tuple[str, ...], new_system: NewSystem, fiches: tuple[Fiche, ...]
 ) -> None:
     system = new_system(kind="sqlite")
-    schedule_id = System.create_schedule(system, [fiches[0].id])
-    with system.daemon() as daemon:
-        run_id = System.run_now(system, schedule_id)
-        kill_when(system, daemon, state)
+    ids = [fiche.id for fiche in fiches if fiche.kind is Kind.ORDINARY][:3]
+    run_id = System.run_now(system, System.create_schedule(system, ids))
+    for moment in moments:
+        lose_host_at(system, moment)
     with system.daemon():
-        run = system.wait_for_end(run_id, 120)
+        run = system.wait_for_end(run_id)
+        ended = {"FAILURE", "SUCCESS"}
+        wait_until(lambda: {status for _, status in dagster_states(system)} <= ended, PATIENCE)
     assert run["status"] == "completed"
-    assert {status for _, status in dagster_states(system)} <= {"FAILURE", "SUCCESS"}
+    assert [fiche["ficheId"] for fiche in run["fiches"]] == ids
+    assert run["selectedFiches"] == run["successfulFiches"] == len(ids)
 
 
 def test_a_killed_job_execute_does_not_block_its_schedule_and_a_daemon_takes_it_up_again(
