@@ -17,9 +17,11 @@ Document = Mapping[str, object]
 
 
 def transcription_status(session: Session, fiche_id: str) -> Document:
-    """The fiche's recordings as they are now, and its last run as it was planned: where they differ, both are told."""
+    """The fiche's recordings as they are now, and its last run as it was planned: where they differ, both are told. A
+    fiche that the CRM never gave has no recordings yet, but the run that could not fetch it."""
     fiche = session.scalar(select(FicheCache.id).where(FicheCache.fiche_id == fiche_id))
-    if fiche is None:
+    run = _last_run(session, fiche_id)
+    if fiche is None and run is None:
         raise NotFoundError(f"Fiche {fiche_id} not found")
     recordings = session.scalars(
         select(RecordingRow)
@@ -32,9 +34,9 @@ def transcription_status(session: Session, fiche_id: str) -> Document:
         "total": len(recordings),
         "transcribed": done,
         "pending": len(recordings) - done,
-        "percentage": round(100 * done / len(recordings)) if recordings else 100,
+        "percentage": round(100 * done / len(recordings)) if recordings else 0 if fiche is None else 100,
         "recordings": [_recording(recording) for recording in recordings],
-        "run": _last_run(session, fiche_id),
+        "run": run,
     }
 
 

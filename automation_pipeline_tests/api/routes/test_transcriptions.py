@@ -20,7 +20,7 @@ from automation_pipeline.storage.run_requests import RunRequestRow, filed_reques
 from automation_pipeline.storage.workflow_logs import write_notes
 from automation_pipeline.transcription.domain.notes import fiche_note
 from automation_pipeline.transcription.domain.run import Priority
-from automation_pipeline.transcription.stages.begin_transcription import Wish, begin_transcription
+from automation_pipeline.transcription.stages.begin_transcription import Wish, begin_transcription, fail_unplanned
 from automation_pipeline.transcription.store.tasks import claim_next
 from automation_pipeline.transcription.store.transcripts import save_transcript
 from automation_pipeline_tests.api.conftest import Login
@@ -75,6 +75,18 @@ def test_how_a_fiche_stands_is_told_in_the_reference_fields(client: TestClient, 
     ]  # fmt: skip
     assert [(one["callId"], one["transcriptionId"]) for one in recordings] == [("9000", "tr_1"), ("9001", None)]
     assert get(client, "/77/status", 404)["error"] == "Fiche 77 not found"
+
+
+def test_the_status_of_a_fiche_that_the_crm_never_gave_shows_why_its_run_failed(
+    client: TestClient, fiches: Services
+) -> None:
+    with fiches.database.transaction() as session:
+        fail_unplanned(Wish("run-8", "77", Priority.NORMAL), "The CRM answered 503 for fiche 77.", session)
+    told = get(client, "/77/status")["data"]
+    run = told.pop("run")
+    assert told == {"ficheId": "77", "total": 0, "transcribed": 0, "pending": 0, "percentage": 0, "recordings": []}
+    assert (run["id"], run["state"], run["error"]) == ("run-8", "failed", "The CRM answered 503 for fiche 77.")
+    assert get(client, "/77/logs")["count"] > 0
 
 
 def test_the_status_shows_the_run_and_who_holds_each_recording(client: TestClient, fiches: Services) -> None:
