@@ -12,7 +12,7 @@ from automation_pipeline.enrichment.domain.configured import NOT_CONFIGURED
 from automation_pipeline.enrichment.tables import JobRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline_tests.defs.enrichment.desk import OURS, an_office, execute
+from automation_pipeline_tests.defs.enrichment.desk import OURS, an_office, execute, refusal
 
 
 def tick() -> str:
@@ -31,7 +31,8 @@ def test_without_the_required_register_a_tick_only_says_so(database: Database, m
 def test_what_is_old_grows_stale_and_is_refreshed(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     office = an_office(database, monkeypatch)
     asked = office.ask()
-    execute(company_enrichment, job_id=asked.job_id)
+    result = execute(company_enrichment, job_id=asked.job_id)
+    assert result.success, refusal(result)
     assert tick() == "0 grew stale; 0 are refreshed; 0 workers were asked for again."
     office.clock.pass_time(timedelta(days=33))
     assert tick() == "1 grew stale; 1 are refreshed; 0 workers were asked for again."

@@ -245,7 +245,7 @@ def test_a_source_that_does_not_answer_in_time_is_taken_for_silent(
     outcome = call(bench)
     assert outcome.error is not None
     assert (outcome.error.error_code, outcome.error.http_status, outcome.attempts) == ("TIMEOUT", None, 3)
-    assert outcome.error.message == "It did not answer within 5 s."
+    assert outcome.error.message == "It did not answer within 600 s."
 
 
 def test_what_the_source_holds_back_is_counted(bench: Bench) -> None:

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -216,8 +216,11 @@ class Life(RuleBasedStateMachine):
 
 @pytest.fixture
 def fresh(sqlite_template: Path, tmp_path: Path) -> Callable[[], Database]:
+    numbers = count(1)
+
     def copy() -> Database:
-        return Database(f"sqlite:///{shutil.copy(sqlite_template, tmp_path / 'life.db')}")
+        """A file of its own: next to a used name, SQLite could find the journal of the database before."""
+        return Database(f"sqlite:///{shutil.copy(sqlite_template, tmp_path / f'life-{next(numbers)}.db')}")
 
     return copy
 
