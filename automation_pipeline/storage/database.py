@@ -59,7 +59,7 @@ class Database:
 
     def create_file(self) -> bool:
         """The file of an SQLite database, unless it is there. Nothing else creates it. True when it was not there."""
-        return self.dialect == "sqlite" and create_file(self.url)
+        return create_file(self.url)
 
     def serve(self, pace: Pace) -> None:
         """From now on for answers that somebody waits for; nothing else uses it yet."""

@@ -77,7 +77,7 @@ def _limits(pace: Pace) -> Callable[[DBAPIConnection, object], None]:
 
 
 def _sqlite_engine(url: URL, pace: Pace | None) -> Engine:
-    is_file = bool(url.database) and url.database != ":memory:"
+    is_file = _names_file(url)
     pool = pace.pool() if pace is not None and is_file else {}
     engine = create_engine(url, hide_parameters=True, connect_args={"timeout": SQLITE_BUSY_SECONDS}, **pool)
     if is_file:
@@ -87,8 +87,14 @@ def _sqlite_engine(url: URL, pace: Pace | None) -> Engine:
     return engine
 
 
+def _names_file(url: URL) -> bool:
+    return url.get_backend_name() == "sqlite" and bool(url.database) and url.database != ":memory:"
+
+
 def create_file(url: URL) -> bool:
     """Creates the SQLite file that the URL names, empty, with its folders; True when it was not there."""
+    if not _names_file(url):
+        return False
     file = Path(str(url.database)).absolute()
     try:
         make_private_folder(file.parent)
