@@ -55,20 +55,23 @@ class _Caller:
         """Where no further call may be made, what the last one came to counts. A required source that does not know the
         establishment is asked for the company itself, which then carries a warning."""
         knobs, began, calls = self._registries.knobs, time.monotonic(), 0
-        said: SourceRecord | SourceError | None = None
+        said: SourceError | None = None
         warnings: tuple[str, ...] = ()
         while True:
             refusal = await self._wait_for_turn()
             if refusal is not None:
-                return self._outcome(said or refusal, calls, began)
+                # An earlier call of its own says more; when it may be made again, the rest that others caused says.
+                ended = refusal if said is None else replace(said, not_before=refusal.not_before)
+                return self._outcome(ended, calls, began)
             heard = await self._fetch(siren, siret)
             if isinstance(heard, SourceError) and heard.is_ours:
                 await asyncio.to_thread(self._give_back_call)
                 return self._outcome(said or heard, calls, began)
-            calls, said = calls + 1, heard
-            if isinstance(said, SourceRecord):
+            calls += 1
+            if isinstance(heard, SourceRecord):
                 await asyncio.to_thread(self._note_answer)
-                return self._outcome(replace(said, warnings=(*said.warnings, *warnings)), calls, began)
+                return self._outcome(replace(heard, warnings=(*heard.warnings, *warnings)), calls, began)
+            said = heard
             if siret and said.error_code is ErrorCode.NOT_FOUND and self._source.api in REQUIRED_SOURCES:
                 await asyncio.to_thread(self._note_answer)
                 warnings, siret = (f"The register does not know the establishment {siret}.",), None

@@ -11,7 +11,9 @@ from automation_pipeline.core.correlation import correlated, correlation_id
 from automation_pipeline.core.logs import configure_logs
 from automation_pipeline.enrichment.domain import measures
 from automation_pipeline.enrichment.domain.asked import Enriching
+from automation_pipeline.enrichment.domain.record import SourceError
 from automation_pipeline.enrichment.store.requests import warnings_of
+from automation_pipeline.enrichment.store.sources import rest
 from automation_pipeline.enrichment.tables import DocumentRow, FieldSourceRow, RetrievalRow
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import (
@@ -336,6 +338,24 @@ def test_one_429_of_the_required_register_fails_no_company(
     assert {job.attempt for job in bench.jobs()} == {1}
     assert len(bench.events("SourceFetched")) == 3 * count
     assert len(bench.events("Started")) == len(bench.events("Completed")) == count
+
+
+@pytest.mark.parametrize("first", [BUSY, DOWN], ids=["429", "503"])
+def test_a_rest_that_begins_between_two_calls_of_a_company_puts_it_off(
+    bench: Bench, waits: list[float], first: SourceError
+) -> None:
+    """Another company's third 429 makes the required register rest while this one is about to repeat its call."""
+    asked = bench.request()
+
+    def another_is_refused() -> None:
+        with bench.database.transaction() as session:
+            rest(session, SEARCH, timedelta(seconds=60), "It was asked too often.", bench.clock.now())
+
+    bench.sources[SEARCH].script = [another_is_refused, first]
+    job = bench.work(asked.job_id)
+    assert (job.state, bench.enrichment().status, bench.calls()[SEARCH]) == ("PENDING", "PENDING", 1)
+    work_until_done(bench, [asked.job_id])
+    assert (bench.enrichment().status, bench.calls()[SEARCH]) == ("SUCCESS", 2)
 
 
 def test_a_required_register_that_answers_429_again_and_again_fails_the_company_at_last(bench: Bench) -> None:
