@@ -1,46 +1,80 @@
 """Composition root: settings in, services out. The only module that knows which adapter serves which port.
 
-Nothing is opened before it is asked for, and adapters that are not configured are not even imported; nor is a room
-whose work a process does not do.
-"""
+Nothing is opened before it is asked for, and adapters that are not configured are not imported."""
 
+import asyncio
 import os
 import socket
 from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from datetime import timedelta
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from automation_pipeline.automation.domain.due import DueRules
+from automation_pipeline.automation.rules.due import DuePolicy
+from automation_pipeline.core.background import end_tasks, tune_memory
 from automation_pipeline.core.clock import Clock, SystemClock
-from automation_pipeline.core.coordination import Permits, RateLimiter
-from automation_pipeline.core.counted_limiter import CountedRateLimiter
-from automation_pipeline.core.delivery import Patience
-from automation_pipeline.core.failover import FailoverPermits, FailoverRateLimiter
-from automation_pipeline.core.meter import Meter
-from automation_pipeline.core.semaphore import Semaphore
+from automation_pipeline.core.coordination import (
+    CountedRateLimiter,
+    FailoverPermits,
+    FailoverRateLimiter,
+    Permits,
+    RateLimiter,
+    Semaphore,
+)
+from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.settings import Settings, load_settings
+from automation_pipeline.core.webhooks import DeliveryPolicy
 from automation_pipeline.storage.claims import DatabaseClaims, DatabasePermits
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.metering import Metering
+from automation_pipeline.storage.metrics import MetricsFlusher
 from automation_pipeline.storage.rate_limits import DatabaseRateLimiter
-from automation_pipeline.storage.work_loop import WorkLoop
+
+Result = TypeVar("Result")
+
+THREADS = 64
+
+
+class WorkLoop:
+    def __init__(self, metering: MetricsFlusher) -> None:
+        self._metering = metering
+
+    @cached_property
+    def _loop(self) -> asyncio.Runner:
+        tune_memory()
+        runner = asyncio.Runner()
+        # Threads mostly wait here, for the database or Redis: a few for each core would have them stand in line.
+        runner.get_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="beside"))
+        return runner
+
+    def run(self, work: Coroutine[object, object, Result]) -> Result:
+        """Work in the caller's context: a runner left to itself stays in that of its first call."""
+        whole = self.counted(work)
+        try:
+            return self._loop.run(whole, context=copy_context())
+        except BaseException:  # an interrupt too must not leave tasks in the loop that the next call would wake
+            end_tasks(self._loop.get_loop(), whole)
+            raise
+
+    async def counted(self, work: Coroutine[object, object, Result]) -> Result:
+        async with self._metering.beside():
+            return await work
+
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from automation_pipeline.audits.ports import Judge
-    from automation_pipeline.automation.ports import MailSender, PostOffice, Realtime
+    from automation_pipeline.automation.ports import DeliveryServices, MailSender, RealtimeClient
     from automation_pipeline.core.launching import DagsterProbe
     from automation_pipeline.core.webhooks import WebhookSender
-    from automation_pipeline.enrichment.domain.vocabulary import SourceApi
-    from automation_pipeline.enrichment.ports import Registries, Source
+    from automation_pipeline.enrichment.models import SourceApi
+    from automation_pipeline.enrichment.ports import Registries, RegistrySource
     from automation_pipeline.fiches.ports import FicheSource
-    from automation_pipeline.org_jobs.ports import JobDoer
+    from automation_pipeline.org_jobs.ports import JobRunner
     from automation_pipeline.pricing.ports import Storefront
-    from automation_pipeline.transcription.ports import Provider
-
-Result = TypeVar("Result")
+    from automation_pipeline.transcription.ports import SpeechProvider
 
 
 class Services:
@@ -66,8 +100,7 @@ class Services:
         in_database = DatabasePermits(self.database)
         if self.settings.redis_url is None:
             return in_database
-        from automation_pipeline.locks.redis_connection import connect  # noqa: PLC0415  only where Redis is used
-        from automation_pipeline.locks.redis_permits import RedisPermits  # noqa: PLC0415  only where Redis is used
+        from automation_pipeline.clients.redis import RedisPermits, connect  # noqa: PLC0415  only where Redis is used
 
         return FailoverPermits(RedisPermits(connect(self.settings.redis_url)), in_database)
 
@@ -75,8 +108,7 @@ class Services:
     def rate_limiter(self) -> RateLimiter:
         if self.settings.redis_url is None:
             return DatabaseRateLimiter(self.database)
-        from automation_pipeline.locks.redis_connection import connect  # noqa: PLC0415  only where Redis is used
-        from automation_pipeline.locks.redis_rate_limits import RedisRateLimiter  # noqa: PLC0415  only with Redis
+        from automation_pipeline.clients.redis import RedisRateLimiter, connect  # noqa: PLC0415  only with Redis
 
         return RedisRateLimiter(connect(self.settings.redis_url))
 
@@ -89,7 +121,7 @@ class Services:
     @cached_property
     def crm(self) -> "FicheSource":
         """PermanentError names the setting that is missing."""
-        from automation_pipeline.clients.opening import open_crm  # noqa: PLC0415  only where it is asked for
+        from automation_pipeline.clients.factories import open_crm  # noqa: PLC0415  only where it is asked for
 
         return open_crm(self.settings, self.clock.now, self.meter)
 
@@ -99,64 +131,64 @@ class Services:
             return self.crm
         token = key.get_secret_value()
         if token not in self._crm_by_key:
-            from automation_pipeline.clients.opening import open_crm  # noqa: PLC0415  only where it is asked for
+            from automation_pipeline.clients.factories import open_crm  # noqa: PLC0415  only where it is asked for
 
             settings = self.settings.model_copy(update={"fiche_api_auth_token": key})
             self._crm_by_key[token] = open_crm(settings, self.clock.now, self.meter)
         return self._crm_by_key[token]
 
     @cached_property
-    def speech(self) -> "Provider":
+    def speech(self) -> "SpeechProvider":
         """Speech-to-text under the cap that all processes share."""
-        from automation_pipeline.clients.opening import open_speech, speech_knobs  # noqa: PLC0415  httpx only where it is used
-        from automation_pipeline.transcription.ports import Provider  # noqa: PLC0415  the same
+        from automation_pipeline.clients.factories import open_speech, speech_options  # noqa: PLC0415  httpx only where it is used
+        from automation_pipeline.transcription.ports import SpeechProvider  # noqa: PLC0415  the same
 
         speech = open_speech(self.settings, self.clock.now, self.meter)
-        return Provider(speech, self._shared_limiter, speech_knobs(self.settings))
+        return SpeechProvider(speech, self._shared_limiter, speech_options(self.settings))
 
     @cached_property
     def judge(self) -> "Judge":
         """The language model of the audits, under the caps that all processes share."""
         from automation_pipeline.audits.ports import Judge  # noqa: PLC0415  only where it is asked for
-        from automation_pipeline.clients.opening import judge_knobs, open_model  # noqa: PLC0415  only where it is asked for
+        from automation_pipeline.clients.factories import audit_options, open_model  # noqa: PLC0415  only where it is asked for
 
         settings, model = self.settings, open_model(self.settings, self.clock.now, self.meter)
         owner = f"{socket.gethostname()}:{os.getpid()}"
         semaphore = Semaphore(self.permits, "language-model", settings.llm_max_concurrency, owner)
-        return Judge(model, self._shared_limiter, semaphore, self.claims, judge_knobs(settings))
+        return Judge(model, self._shared_limiter, semaphore, self.claims, audit_options(settings))
 
     @cached_property
     def storefront(self) -> "Storefront":
         """The shop whose prices are changed. PermanentError names the setting that is missing."""
-        from automation_pipeline.clients.opening import open_storefront  # noqa: PLC0415  only where it is asked for
+        from automation_pipeline.clients.factories import open_storefront  # noqa: PLC0415  only where it is asked for
 
         return open_storefront(self.settings, self.clock.now, self.meter)
 
     @cached_property
     def registries(self) -> "Registries":
         """Those that are configured. PermanentError: one is, but not wholly."""
-        from automation_pipeline.clients.registries_opening import open_registries  # noqa: PLC0415  where asked for
-        from automation_pipeline.enrichment.domain.vocabulary import SourceApi  # noqa: PLC0415  the same
+        from automation_pipeline.clients.factories import open_registries  # noqa: PLC0415  where asked for
+        from automation_pipeline.enrichment.models import SourceApi  # noqa: PLC0415  the same
         from automation_pipeline.enrichment.ports import SharedLogin  # noqa: PLC0415  the same
-        from automation_pipeline.enrichment.store.login_tokens import DatabaseTokens  # noqa: PLC0415  the same
+        from automation_pipeline.enrichment.queries.sources import DatabaseLoginTokens  # noqa: PLC0415  the same
 
-        login = SharedLogin(DatabaseTokens(self.database, self.clock, SourceApi.INPI), self.claims)
+        login = SharedLogin(DatabaseLoginTokens(self.database, self.clock, SourceApi.INPI), self.claims)
         return open_registries(self.settings, self.clock.now, self.meter, self._shared_limiter, login)
 
-    def registry(self, api: "SourceApi") -> "Source | None":
+    def registry(self, api: "SourceApi") -> "RegistrySource | None":
         """One of them apart from the others, opened anew, with a login of its own; None where it is not configured."""
-        from automation_pipeline.clients.registries_opening import open_source  # noqa: PLC0415  where asked for
+        from automation_pipeline.clients.factories import open_source  # noqa: PLC0415  where asked for
 
         return open_source(api, self.settings, self.clock.now, self.meter, self._shared_limiter)
 
     @cached_property
-    def job_doers(self) -> "Mapping[str, JobDoer]":
+    def job_doers(self) -> "Mapping[str, JobRunner]":
         """Who does organisations' jobs of this system's own types."""
-        from automation_pipeline.clients.opening import opens_https_caller  # noqa: PLC0415  only where it is asked for
-        from automation_pipeline.job_types.opening import open_job_doers  # noqa: PLC0415  the same
+        from automation_pipeline.clients.factories import https_caller_factory  # noqa: PLC0415  only where it is asked for
+        from automation_pipeline.clients.service_jobs import service_job_runners  # noqa: PLC0415  the same
 
-        caller = opens_https_caller(self.settings, self.meter)
-        return open_job_doers(
+        caller = https_caller_factory(self.settings, self.meter)
+        return service_job_runners(
             self.database,
             self.clock,
             shop=lambda: self.storefront.name,
@@ -177,7 +209,7 @@ class Services:
 
     @cached_property
     def webhooks(self) -> "WebhookSender":
-        from automation_pipeline.clients.webhook import WebhookClient  # noqa: PLC0415  httpx only where it is used
+        from automation_pipeline.clients.webhooks import WebhookClient  # noqa: PLC0415  httpx only where it is used
 
         settings = self.settings
         return WebhookClient(
@@ -189,30 +221,30 @@ class Services:
 
     @cached_property
     def mail(self) -> "MailSender | None":
-        from automation_pipeline.mail.opening import open_mail  # noqa: PLC0415  only where it is asked for
+        from automation_pipeline.clients.factories import open_mail  # noqa: PLC0415  only where it is asked for
 
         return open_mail(self.settings)
 
     @cached_property
-    def realtime(self) -> "Realtime | None":
+    def realtime(self) -> "RealtimeClient | None":
         """None where Pusher is not configured. PermanentError: it is, but not wholly."""
-        from automation_pipeline.realtime.opening import open_realtime  # noqa: PLC0415  only where it is asked for
+        from automation_pipeline.clients.factories import open_realtime  # noqa: PLC0415  only where it is asked for
 
         return open_realtime(self.settings, self.clock.now, self.meter)
 
     @cached_property
-    def post_office(self) -> "PostOffice":
+    def post_office(self) -> "DeliveryServices":
         """Who carries messages about runs."""
-        from automation_pipeline.automation.ports import PostOffice  # noqa: PLC0415  only where it is asked for
-        from automation_pipeline.realtime.opening import open_publisher  # noqa: PLC0415  only where it is asked for
+        from automation_pipeline.automation.ports import DeliveryServices  # noqa: PLC0415  only where it is asked for
+        from automation_pipeline.clients.factories import open_publisher  # noqa: PLC0415  only where it is asked for
 
         secret = self.settings.webhook_secret
-        return PostOffice(
+        return DeliveryServices(
             webhooks=self.webhooks,
             mail=self.mail,
             publisher=open_publisher(lambda: self.realtime),
             secret=secret.get_secret_value() if secret else None,
-            patience=Patience(attempts=self.settings.webhook_max_attempts),
+            patience=DeliveryPolicy(attempts=self.settings.webhook_max_attempts),
         )
 
     @cached_property
@@ -223,8 +255,8 @@ class Services:
         return CountedRateLimiter(limiter, self.meter)
 
     @cached_property
-    def metering(self) -> Metering:
-        return Metering(self.meter, lambda: self.database)
+    def metering(self) -> MetricsFlusher:
+        return MetricsFlusher(self.meter, lambda: self.database)
 
     @cached_property
     def _work_loop(self) -> WorkLoop:
@@ -247,14 +279,14 @@ def remote_api(url: str, token: str):  # noqa: ANN201  the type of an adapter st
     return AutomationApi(url, token)
 
 
-def due_rules(settings: Settings) -> DueRules:
+def due_rules(settings: Settings) -> DuePolicy:
     waits_ms = (
         settings.automation_fiche_details_max_wait_ms
         + settings.automation_transcription_max_wait_ms
         + settings.automation_audit_max_wait_ms
         + settings.automation_scheduler_stale_grace_ms
     )
-    return DueRules(
+    return DuePolicy(
         window=timedelta(minutes=settings.automation_scheduler_window_minutes),
         stale_after=timedelta(milliseconds=waits_ms),
         lost_after_seconds=settings.automation_lost_after_seconds,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from automation_pipeline.core.garbage import no_search
+from automation_pipeline.core.background import gc_paused
 from automation_pipeline.orchestration.repository import NAME, OwnJobFirst
 
 # Jobs that need no other definition, and where they are.
@@ -38,7 +38,7 @@ def _repository() -> dg.RepositoryDefinition:
 
 
 def whole() -> dg.Definitions:
-    with no_search():
+    with gc_paused():
         return dg.Definitions.merge(dg.load_from_defs_folder(path_within_project=Path(__file__).parent), _ground())
 
 
@@ -52,9 +52,9 @@ def _ground() -> dg.Definitions:
     """What all jobs stand on. Imported here: whoever only looks for the doorway pays for none of it."""
     from automation_pipeline.core.logs import configure_logs  # noqa: PLC0415  see above
     from automation_pipeline.core.settings import load_settings  # noqa: PLC0415  see above
+    from automation_pipeline.orchestration.automation_runs import Tickets  # noqa: PLC0415  see above
     from automation_pipeline.orchestration.executor import executor_of  # noqa: PLC0415  see above
     from automation_pipeline.orchestration.resource import ServicesResource  # noqa: PLC0415  see above
-    from automation_pipeline.orchestration.tickets import Tickets  # noqa: PLC0415  see above
 
     settings = load_settings()
     configure_logs(settings.log_level, settings.log_format, of="package")

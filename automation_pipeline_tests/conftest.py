@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from automation_pipeline import migrations
-from automation_pipeline.automation.stages import transcribe_targets
+from automation_pipeline.automation import transcribing as transcribe_targets
 from automation_pipeline.storage.database import Database
-from automation_pipeline.transcription.stages import transcribe_waiting
+from automation_pipeline.transcription import recordings as transcribe_waiting
 from automation_pipeline_tests import outside, postgres, services
 
 # A machine that is slow for a moment is no finding; and whoever runs the suite meets the examples that all others did.
@@ -105,7 +105,7 @@ def clock() -> StandingClock:
 def impatience() -> Iterator[None]:
     """Whoever waits for a recording or a fiche looks for it more often: what is looked for comes at once here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transcribe_waiting, "LOOK_AGAIN_SECONDS", 0.02)
+        patch.setattr(transcribe_waiting, "POLL_SECONDS", 0.02)
         patch.setattr(transcribe_targets, "FIRST_PAUSE_SECONDS", 0.02)
         yield
 

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Iterable
 from datetime import timedelta
 
-from automation_pipeline.automation.domain.run import RunTicket
-from automation_pipeline.automation.domain.schedule import Schedule
-from automation_pipeline.automation.stages.create_schedule import create_schedule
-from automation_pipeline.automation.stages.open_run import Opening, open_run
-from automation_pipeline.automation.stages.select_fiches import Selected, SelectionKnobs, select_fiches
+from automation_pipeline.automation.models.runs import RunAttempt
+from automation_pipeline.automation.models.schedules import Schedule
+from automation_pipeline.automation.runs import RunLaunch, open_run
+from automation_pipeline.automation.schedules import create_schedule
+from automation_pipeline.automation.selection import SelectedBatches, SelectionOptions, select_fiches
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.semaphore import Semaphore
+from automation_pipeline.core.coordination import Semaphore
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.storage.claims import DatabasePermits
 from automation_pipeline.storage.database import Database
@@ -27,12 +27,12 @@ def a_schedule(
     return create_schedule(given, database=database, clock=clock)
 
 
-def an_opening(schedule_id: int, dagster_run_id: str = "dagster-1", **fields: object) -> Opening:
+def an_opening(schedule_id: int, dagster_run_id: str = "dagster-1", **fields: object) -> RunLaunch:
     given = {"dagster_root_run_id": dagster_run_id, "worker": "host:1", **fields}
-    return Opening(schedule_id=schedule_id, dagster_run_id=dagster_run_id, **given)  # type: ignore[arg-type]
+    return RunLaunch(schedule_id=schedule_id, dagster_run_id=dagster_run_id, **given)  # type: ignore[arg-type]
 
 
-def an_open_run(database: Database, clock: Clock, fiche_ids: Iterable[str] = ("1", "2", "3")) -> RunTicket:
+def an_open_run(database: Database, clock: Clock, fiche_ids: Iterable[str] = ("1", "2", "3")) -> RunAttempt:
     """A run whose first attempt has selected its fiches."""
     schedule = a_schedule(database, clock, fiche_ids)
     ticket = open_run(an_opening(schedule.id), database=database, clock=clock)
@@ -41,8 +41,8 @@ def an_open_run(database: Database, clock: Clock, fiche_ids: Iterable[str] = ("1
 
 
 def selected(
-    ticket: RunTicket, database: Database, clock: Clock, source: FicheSource | None = None, *, processes: int = 1
-) -> Selected:
+    ticket: RunAttempt, database: Database, clock: Clock, source: FicheSource | None = None, *, processes: int = 1
+) -> SelectedBatches:
     """The selection, made by a CRM that knows of no sales unless one is given."""
     work = select_fiches(
         ticket,
@@ -50,6 +50,6 @@ def selected(
         source=source or FakeFicheSource(),
         clock=clock,
         semaphore=Semaphore(DatabasePermits(database), "crm", 3, "me"),
-        knobs=SelectionKnobs(processes=processes, cooldown=COOLDOWN),
+        knobs=SelectionOptions(processes=processes, cooldown=COOLDOWN),
     )
     return asyncio.run(work)

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.core.failover import FailoverPermits, FailoverRateLimiter
+from automation_pipeline.clients.redis import RedisRateLimiter
+from automation_pipeline.core.coordination import FailoverPermits, FailoverRateLimiter
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.locks.redis_rate_limits import RedisRateLimiter
 from automation_pipeline.storage.claims import DatabasePermits
 from automation_pipeline.storage.rate_limits import DatabaseRateLimiter
 

@@ -20,10 +20,10 @@ from sqlalchemy import select
 
 from automation_pipeline import migrations
 from automation_pipeline.bootstrap import services
-from automation_pipeline.enrichment.stages.request_enrichment import request_enrichment
-from automation_pipeline.enrichment.stages.work_enrichment import work_enrichment
-from automation_pipeline.enrichment.store.requests import Asking
-from automation_pipeline.enrichment.tables import JobRow
+from automation_pipeline.enrichment.jobs import work_enrichment
+from automation_pipeline.enrichment.queries.requests import Requester
+from automation_pipeline.enrichment.requests import request_enrichment
+from automation_pipeline.enrichment.tables import EnrichmentJobRow
 from automation_pipeline.storage.outbox import OutboxRow
 
 ROOT = Path(__file__).parents[1]
@@ -85,7 +85,7 @@ def asked_for(address: str, count: int) -> list[int]:
 
     our = services()
     migrations.upgrade(our.database)
-    asking = Asking(tenant_id="main", correlation_id="benchmark", actor="benchmark")
+    asking = Requester(tenant_id="main", correlation_id="benchmark", actor="benchmark")
     found = httpx.get(f"{address}/_sim/registries/sirens", params={"count": count}).raise_for_status().json()
     jobs = []
     for siren in found["sirens"]:
@@ -111,7 +111,7 @@ async def work(jobs: list[int]) -> None:
 def outcomes() -> tuple[Counter[str], dict[str, int]]:
 
     with services().database.reading() as session:
-        statuses = Counter(str(status) for status in session.scalars(select(JobRow.status)))
+        statuses = Counter(str(status) for status in session.scalars(select(EnrichmentJobRow.status)))
         named = select(OutboxRow.payload).where(OutboxRow.event_name == "CompanyEnrichmentStarted")
         starts = Counter(str(payload["job_id"]) for payload in session.scalars(named))
     return statuses, dict(starts)

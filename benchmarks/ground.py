@@ -25,18 +25,18 @@ import read_api
 from ground_looks import Asked, Looks, joined, migrated
 from standing import Bar
 
-from automation_pipeline.automation.domain.batches import batch_size
-from automation_pipeline.automation.ports import PostOffice, Published
-from automation_pipeline.automation.stages.relay_events import relay_events
-from automation_pipeline.automation.stages.start_due_runs import start_due_runs
-from automation_pipeline.automation.store.details import untranscribed
+from automation_pipeline.automation.ports import DeliveryServices, PublishResult
+from automation_pipeline.automation.queries.fiches import untranscribed
+from automation_pipeline.automation.relay import relay_events
+from automation_pipeline.automation.rules.selection import batch_size
+from automation_pipeline.automation.schedules import start_due_runs
 from automation_pipeline.bootstrap import due_rules
-from automation_pipeline.core.delivery import Patience
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.core.settings import Settings
+from automation_pipeline.core.webhooks import DeliveryPolicy
 from automation_pipeline.storage.database import Database
-from automation_pipeline.transcription.domain.chunks import chunks_of, words_or_synthesised
+from automation_pipeline.transcription.rules import chunks_of, words_or_estimated
 
 MOST_DUE_SECONDS = {10_000: 1.0}
 MOST_GATE_MILLISECONDS = {1_000_000: 20.0}
@@ -160,8 +160,8 @@ def snapshot(database: Database, fiche_ids: Sequence[str]) -> dict[str, int]:
 class AtOnce:
     """A publisher that takes no time."""
 
-    async def publish(self, events: Sequence[Event]) -> Published:
-        return Published(len(events))
+    async def publish(self, events: Sequence[Event]) -> PublishResult:
+        return PublishResult(len(events))
 
 
 def relay(asked: Asked) -> Iterator[Found]:
@@ -177,8 +177,8 @@ def relay(asked: Asked) -> Iterator[Found]:
 
 def carried(database: Database) -> int:
     """How many events, until none waits."""
-    patience = Patience(1, Backoff(base_seconds=0, cap_seconds=0), 1.0)
-    post = PostOffice(webhooks=None, mail=None, publisher=AtOnce(), secret=None, patience=patience)
+    patience = DeliveryPolicy(1, Backoff(base_seconds=0, cap_seconds=0), 1.0)
+    post = DeliveryServices(webhooks=None, mail=None, publisher=AtOnce(), secret=None, patience=patience)
     return asyncio.run(relay_events(post, database=database, budget_seconds=600)).events
 
 
@@ -198,7 +198,7 @@ def chunks(asked: Asked) -> Iterator[Found]:
     took = []
     for _ in range(asked.repetitions):
         began = time.perf_counter()
-        made = chunks_of(words_or_synthesised(given, None))
+        made = chunks_of(words_or_estimated(given, None))
         took.append(time.perf_counter() - began)
     yield Found(f"transcript of {WORDS:,} words to chunks", 1000 * median(took), "ms", f"{len(made):,} chunks")
 

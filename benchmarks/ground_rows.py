@@ -5,15 +5,15 @@ from datetime import datetime
 
 from sqlalchemy import func, insert, select, text, update
 
-from automation_pipeline.automation.stages.create_schedule import create_schedule
+from automation_pipeline.automation.schedules import create_schedule
 from automation_pipeline.automation.tables import RunRow, ScheduleRow
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.events import Event
-from automation_pipeline.fiches.tables import RecordingRow
+from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline.transcription.domain.transcript import Transcript, Word
+from automation_pipeline.transcription.models import Transcript, Word
 
 ZONES = ("Europe/Paris", "UTC", "America/New_York", "Indian/Reunion")
 RECORDINGS_A_FICHE = 2
@@ -82,7 +82,7 @@ def end_runs(database: Database, now: datetime) -> None:
 def fill_recordings(database: Database, number: int) -> int:
     """On PostgreSQL, so many in all: those that are there are kept. The number of fiches that they belong to."""
     with database.transaction() as session:
-        there = session.scalar(select(func.count(RecordingRow.id))) or 0
+        there = session.scalar(select(func.count(CallRecordingRow.id))) or 0
         first, last = there // RECORDINGS_A_FICHE + 1, number // RECORDINGS_A_FICHE
         session.execute(text(QUICKLY))
         session.execute(text(FICHES), {"first": first, "last": last})

@@ -17,15 +17,15 @@ from uuid import uuid4
 from sqlalchemy import insert, select
 
 from automation_pipeline import migrations
-from automation_pipeline.core.meter import Meter
-from automation_pipeline.org_jobs.domain.due import Fire
-from automation_pipeline.org_jobs.domain.job_types import job_type
-from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
-from automation_pipeline.org_jobs.stages.fire_due_schedules import fire_due_schedules
-from automation_pipeline.org_jobs.store.due import count_due
-from automation_pipeline.org_jobs.store.fires import NewFire, write_fires
-from automation_pipeline.org_jobs.store.new_jobs import NewJob
-from automation_pipeline.org_jobs.tables import JobRow, OrganisationRow, ScheduleRow, ServerRow
+from automation_pipeline.core.metrics import Meter
+from automation_pipeline.org_jobs.fires import fire_due_schedules
+from automation_pipeline.org_jobs.models.job_types import job_type
+from automation_pipeline.org_jobs.models.jobs import RetryPolicy
+from automation_pipeline.org_jobs.queries.dispatch import count_due
+from automation_pipeline.org_jobs.queries.fires import NewFire, write_fires
+from automation_pipeline.org_jobs.queries.jobs import NewJob
+from automation_pipeline.org_jobs.rules.due import PlannedFire
+from automation_pipeline.org_jobs.tables import OrganisationRow, OrgJobRow, OrgScheduleRow, ServerRow
 from automation_pipeline.storage.database import Database
 
 MOST_SECONDS = 2.0
@@ -72,7 +72,7 @@ def measure(options: argparse.Namespace, url: str, now: datetime) -> int:
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     looks = [float(line) for one in both for line in one.communicate()[0].splitlines()]
     with database.reading() as session:
-        jobs = Counter(session.scalars(select(JobRow.schedule_id).where(JobRow.org_id.like("real-%"))))
+        jobs = Counter(session.scalars(select(OrgJobRow.schedule_id).where(OrgJobRow.org_id.like("real-%"))))
         left = count_due(session, now)
     once = len(jobs) == options.due and set(jobs.values()) == {1}
     said = "each made one job" if once else "NOT each made one job"
@@ -103,7 +103,7 @@ def fill(database: Database, prefix: str, schedules: int, due: int) -> list[str]
         session.add_all(servers)
         session.flush()
         rows = [row(orgs[n % ORGANISATIONS], servers[n % ORGANISATIONS].id, n < due) for n in range(schedules)]
-        session.execute(insert(ScheduleRow), rows)
+        session.execute(insert(OrgScheduleRow), rows)
         return [one["id"] for one in rows]
 
 
@@ -126,7 +126,7 @@ def bare_seconds(database: Database, schedule_id: str, count: int) -> float:
         NewFire(
             org_id="bare-0",
             schedule_id=schedule_id,
-            fire=Fire(DUE_AT + timedelta(minutes=n), DUE_AT + timedelta(minutes=n)),
+            fire=PlannedFire(DUE_AT + timedelta(minutes=n), DUE_AT + timedelta(minutes=n)),
             actor="bench",
             job=NewJob(
                 org_id="bare-0", type=job_type("SERVER_RESTART"), payload={}, retry=RetryPolicy(), created_by="bench"

@@ -9,13 +9,12 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
 
-from automation_pipeline.audits.domain.config_document import parse_config
-from automation_pipeline.audits.domain.knobs import ExcerptRules
-from automation_pipeline.audits.domain.prompt import StepTask, step_question
-from automation_pipeline.audits.domain.timeline import Timeline, TimelineChunk, TimelineRecording
-from automation_pipeline.audits.domain.timeline_text import timeline_text
-from automation_pipeline.clients.elevenlabs_payloads import TranscriptPayload
-from automation_pipeline.clients.llm_payloads import question_json
+from automation_pipeline.audits.models.audits import ExcerptOptions
+from automation_pipeline.audits.models.configs import parse_config
+from automation_pipeline.audits.models.timelines import Timeline, TimelineChunk, TimelineRecording
+from automation_pipeline.audits.rules.prompts import StepPrompt, step_question, timeline_text
+from automation_pipeline.clients.elevenlabs import TranscriptPayload
+from automation_pipeline.clients.llm import question_json
 from automation_pipeline.simulator.audio import mp3
 from automation_pipeline.simulator.crm.details import details_json
 from automation_pipeline.simulator.crm.formats import Section, french_minute, recording_json
@@ -25,7 +24,7 @@ from automation_pipeline.simulator.llm.reply import reply_to
 from automation_pipeline.simulator.speech.conversation import conversation
 from automation_pipeline.simulator.world.values import Fiche, Recording
 from automation_pipeline.simulator.world.world import World
-from automation_pipeline.transcription.domain.chunks import chunks_of
+from automation_pipeline.transcription.rules import chunks_of
 
 AUDIT = Path(__file__).with_name("audit.json")
 FIRST_ID = 700_000_000
@@ -128,14 +127,14 @@ class Payloads:
 
     def _prompt(self, number: int, position: int) -> bytes:
         step = self._config.steps[position - 1]
-        task = StepTask(config=self._config, step=step, timeline=self._timeline(number))
-        return question_json(step_question(task, ExcerptRules()), MODEL, None)
+        task = StepPrompt(config=self._config, step=step, timeline=self._timeline(number))
+        return question_json(step_question(task, ExcerptOptions()), MODEL, None)
 
     def _asked(self, position: int) -> dict[str, object]:
         """`user` is in two halves: the transcripts go between them."""
         empty, step = Timeline(()), self._config.steps[position - 1]
-        task = StepTask(config=self._config, step=step, timeline=empty)
-        body = json.loads(question_json(step_question(task, ExcerptRules()), MODEL, None))
+        task = StepPrompt(config=self._config, step=step, timeline=empty)
+        body = json.loads(question_json(step_question(task, ExcerptOptions()), MODEL, None))
         system, user = (message["content"] for message in body["messages"])
         return {
             "model": MODEL,

@@ -91,11 +91,11 @@ def queued_run(address: str) -> tuple[int, float]:
     nothing goes wrong: each price is read, each product written."""
     from automation_pipeline import migrations  # noqa: PLC0415  settings are read when they are asked for
     from automation_pipeline.bootstrap import services  # noqa: PLC0415
-    from automation_pipeline.pricing.domain.rule_run import RuleTrigger  # noqa: PLC0415
-    from automation_pipeline.pricing.stages.create_rule import create_rule  # noqa: PLC0415
-    from automation_pipeline.pricing.stages.preview_rule import preview_rule  # noqa: PLC0415
-    from automation_pipeline.pricing.stages.queue_run import queue_run  # noqa: PLC0415
-    from automation_pipeline.pricing.store.run_views import targets_of  # noqa: PLC0415
+    from automation_pipeline.pricing.models.runs import RuleTrigger  # noqa: PLC0415
+    from automation_pipeline.pricing.planning import preview_rule  # noqa: PLC0415
+    from automation_pipeline.pricing.pricing_rules import create_rule  # noqa: PLC0415
+    from automation_pipeline.pricing.queries.runs import targets_of  # noqa: PLC0415
+    from automation_pipeline.pricing.runs import queue_run  # noqa: PLC0415
 
     put(address, {"maximum": 10**9, "restore_rate": 10**9})
     our = services()
@@ -120,7 +120,7 @@ async def work(run_id: int) -> None:
     """What the Dagster job does, without its start; it comes back when the run says so."""
     from automation_pipeline.bootstrap import services  # noqa: PLC0415
     from automation_pipeline.core.errors import TransientError  # noqa: PLC0415
-    from automation_pipeline.pricing.stages.work_run import work_run  # noqa: PLC0415
+    from automation_pipeline.pricing.worker import work_run  # noqa: PLC0415
 
     our = services()
     while True:
@@ -138,7 +138,7 @@ async def work(run_id: int) -> None:
 
 def report(options: argparse.Namespace, address: str, run_id: int, best: float, seconds: float) -> None:
     from automation_pipeline.bootstrap import services  # noqa: PLC0415
-    from automation_pipeline.pricing.store.run_views import get_run  # noqa: PLC0415
+    from automation_pipeline.pricing.queries.runs import get_run  # noqa: PLC0415
 
     with services().database.reading() as session:
         run = get_run(session, run_id)

@@ -21,11 +21,11 @@ from threading import local
 import httpx
 
 from automation_pipeline import migrations
-from automation_pipeline.automation.domain.run import Trigger
-from automation_pipeline.automation.stages.create_schedule import create_schedule
-from automation_pipeline.automation.store.ledger import open_ledger
-from automation_pipeline.automation.store.run_story import run_detail
-from automation_pipeline.automation.store.runs import add_run, write_log
+from automation_pipeline.automation.models.runs import Trigger
+from automation_pipeline.automation.queries.ledger import open_ledger
+from automation_pipeline.automation.queries.run_details import run_detail
+from automation_pipeline.automation.queries.runs import add_run, write_log
+from automation_pipeline.automation.schedules import create_schedule
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.storage.database import Database
 

@@ -4,8 +4,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Mapped, mapped_column
 
-from automation_pipeline.storage.metadata import Table
-from automation_pipeline.storage.types import BigId, TextList, UtcDateTime
+from automation_pipeline.storage.types import BigId, Table, TextList, UtcDateTime
 
 
 class ApiTokenRow(Table):

@@ -13,73 +13,57 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
-from automation_pipeline.api.attempts import Attempts
+from automation_pipeline.access import routes as tokens
+from automation_pipeline.api import meta, realtime
 from automation_pipeline.api.bodies import MEGABYTE
-from automation_pipeline.api.documented import document
-from automation_pipeline.api.envelope import COMMON
 from automation_pipeline.api.errors import on_http_error, on_invalid_request, on_known_error
+from automation_pipeline.api.idempotency import Attempts
 from automation_pipeline.api.middleware import REQUEST_ID, Surroundings
-from automation_pipeline.api.routes import (
-    agents,
-    audit_configs,
-    audit_reviews,
-    audit_work,
-    audits,
-    companies,
-    company_requests,
-    config_imports,
-    fetch_jobs,
-    fiches,
-    meta,
-    mirror,
-    org_alerts,
-    org_backfills,
-    org_hosts,
-    org_jobs,
-    org_schedule_history,
-    org_schedule_work,
-    org_schedules,
-    org_servers,
-    organisations,
-    pricing_checks,
-    pricing_dead_letters,
-    pricing_history,
-    pricing_policies,
-    pricing_rules,
-    pricing_run_work,
-    pricing_runs,
-    pricing_shop,
-    realtime,
-    requests,
-    run_reports,
-    runs,
-    schedules,
-    tokens,
-    transcriptions,
-)
+from automation_pipeline.api.openapi import document
+from automation_pipeline.api.responses import COMMON
+from automation_pipeline.audits.routes import audits
+from automation_pipeline.audits.routes import configs as audit_configs
+from automation_pipeline.audits.routes import configs as config_imports
+from automation_pipeline.audits.routes import request_status as requests
+from automation_pipeline.audits.routes import requests as audit_work
+from automation_pipeline.audits.routes import reviews as audit_reviews
+from automation_pipeline.automation.routes import runs, schedules
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import AutomationError
+from automation_pipeline.enrichment.routes import companies
+from automation_pipeline.enrichment.routes import requests as company_requests
+from automation_pipeline.fiches.routes import fetch_jobs, fiches
+from automation_pipeline.org_jobs.routes import agents, organisations
+from automation_pipeline.org_jobs.routes import backfills as org_backfills
+from automation_pipeline.org_jobs.routes import hosts as org_hosts
+from automation_pipeline.org_jobs.routes import jobs as org_jobs
+from automation_pipeline.org_jobs.routes import records as org_alerts
+from automation_pipeline.org_jobs.routes import schedules as org_schedules
+from automation_pipeline.org_jobs.routes import servers as org_servers
+from automation_pipeline.pricing.routes import dead_letters as pricing_dead_letters
+from automation_pipeline.pricing.routes import history as pricing_history
+from automation_pipeline.pricing.routes import policies as pricing_policies
+from automation_pipeline.pricing.routes import rules as pricing_rules
+from automation_pipeline.pricing.routes import runs as pricing_runs
+from automation_pipeline.pricing.routes import shop as pricing_shop
+from automation_pipeline.transcription import routes as transcriptions
 
 # Each may hold a connection to the database.
 THREADS = 20
 ROUTERS: tuple[APIRouter, ...] = (
     schedules.router,
     runs.router,
-    run_reports.router,
-    config_imports.router,
+    config_imports.import_router,
     audit_configs.router,
     audits.router,
     audit_work.router,
     audit_reviews.router,
     fetch_jobs.router,
     fiches.router,
-    mirror.router,
     transcriptions.router,
     requests.router,
     pricing_rules.router,
     pricing_runs.router,
-    pricing_run_work.router,
-    pricing_checks.router,
     pricing_dead_letters.router,
     pricing_policies.router,
     pricing_shop.router,
@@ -90,8 +74,6 @@ ROUTERS: tuple[APIRouter, ...] = (
     org_hosts.router,
     org_servers.router,
     org_schedules.router,
-    org_schedule_work.router,
-    org_schedule_history.router,
     org_jobs.router,
     agents.router,
     org_backfills.router,

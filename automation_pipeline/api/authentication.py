@@ -1,16 +1,101 @@
-"""Who calls: a machine by its token, from the environment or the database, or a user by an access token."""
+"""Who calls: machine tokens and user tokens (JWT)."""
 
 import hashlib
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated
 
+import jwt
+from pydantic import ConfigDict, Field, StrictBool, StrictInt, StringConstraints
 from starlette.datastructures import Headers
 
-from automation_pipeline.access.stages.recognise_token import recognise_token
+from automation_pipeline.access.tokens import authenticate_token
 from automation_pipeline.api.errors import AuthenticationError
-from automation_pipeline.api.user_tokens import Issuing, caller_of
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.core.access import Caller, whole_grants
+from automation_pipeline.core.access import Action, Caller, Grant, Permission, Scope, united, whole_grants
+from automation_pipeline.core.json_model import JsonModel
+
+
+@dataclass(frozen=True)
+class Issuing:
+    """How tokens must have been made."""
+
+    secret: str
+    issuer: str
+    audience: str
+
+
+class _Claims(JsonModel):
+    """Strict in what it reads: what is wrongly written may mean anything. Others may read claims of their own."""
+
+    model_config = ConfigDict(alias_generator=None, extra="ignore")
+
+
+Text = Annotated[str, StringConstraints(strict=True)]
+Name = Annotated[Text, Field(pattern=r"\S")]
+
+
+class GrantClaim(_Claims):
+    key: Text
+    read: StrictBool | None = None
+    write: StrictBool | None = None
+    scope: Text | None = None
+    read_scope: Text | None = None
+    write_scope: Text | None = None
+
+
+class UserClaims(_Claims):
+    sub: Name
+    email: Text | None = None
+    crm_user_id: StrictInt | Name | None = None
+    groupes: tuple[Text, ...] | None = None
+    roles: tuple[Text, ...] | None = None
+    permission_grants: tuple[GrantClaim, ...] | None = None
+
+
+def caller_of(token: str, issuing: Issuing) -> Caller | None:
+    """None when anything about the token is wrong; nobody outside learns what."""
+    try:
+        claims = jwt.decode(
+            token,
+            issuing.secret,
+            algorithms=["HS256"],
+            issuer=issuing.issuer,
+            audience=issuing.audience,
+            options={"require": ["sub", "exp", "iss", "aud"]},
+        )
+        return _caller(UserClaims.model_validate(claims))
+    except (jwt.InvalidTokenError, ValueError):
+        return None
+
+
+def _caller(claims: UserClaims) -> Caller:
+    return Caller(
+        id=f"user:{claims.sub}",
+        name=claims.email or claims.sub,
+        grants=united(_grants(claims.permission_grants or ())),
+        groupes=frozenset(claims.groupes or ()),
+        crm_user_id=None if claims.crm_user_id is None else str(claims.crm_user_id),
+        roles=claims.roles or (),
+    )
+
+
+def _grants(given: Iterable[GrantClaim]) -> Iterator[tuple[Permission, Grant]]:
+    """A permission that we do not know grants nothing here."""
+    for claim in given:
+        if claim.key in set(Permission):
+            yield Permission(claim.key), Grant(_scope(claim, Action.READ), _scope(claim, Action.WRITE))
+
+
+def _scope(claim: GrantClaim, action: Action) -> Scope | None:
+    """What is granted without a word on how far, or with one that we do not know, reaches least far."""
+    is_granted, own = (claim.read, claim.read_scope) if action is Action.READ else (claim.write, claim.write_scope)
+    if not is_granted:
+        return None
+    name = own or claim.scope
+    return Scope[name] if name is not None and name in Scope.__members__ else Scope.SELF
+
 
 NOBODY = "Missing or invalid credentials"
 LONGEST = 8192
@@ -41,7 +126,7 @@ def _recognise(token: str, services: Services) -> Caller | None:
         if secret is None:
             return None
         return caller_of(token, Issuing(secret.get_secret_value(), settings.jwt_issuer, settings.jwt_audience))
-    return recognise_token(token, database=services.database, now=services.clock.now())
+    return authenticate_token(token, database=services.database, now=services.clock.now())
 
 
 def _is_among(token: str, known: Iterable[str]) -> bool:

@@ -7,9 +7,8 @@ from http import HTTPStatus
 
 from starlette.datastructures import Headers
 
-from automation_pipeline.core.clock import SystemClock
-from automation_pipeline.core.correlation import correlation_id, usable_id
-from automation_pipeline.core.instants import iso
+from automation_pipeline.core.clock import SystemClock, iso
+from automation_pipeline.core.logs import correlation_id, usable_id
 
 PREFIX = "/v1/"
 CORRELATION_ID = "X-Correlation-Id"

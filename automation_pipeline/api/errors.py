@@ -10,9 +10,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from automation_pipeline.api.contract import contract_error, request_by_contract
-from automation_pipeline.api.methods import allowed_methods
+from automation_pipeline.api.permissions import allowed_methods
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.core.correlation import correlation_id
 from automation_pipeline.core.errors import (
     MOST_FAULTS,
     AutomationError,
@@ -20,17 +19,16 @@ from automation_pipeline.core.errors import (
     InvalidInputError,
     NotFoundError,
     OutdatedError,
-    OutsideError,
     PermanentError,
     TransientError,
+    UpstreamError,
     with_rest,
 )
 from automation_pipeline.core.json_model import answerable, plain_faults
-from automation_pipeline.core.logs import log
+from automation_pipeline.core.logs import correlation_id, log
 from automation_pipeline.core.state_machine import IllegalMoveError
-from automation_pipeline.enrichment.domain.identifiers import IdentifierError
-from automation_pipeline.enrichment.domain.vocabulary import ErrorCode
-from automation_pipeline.storage.database import DatabaseNotReadyError, DatabaseTroubleError
+from automation_pipeline.enrichment.models import ErrorCode, IdentifierError
+from automation_pipeline.storage.database import DatabaseNotReadyError, DatabaseUnavailableError
 
 # Of a sentence, of the name of a field and of what is wrong with it.
 LONGEST_TEXT = 500
@@ -68,9 +66,9 @@ VERDICTS: Sequence[tuple[type[AutomationError], int, str]] = (
     (NotFoundError, 404, "NOT_FOUND"),
     (OutdatedError, 412, "PRECONDITION_FAILED"),
     (ConflictError, 409, "CONFLICT"),
-    (DatabaseTroubleError, 503, "DATABASE_ERROR"),
+    (DatabaseUnavailableError, 503, "DATABASE_ERROR"),
     (DatabaseNotReadyError, 503, "DATABASE_ERROR"),
-    (OutsideError, 502, "EXTERNAL_API_ERROR"),
+    (UpstreamError, 502, "EXTERNAL_API_ERROR"),
     (TransientError, 503, "SERVICE_UNAVAILABLE"),
     (PermanentError, 503, "CONFIGURATION_ERROR"),
 )

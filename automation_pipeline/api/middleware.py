@@ -10,9 +10,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from automation_pipeline.api.bodies import limited, most_bytes_of, too_big
 from automation_pipeline.api.contract import CORRELATION_ID, answering_by_contract, correlation_of, request_by_contract
 from automation_pipeline.api.errors import BUG, AmbiguousLengthError, TooBigError, answer_for, refusal
-from automation_pipeline.core.correlation import correlated, correlation_id, usable_id
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.logs import log
+from automation_pipeline.core.logs import correlated, correlation_id, log, usable_id
 
 REQUEST_ID = "X-Request-Id"
 # As it is logged: whoever asks chooses it.

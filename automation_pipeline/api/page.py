@@ -9,8 +9,8 @@ from typing import get_type_hints
 from fastapi.routing import APIRoute
 
 from automation_pipeline.api.app import ROUTERS
-from automation_pipeline.api.once import DoneOnce
-from automation_pipeline.api.rules import RULES, Rule, Scoped
+from automation_pipeline.api.idempotency import DoneOnce
+from automation_pipeline.api.permissions import RULES, Rule, Scoped
 
 HEAD = """# Endpoints
 

@@ -1,4 +1,4 @@
-"""The API on a socket: it says where it listens, and on SIGTERM lets answers under way end."""
+"""The server process."""
 
 import signal
 import socket
@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from automation_pipeline.api.app import THREADS, create_app
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import PermanentError
-from automation_pipeline.storage.engines import Pace
+from automation_pipeline.storage.database import Pace
 
 BACKLOG = 2048
 MOST_HEAD_BYTES = 65_536

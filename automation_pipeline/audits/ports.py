@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from automation_pipeline.audits.domain.chat import Question, Reply
-from automation_pipeline.audits.domain.knobs import Knobs
-from automation_pipeline.core.coordination import RateLimiter
-from automation_pipeline.core.semaphore import Semaphore
+from automation_pipeline.audits.models.audits import AuditOptions
+from automation_pipeline.audits.models.chat import Question, Reply
+from automation_pipeline.core.coordination import RateLimiter, Semaphore
 from automation_pipeline.storage.claims import DatabaseClaims
 
 
@@ -47,4 +46,4 @@ class Judge:
     limiter: RateLimiter
     semaphore: Semaphore
     claims: DatabaseClaims
-    knobs: Knobs
+    options: AuditOptions

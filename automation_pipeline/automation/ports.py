@@ -4,16 +4,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from automation_pipeline.audits.domain.audit import Standing as AuditStanding
-from automation_pipeline.audits.domain.audit import Wish as AuditWish
+from automation_pipeline.audits.models.audits import AuditSummary as AuditStanding
+from automation_pipeline.audits.models.audits import FicheAuditRequest as AuditWish
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.delivery import Patience
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.events import Event
-from automation_pipeline.core.webhooks import WebhookSender
+from automation_pipeline.core.webhooks import DeliveryPolicy, WebhookSender
 from automation_pipeline.storage.database import Database
-from automation_pipeline.transcription.domain.run import Standing
-from automation_pipeline.transcription.stages.begin_transcription import Wish as TranscriptionWish
+from automation_pipeline.transcription.models import TranscriptionSummary
+from automation_pipeline.transcription.runs import TranscriptionRunRequest as TranscriptionWish
 
 STALL_POLLS = 3
 
@@ -33,7 +32,7 @@ class MailSender(Protocol):
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishResult:
     """The first `out` events are out, and no other. `stopped` says why the next one is not: a TransientError holds up
     all of them, anything else is about that event alone."""
 
@@ -42,21 +41,21 @@ class Published:
 
 
 class EventPublisher(Protocol):
-    async def publish(self, events: Sequence[Event]) -> Published:
+    async def publish(self, events: Sequence[Event]) -> PublishResult:
         """Brings them out in this order, up to the first that cannot be. What is given again may come out twice."""
         ...
 
 
 @dataclass(frozen=True)
-class Member:
+class ChannelMember:
     """Somebody who joins a channel, as the others on it may see them."""
 
     id: str
     info: Mapping[str, object]
 
 
-class ChannelDoor(Protocol):
-    def authenticate(self, channel: str, socket_id: str, member: Member) -> Mapping[str, str]:
+class ChannelClient(Protocol):
+    def authenticate(self, channel: str, socket_id: str, member: ChannelMember) -> Mapping[str, str]:
         """What the browser shows to join the private or presence channel. Whether it may was decided before.
 
         InvalidInputError: no such name, or no such socket.
@@ -72,23 +71,23 @@ class ChannelDoor(Protocol):
         ...
 
 
-class Realtime(EventPublisher, ChannelDoor, Protocol):
+class RealtimeClient(EventPublisher, ChannelClient, Protocol):
     """What browsers are shown while it happens. No text of any error holds a secret."""
 
 
 @dataclass(frozen=True)
-class PostOffice:
+class DeliveryServices:
     """Who carries what. Without `mail` e-mails fail; without `publisher` events stay in the table as the record."""
 
     webhooks: WebhookSender
     mail: MailSender | None
     publisher: EventPublisher | None
     secret: str | None
-    patience: Patience
+    patience: DeliveryPolicy
 
 
 @dataclass(frozen=True)
-class WorkKnobs:
+class WorkOptions:
     """How long a batch may wait for transcripts and for audits, and how many fiches are audited at once. All batches
     and attempts of a run together have no more than the sum of both times.
 
@@ -107,7 +106,7 @@ class WorkKnobs:
 
 
 @dataclass(frozen=True)
-class Workshop:
+class BatchContext:
     """What a batch is worked on with. The providers behind it are made when they are first needed.
 
     `begin_transcriptions` answers each request, in order, with the run that works on its fiche or with why none does;
@@ -116,7 +115,9 @@ class Workshop:
 
     database: Database
     clock: Clock
-    knobs: WorkKnobs
-    begin_transcriptions: Callable[[Sequence[TranscriptionWish]], Awaitable[Sequence[Standing | AutomationError]]]
+    knobs: WorkOptions
+    begin_transcriptions: Callable[
+        [Sequence[TranscriptionWish]], Awaitable[Sequence[TranscriptionSummary | AutomationError]]
+    ]
     transcribe: Callable[[Sequence[str], Sequence[str]], Awaitable[object]]
     audit: Callable[[AuditWish], Awaitable[AuditStanding]]

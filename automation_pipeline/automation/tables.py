@@ -5,8 +5,7 @@ from datetime import datetime
 from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, UniqueConstraint, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from automation_pipeline.storage.metadata import Table
-from automation_pipeline.storage.types import BigId, BigIntList, Json, JsonObject, TextList, UtcDateTime
+from automation_pipeline.storage.types import BigId, BigIntList, Json, JsonObject, Table, TextList, UtcDateTime
 
 
 class ScheduleRow(Table):

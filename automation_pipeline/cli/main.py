@@ -13,43 +13,40 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import Abort, Exit, TyperException
 
-from automation_pipeline.cli import (
-    api,
-    audit,
-    audit_configs,
-    audits,
-    db,
-    doctor,
-    enrich,
-    fiches,
-    housekeeping,
-    outbox,
-    runs,
-    schedules,
-    simulator,
-    tokens,
-    transcribe,
-    worker,
-)
-from automation_pipeline.cli.desk.chosen import choose
-from automation_pipeline.cli.org_jobs.app import app as org_jobs
+from automation_pipeline.access import commands as tokens
+from automation_pipeline.audits.commands import audits
+from automation_pipeline.audits.commands import audits as audit
+from automation_pipeline.audits.commands import configs as audit_configs
+from automation_pipeline.automation.commands import runs, schedules
+from automation_pipeline.cli import system as api
+from automation_pipeline.cli import system as db
+from automation_pipeline.cli import system as doctor
+from automation_pipeline.cli import system as housekeeping
+from automation_pipeline.cli import system as outbox
+from automation_pipeline.cli import system as simulator
+from automation_pipeline.cli import system as worker
+from automation_pipeline.cli.client.base import choose
 from automation_pipeline.cli.output import one_line
-from automation_pipeline.cli.pricing.app import app as pricing
 from automation_pipeline.core.errors import (
     AutomationError,
     ConflictError,
     InvalidInputError,
     NotFoundError,
     OutdatedError,
-    OutsideError,
     PermanentError,
     RequestFailedError,
     TransientError,
+    UpstreamError,
     sentence_of,
 )
-from automation_pipeline.core.launching import NothingBeginsError
+from automation_pipeline.core.launching import NotStartedError
 from automation_pipeline.core.logs import configure_logs
 from automation_pipeline.core.settings import load_settings
+from automation_pipeline.enrichment import commands as enrich
+from automation_pipeline.fiches import commands as fiches
+from automation_pipeline.org_jobs.commands.app import app as org_jobs
+from automation_pipeline.pricing.commands.app import app as pricing
+from automation_pipeline.transcription import commands as transcribe
 
 # The codes of the HTTP API, for a script that reads --json. The first class that fits decides.
 ERROR_CODES: Sequence[tuple[type[AutomationError], str]] = (
@@ -58,7 +55,7 @@ ERROR_CODES: Sequence[tuple[type[AutomationError], str]] = (
     (OutdatedError, "PRECONDITION_FAILED"),
     (ConflictError, "CONFLICT"),
     (RequestFailedError, "REQUEST_FAILED"),
-    (OutsideError, "EXTERNAL_API_ERROR"),
+    (UpstreamError, "EXTERNAL_API_ERROR"),
     (TransientError, "SERVICE_UNAVAILABLE"),
     (PermanentError, "CONFIGURATION_ERROR"),
     (AutomationError, "ERROR"),
@@ -73,7 +70,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.add_typer(db.app, name="db")
+app.add_typer(db.db_app, name="db")
 app.add_typer(schedules.app, name="schedules")
 app.add_typer(runs.app, name="runs")
 app.add_typer(fiches.app, name="fiches")
@@ -82,7 +79,7 @@ app.add_typer(audits.app, name="audits")
 app.add_typer(pricing, name="pricing")
 app.add_typer(org_jobs, name="org-jobs")
 app.add_typer(tokens.app, name="tokens")
-app.add_typer(outbox.app, name="outbox")
+app.add_typer(outbox.outbox_app, name="outbox")
 app.command(name="transcribe")(transcribe.transcribe)
 app.command(name="audit")(audit.audit)
 app.command(name="enrich")(enrich.enrich)
@@ -182,7 +179,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _complain_of(error: AutomationError, *, as_json: bool) -> int:
     code, details = next(code for kind, code in ERROR_CODES if isinstance(error, kind)), {}
-    if isinstance(error, NothingBeginsError):
+    if isinstance(error, NotStartedError):
         code, details = error.code, dict(error.details)
     if isinstance(error, InvalidInputError) and error.fields:
         details = {"fields": [{"field": field, "message": message} for field, message in error.fields]}

@@ -1,16 +1,21 @@
-"""How commands speak: results on stdout, as tables or as one JSON document; a complaint is one sentence on stderr."""
+"""What commands print: JSON documents, tables, questions."""
 
 import json
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, cast
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from automation_pipeline.cli.client.ports import Span
 from automation_pipeline.core.errors import InvalidInputError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output, nothing else.")]
@@ -84,3 +89,129 @@ def read_json_object(path: Path) -> Mapping[str, object]:
     if not isinstance(document, dict):
         raise InvalidInputError(f"{name} must hold a JSON object.")
     return cast("dict[str, object]", document)
+
+
+def iso_seconds(instant: datetime) -> str:
+    """Split."""
+    return f"{instant.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+Limit = Annotated[int, typer.Option(min=1, max=500, help="At most so many.")]
+Offset = Annotated[int, typer.Option(min=0, max=1_000_000_000, help="Leave out the first so many.")]
+
+
+def one_more(limit: int, offset: int) -> Span:
+    """A page, and one entry beyond it, which says that there is more."""
+    return Span(limit + 1, offset)
+
+
+def say_more(found: Sequence[object], limit: int, offset: int) -> None:
+    if len(found) > limit:
+        say(f"There are more: --offset {offset + limit} shows the next.")
+
+
+def say(sentence: str) -> None:
+    screen.print(sentence, markup=False, highlight=False)
+
+
+def counted(number: int, noun: str) -> str:
+    """1 price, 2 prices."""
+    return f"{number} {noun if number == 1 else noun + 's'}"
+
+
+def minute(instant: datetime | None) -> str:
+    return f"{instant:%Y-%m-%d %H:%M}" if instant else ""
+
+
+# Whoever reads a pipe or a log is not bound to the width of a terminal.
+NARROWEST_FILE = 160
+_LONGEST_WORD = 20
+_GAP = 2
+_APART = "  "
+
+
+@dataclass(frozen=True)
+class _Column:
+    name: str
+    cells: Sequence[Text]
+    is_text: bool
+
+    @property
+    def width(self) -> int:
+        return max(map(cell_len, self._lines))
+
+    @property
+    def least(self) -> int:
+        """On a terminal a long word, such as the ids of a variant, may be broken; elsewhere nobody could rejoin it."""
+        if not self.is_text:
+            return max(cell_len(piece) for line in self._lines for piece in line.split(_APART))
+        longest = max((cell_len(word) for line in self._lines for word in line.split()), default=1)
+        return min(longest, max(_LONGEST_WORD, cell_len(self.name))) if screen.is_terminal else longest
+
+    def fitting(self, width: int) -> Sequence[Text]:
+        """What stands two blanks apart, as the two parts of a change do, may stand one below the other."""
+        if self.is_text or width >= self.width:
+            return self.cells
+        return [_stacked(cell) for cell in self.cells]
+
+    @property
+    def _lines(self) -> list[str]:
+        return [self.name, *(line for cell in self.cells for line in cell.plain.splitlines())]
+
+
+def print_fitted_table(names: Sequence[str], rows: Iterable[Sequence[object]], *, texts: Collection[str] = ()) -> None:
+    """`texts` are the columns that may be broken between words. A column that is empty in all rows is left out."""
+    lines = [[_cell(value) for value in row] for row in rows]
+    columns = [_Column(name, [line[at] for line in lines], name in texts) for at, name in enumerate(names)]
+    shown = [column for column in columns if not lines or any(column.cells)]
+    room = screen.width if screen.is_terminal else max(screen.width, NARROWEST_FILE)
+    widths = _widths(shown, room - _GAP * (len(shown) - 1))
+    if sum(widths) + _GAP * (len(shown) - 1) > room and screen.is_terminal and lines:
+        _print_blocks(shown, len(lines))
+    else:
+        _print_table(shown, widths)
+
+
+def _widths(columns: Sequence[_Column], room: int) -> list[int]:
+    """The widest texts give way first, none below its least."""
+    widths, leasts = [column.width for column in columns], [column.least for column in columns]
+    for _ in range(sum(widths) - room):
+        spare = [(width, at) for at, width in enumerate(widths) if width > leasts[at]]
+        if not spare:
+            break
+        widths[max(spare)[1]] -= 1
+    return widths
+
+
+def _print_table(columns: Sequence[_Column], widths: Sequence[int]) -> None:
+    whole = sum(widths) + _GAP * (len(widths) - 1)
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold", width=whole)
+    for column, width in zip(columns, widths, strict=True):
+        table.add_column(column.name, width=width, overflow="fold")
+    cells = [column.fitting(width) for column, width in zip(columns, widths, strict=True)]
+    for row in zip(*cells, strict=True):
+        table.add_row(*row)
+    screen.print(table)
+
+
+def _print_blocks(columns: Sequence[_Column], count: int) -> None:
+    for at in range(count):
+        print_facts({column.name: column.cells[at] for column in columns if column.cells[at]})
+        screen.print()
+
+
+def _stacked(cell: Text) -> Text:
+    """Of the same length, so that its colours stay where they are."""
+    stacked = cell.copy()
+    stacked.plain = cell.plain.replace(_APART, " \n")
+    return stacked
+
+
+_FICHE_ID = re.compile(r"[1-9][0-9]{0,17}")
+
+
+def check_fiche_ids(given: Iterable[str]) -> None:
+    """InvalidInputError names those that no fiche can have."""
+    wrong = [fiche_id for fiche_id in given if not _FICHE_ID.fullmatch(fiche_id)]
+    if wrong:
+        raise InvalidInputError(f"A fiche id is a number, unlike {', '.join(wrong)}.")

@@ -27,7 +27,7 @@ from automation_pipeline.clients.http import (
     body_pieces,
 )
 from automation_pipeline.core.errors import PermanentError, TransientError
-from automation_pipeline.core.meter import Meter
+from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import retry_after_seconds
 
 MOST_REDIRECTS = 3

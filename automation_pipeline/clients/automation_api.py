@@ -10,17 +10,17 @@ import httpx
 
 from automation_pipeline.clients.http import MEGABYTE, BodyRefusedError, read_body_now
 from automation_pipeline.core.addresses import origin_of
-from automation_pipeline.core.correlation import correlation_id
 from automation_pipeline.core.errors import (
     AutomationError,
     ConflictError,
     InvalidInputError,
     NotFoundError,
     OutdatedError,
-    OutsideError,
     PermanentError,
     TransientError,
+    UpstreamError,
 )
+from automation_pipeline.core.logs import correlation_id
 
 CONNECT_SECONDS = 10.0
 # The report of a run, or ten thousand outcomes.
@@ -91,7 +91,7 @@ class AutomationApi:
         try:
             status, answered = self._sent(request, repeatable=repeatable)
         except BodyRefusedError as error:
-            raise OutsideError(f"The answer of the API at {self._origin} cannot be read: {error}.") from None
+            raise UpstreamError(f"The answer of the API at {self._origin} cannot be read: {error}.") from None
         except httpx.TimeoutException:
             raise TransientError(f"The API at {self._origin} did not answer in time.") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -121,12 +121,12 @@ class AutomationApi:
         except (ValueError, RecursionError):
             document = None
         if not isinstance(document, dict):
-            raise OutsideError(f"What answers at {self._origin} is not our API: {status}, and no JSON.")
+            raise UpstreamError(f"What answers at {self._origin} is not our API: {status}, and no JSON.")
         told = cast("Document", document)
         if 200 <= status < 300 or "checks" in told:  # /health/ready answers 503 with what it found
             return told
         if not isinstance(told.get("error"), str):
-            raise OutsideError(f"What answers at {self._origin} is not our API: {status}.")
+            raise UpstreamError(f"What answers at {self._origin} is not our API: {status}.")
         # Where the contract of the enrichment is spoken, `error` is only the name of the status.
         raise self._refusal(status, str(told.get("message", told["error"])), told)
 
@@ -136,7 +136,7 @@ class AutomationApi:
             return ApiAccessError(f"The API at {self._origin} refuses our token: {plain}.")
         if status in {400, 413, 422}:
             return InvalidInputError(sentence, _fields(told))
-        known = {404: NotFoundError, 409: ConflictError, 412: OutdatedError, 502: OutsideError}.get(status)
+        known = {404: NotFoundError, 409: ConflictError, 412: OutdatedError, 502: UpstreamError}.get(status)
         if known is not None:
             return known(sentence)
         if told.get("code") == "CONFIGURATION_ERROR":

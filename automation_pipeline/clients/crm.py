@@ -1,23 +1,216 @@
 """The CRM gateway over HTTP: `fiches.ports.FicheSource`."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import date, datetime
-from typing import TypeVar
+from typing import Annotated, Literal, Self, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import httpx
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from automation_pipeline.clients.crm_payloads import DetailsPayload, RefusalPayload, SalesPayload, without_nul
-from automation_pipeline.clients.http import MEGABYTE, Answer, BodyRefusedError, HttpClient, Observation
+from automation_pipeline.clients.http import MEGABYTE, BodyRefusedError, HttpAnswer, HttpClient, Observation
 from automation_pipeline.core.errors import NotFoundError, PermanentError, TransientError
-from automation_pipeline.core.meter import Meter
-from automation_pipeline.core.retry import Backoff, retry_after_seconds
-from automation_pipeline.core.retrying import Retrying
-from automation_pipeline.fiches.domain.fiche import FicheDetails
-from automation_pipeline.fiches.domain.sales import SalesList
+from automation_pipeline.core.metrics import Meter
+from automation_pipeline.core.retry import Backoff, Retrying, retry_after_seconds
+from automation_pipeline.fiches.models.days import crm_instant
+from automation_pipeline.fiches.models.fiches import CrmFiche, Recording, SalesList, SalesListEntry, recording_name
+from automation_pipeline.fiches.models.sections import (
+    Alerte,
+    AutreContrat,
+    Commentaire,
+    Conjoint,
+    Count,
+    Document,
+    ElementsSouscription,
+    Enfant,
+    Information,
+    Key,
+    Mail,
+    Prospect,
+    Reclamation,
+    RendezVous,
+    Section,
+    Tarification,
+    TextMap,
+)
+
+# PostgreSQL keeps the character NUL neither in texts nor in JSON. An even run of backslashes before is text.
+_ESCAPED_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
+
+
+def without_nul(body: bytes) -> bytes:
+    """The JSON document without the characters NUL in its texts."""
+    # Hardly any has one, and the expression would try each backslash of the others.
+    return _ESCAPED_NUL.sub(rb"\1", body) if rb"\u0000" in body else body
+
+
+def _instant(text: object) -> object:
+    return crm_instant(text) if isinstance(text, str) else text
+
+
+def _instant_or_none(text: object) -> object:
+    return None if isinstance(text, str) and not text.strip() else _instant(text)
+
+
+def _id_text(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return (value.strip() or None) if isinstance(value, str) else value
+
+
+Instant: TypeAlias = Annotated[datetime, BeforeValidator(_instant)]
+OptionalInstant: TypeAlias = Annotated[datetime | None, BeforeValidator(_instant_or_none)]
+Name: TypeAlias = Annotated[Key, Field(min_length=1)]
+FicheId: TypeAlias = Annotated[Key | None, BeforeValidator(_id_text)]
+
+
+class CrmPayload(BaseModel):
+    """Types are taken at their word; fields that we do not read are left out."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+
+class RecordingPayload(CrmPayload):
+    call_id: Name
+    start_time: Instant
+    duration_seconds: Count
+    direction: str
+    from_number: str
+    to_number: str
+    answered: bool
+    recording_url: str | None
+
+    def to_recording(self) -> Recording:
+        url = (self.recording_url or "").strip()
+        name = recording_name(url)
+        return Recording(
+            call_id=self.call_id,
+            url=url,
+            started_at=self.start_time,
+            duration_seconds=self.duration_seconds,
+            direction=self.direction,
+            from_number=self.from_number,
+            to_number=self.to_number,
+            answered=self.answered,
+            uuid=name and name.uuid,
+        )
+
+
+class DetailsPayload(Section):
+    """`success` false comes without information; the caller decides what that means."""
+
+    success: bool
+    message: str
+    information: Information | None
+    prospect: Prospect | None
+    conjoint: Conjoint | None
+    enfants: tuple[Enfant, ...]
+    mails: tuple[Mail, ...]
+    rendez_vous: tuple[RendezVous, ...]
+    commentaires: tuple[Commentaire, ...]
+    elements_souscription: ElementsSouscription | None
+    tarification: tuple[Tarification, ...]
+    reclamations: tuple[Reclamation, ...]
+    autres_contrats: tuple[AutreContrat, ...]
+    documents: tuple[Document, ...]
+    alertes: tuple[Alerte, ...]
+    raw_sections: TextMap
+    recordings: tuple[RecordingPayload, ...]
+
+    def to_details(self, information: Information) -> CrmFiche:
+        return CrmFiche(
+            information=information,
+            prospect=self.prospect,
+            conjoint=self.conjoint,
+            enfants=self.enfants,
+            mails=self.mails,
+            rendez_vous=self.rendez_vous,
+            commentaires=self.commentaires,
+            elements_souscription=self.elements_souscription,
+            tarification=self.tarification,
+            reclamations=self.reclamations,
+            autres_contrats=self.autres_contrats,
+            documents=self.documents,
+            alertes=self.alertes,
+            raw_sections=self.raw_sections,
+            recordings=tuple(recording.to_recording() for recording in self.recordings),
+            rest=self.rest(),
+        )
+
+
+class RefusalPayload(CrmPayload):
+    """What is left of an answer that declines: the sections may be missing."""
+
+    success: Literal[False]
+    message: str | None = None
+
+
+class SummaryPayload(CrmPayload):
+    """A fiche of the sales list. Its id comes under one of three names, as text or as number."""
+
+    fiche_id_camel: FicheId = Field(default=None, alias="ficheId")
+    fiche_id: FicheId = None
+    id: FicheId = None
+    cle: str | None
+    nom: str
+    prenom: str
+    telephone: str
+    telephone_2: str | None
+    email: str
+    statut: str
+    date_insertion: OptionalInstant
+    date_modification: OptionalInstant
+    recordings: tuple[RecordingPayload, ...] = ()
+
+    @property
+    def known_as(self) -> str | None:
+        return self.fiche_id_camel or self.fiche_id or self.id
+
+    @model_validator(mode="after")
+    def _is_named(self) -> Self:
+        if self.known_as is None:
+            raise ValueError("has no id")
+        return self
+
+    def to_summary(self) -> SalesListEntry:
+        return SalesListEntry(
+            fiche_id=str(self.known_as),
+            cle=self.cle,
+            nom=self.nom,
+            prenom=self.prenom,
+            telephone=self.telephone,
+            telephone_2=self.telephone_2,
+            email=self.email,
+            statut=self.statut,
+            inserted_at=self.date_insertion,
+            modified_at=self.date_modification,
+            recordings=tuple(recording.to_recording() for recording in self.recordings),
+        )
+
+
+class SalesPayload(CrmPayload):
+    """Mostly without `success`; where it is there and false, the fiches mean nothing."""
+
+    success: bool = True
+    message: str | None = None
+    fiches: tuple[SummaryPayload, ...]
+    total: Count
+
+    @property
+    def missing(self) -> int:
+        """How many fiches the CRM says that there are but did not send."""
+        return max(self.total - len(self.fiches), 0)
+
+    def to_sales_list(self, day: date) -> SalesList:
+        once: dict[str, SalesListEntry] = {}
+        for payload in self.fiches:
+            fiche = payload.to_summary()
+            once.setdefault(fiche.fiche_id, fiche)
+        return SalesList(day, listed=len(self.fiches), fiches=tuple(once.values()))
+
 
 RETRYING = Retrying(attempts=3, backoff=Backoff(base_seconds=1, multiplier=2, cap_seconds=15, jitter=0.2))
 CONNECT_SECONDS = 10.0
@@ -109,7 +302,7 @@ class CrmClient:
             connections=connections,
         )
 
-    async def details(self, fiche_id: str) -> FicheDetails:
+    async def details(self, fiche_id: str) -> CrmFiche:
         return await self._retrying.call(lambda: self._details_once(fiche_id))
 
     async def sales_list(self, day: date) -> SalesList:
@@ -122,7 +315,7 @@ class CrmClient:
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def _details_once(self, fiche_id: str) -> FicheDetails:
+    async def _details_once(self, fiche_id: str) -> CrmFiche:
         wanted = {"include_recordings": "true", "include_transcriptions": "false"}
         subject = f"fiche {fiche_id}"
         body = await self._get(path_of(fiche_id), wanted, subject)
@@ -172,7 +365,7 @@ class CrmClient:
             return answer.body
         raise self._refusal(answer, subject)
 
-    def _refusal(self, answer: Answer, subject: str) -> Exception:
+    def _refusal(self, answer: HttpAnswer, subject: str) -> Exception:
         status = answer.status
         if status == 404:
             return CrmFicheNotFoundError(f"The CRM does not know {subject}.")

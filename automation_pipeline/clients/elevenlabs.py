@@ -1,25 +1,181 @@
-"""ElevenLabs' speech-to-text over HTTP: `transcription.ports.SpeechToText`. The audio comes by way of `audio`."""
+"""ElevenLabs' speech-to-text over HTTP: `transcription.ports.SpeechToText`. `audio` fetches the recordings."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from io import FileIO
+from itertools import chain
+from math import isfinite
+from typing import Annotated, Any, Self, TypeAlias, cast
 
 import httpx
-from pydantic import ValidationError
+from msgspec import DecodeError, Struct
+from msgspec.json import Decoder
+from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
-from automation_pipeline.clients import keys
+from automation_pipeline.clients import http as keys
 from automation_pipeline.clients.audio import AUDIO_LIMITS, AudioHosts, AudioLimits, audio_guard
-from automation_pipeline.clients.crm_payloads import without_nul
-from automation_pipeline.clients.elevenlabs_payloads import Refusal, TranscriptPayload, refusal_of
-from automation_pipeline.clients.http import MEGABYTE, Answer, BodyRefusedError, HttpClient, Observation
-from automation_pipeline.clients.transcript_json import plain_transcript
+from automation_pipeline.clients.crm import without_nul
+from automation_pipeline.clients.http import MEGABYTE, BodyRefusedError, HttpAnswer, HttpClient, Observation
 from automation_pipeline.core.errors import PermanentError, TransientError
-from automation_pipeline.core.meter import Meter
+from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import retry_after_seconds
-from automation_pipeline.transcription.domain.transcript import Transcript
+from automation_pipeline.transcription.models import SPACING, Transcript, Word
 from automation_pipeline.transcription.ports import ProviderAccessError
+
+LONGEST_MESSAGE = 500
+LONGEST_CODE = 100
+
+
+def _text_or_none(value: object) -> object:
+    """For what is only noted down: a value of another kind is as good as none."""
+    return (value.strip() or None) if isinstance(value, str) else None
+
+
+def _number_or_none(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if isfinite(value) else None
+    except OverflowError:  # JSON's whole numbers have no end
+        return None
+
+
+LenientText: TypeAlias = Annotated[str | None, BeforeValidator(_text_or_none)]
+LenientNumber: TypeAlias = Annotated[float | None, BeforeValidator(_number_or_none)]
+
+
+def _words(said: Iterable[object]) -> Iterator[Word]:
+    """Without spacings, which say nothing, and those that lack their text, their times or their type. By hand: of words
+    there are tens of thousands."""
+    for each in said:
+        if not isinstance(each, dict):
+            continue
+        told = cast("dict[str, object]", each)
+        if (kind := told.get("type")) == SPACING:
+            continue
+        text, start, end, speaker = told.get("text"), told.get("start"), told.get("end"), told.get("speaker_id")
+        if not (isinstance(text, str) and text and isinstance(kind, str) and kind):
+            continue
+        if not (type(start) is float and type(end) is float and isfinite(start) and isfinite(end)):
+            start, end = _number_or_none(start), _number_or_none(end)
+            if start is None or end is None:
+                continue
+        yield Word(text, start, end, kind, (speaker.strip() or None) if isinstance(speaker, str) else None)
+
+
+class TranscriptPayload(BaseModel):
+    """Words that cannot be used are left out; the rest of the transcript stands."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+    transcription_id: LenientText = None
+    text: str | None = None
+    language_code: LenientText = None
+    language_probability: LenientNumber = None
+    words: list[Any] | None = None  # whatever they are: `_words` looks at each
+
+    @classmethod
+    def of_json(cls, body: bytes) -> Self:
+        """ValueError: it is no JSON; as ValidationError: it is another. Twice as fast as to validate what is parsed."""
+        return cls.model_validate(from_json(body))
+
+    def to_transcript(self, transcription_id: str) -> Transcript:
+        return Transcript(
+            transcription_id=transcription_id,
+            text=self.text or "",
+            language_code=self.language_code,
+            language_probability=self.language_probability,
+            words=tuple(_words(self.words or ())),
+        )
+
+
+@dataclass(frozen=True)
+class ProviderRefusal:
+    """What the provider says instead of a transcript: its status, and as much of a code and a message as it gives."""
+
+    status: int
+    code: str | None = None
+    message: str | None = None
+
+    def __str__(self) -> str:
+        parts = [f"ElevenLabs speech-to-text failed status={self.status}"]
+        parts += [f"code={self.code}"] if self.code else []
+        parts += [f"provider_message={self.message}"] if self.message else []
+        return " ".join(parts)
+
+
+_MESSAGES = ("detail", "message", "error", "error_message", "reason", "msg")
+_CODES = ("code", "status", "type")
+_NESTED = ("detail", "error")
+_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+
+
+def refusal_of(status: int, body: bytes, secret: str) -> ProviderRefusal:
+    """What the body says, on one line and without the secret, should the provider repeat it."""
+    try:
+        document = _JSON.validate_json(without_nul(body))
+    except ValidationError:
+        return ProviderRefusal(status)
+
+    def shown(text: str | None, longest: int) -> str | None:
+        return text and " ".join(text.replace(secret, "***").split())[:longest]
+
+    return ProviderRefusal(
+        status,
+        code=shown(_found(document, _CODES), LONGEST_CODE),
+        message=shown(_found(document, _MESSAGES), LONGEST_MESSAGE),
+    )
+
+
+def _found(value: JsonValue, names: Iterable[str]) -> str | None:
+    """The first text under one of the names, the outer before the inner; of a list only its first element counts."""
+    if isinstance(value, list):
+        value = value[0] if value else None
+    if not isinstance(value, dict):
+        return None
+    texts = (text for name in names if isinstance(text := value.get(name), str) and text.strip())
+    inner = (text for name in _NESTED if (text := _found(value.get(name), names)))
+    return next(chain(texts, inner), None)
+
+
+class _Answer(Struct):
+    transcription_id: str
+    text: str | None = None
+    language_code: str | None = None
+    language_probability: float | None = None
+    words: list[Word] | None = None
+
+
+_READ = Decoder(_Answer).decode
+
+
+def plain_transcript(body: bytes) -> Transcript | None:
+    """None for one that is odd in any way, down to the last of its words: it is for `TranscriptPayload`, which bears
+    much and takes three times as long."""
+    try:
+        answer = _READ(body)
+    except (DecodeError, UnicodeDecodeError):
+        return None
+    words = [word for word in answer.words or () if word.kind != SPACING and word.text and word.kind]
+    transcription_id = answer.transcription_id.strip()
+    if not transcription_id or not _are_bare(words):
+        return None
+    return Transcript(
+        transcription_id=transcription_id,
+        text=answer.text or "",
+        language_code=(answer.language_code or "").strip() or None,
+        language_probability=answer.language_probability,
+        words=tuple(words),
+    )
+
+
+def _are_bare(words: Sequence[Word]) -> bool:
+    """Whether the speakers' names are as they are kept: none is empty, or has blanks around it."""
+    return all(name is None or (name and name == name.strip()) for name in {word.speaker for word in words})
+
 
 # A call of ten hours has a transcript of 20 MB.
 MOST_BYTES = 50 * MEGABYTE
@@ -31,7 +187,7 @@ class SpeechUnavailableError(TransientError):
     """ElevenLabs gave no usable answer this time; `refusal` is what it said, if it said anything."""
 
     def __init__(
-        self, message: str, *, refusal: Refusal | None = None, retry_after_seconds: float | None = None
+        self, message: str, *, refusal: ProviderRefusal | None = None, retry_after_seconds: float | None = None
     ) -> None:
         super().__init__(message, retry_after_seconds=retry_after_seconds)
         self.refusal = refusal
@@ -40,7 +196,7 @@ class SpeechUnavailableError(TransientError):
 class SpeechRefusedError(PermanentError):
     """ElevenLabs refuses the audio or our request."""
 
-    def __init__(self, message: str, *, refusal: Refusal) -> None:
+    def __init__(self, message: str, *, refusal: ProviderRefusal) -> None:
         super().__init__(message)
         self.refusal = refusal
 
@@ -153,7 +309,7 @@ class ElevenLabsSpeechToText:
             return answer.body
         raise self._refused(answer)
 
-    def _refused(self, answer: Answer) -> Exception:
+    def _refused(self, answer: HttpAnswer) -> Exception:
         status = answer.status
         refusal = refusal_of(status, answer.body, self._key)
         if status in {408, 429} or status >= 500:

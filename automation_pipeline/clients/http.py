@@ -1,7 +1,4 @@
-"""HTTP calls to other systems: client, transports, guard of addresses, bounded reader and observation (ADR 0020).
-
-Every client uses `HttpClient`, and only the functions here read a body: raw, bounded, and never decompressed.
-"""
+"""HTTP calls to other systems: client, transports, address guard, bounded reader, observation (ADR 0020)."""
 
 import asyncio
 import logging
@@ -21,10 +18,28 @@ from weakref import WeakKeyDictionary
 import httpx
 
 from automation_pipeline.core.addresses import DEFAULT_PORTS, check_url, is_public
-from automation_pipeline.core.correlation import correlation_id
 from automation_pipeline.core.errors import InvalidInputError, PermanentError, TransientError
-from automation_pipeline.core.logs import log
-from automation_pipeline.core.meter import Meter
+from automation_pipeline.core.logs import correlation_id, log
+from automation_pipeline.core.metrics import Meter
+
+
+def bare_key(key: str | None) -> str:
+    """The key without what copying leaves around it: blanks and one pair of quotes. Empty when there is none."""
+    text = (key or "").strip()
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
+        text = text[1:-1].strip()
+    return text
+
+
+def usable_key(key: str | None, provider: str, setting: str) -> str:
+    """The bare key; PermanentError, which names provider and setting but not the key: there is none to send."""
+    text = bare_key(key)
+    if not text:
+        raise PermanentError(f"{provider} API key not configured (set {setting})")
+    if not (text.isascii() and text.isprintable()):
+        raise PermanentError(f"{provider} API key holds characters that cannot be sent (set {setting})")
+    return text
+
 
 REQUEST_ID = "X-Request-Id"
 # Stock httpx keeps an idle connection as long.
@@ -53,7 +68,7 @@ class EncodedBodyError(BodyRefusedError):
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     """A whole answer. The body of a refusal is empty when it was not read: its status says enough."""
 
     status: int
@@ -138,7 +153,7 @@ def _no_certificates() -> ssl.SSLContext:
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
-class Place(NamedTuple):
+class Origin(NamedTuple):
     """Where a connection leads to. `name` is the one in the certificate."""
 
     scheme: str
@@ -151,7 +166,7 @@ class Place(NamedTuple):
 class Slot:
     """One connection of one place, as a transport of httpx."""
 
-    place: Place
+    place: Origin
     transport: httpx.AsyncHTTPTransport
     idle_since: float = field(default=0.0)
 
@@ -208,7 +223,7 @@ class SlotTransport(httpx.AsyncBaseTransport):
         except TimeoutError:
             raise httpx.PoolTimeout("Every connection stayed busy", request=request) from None
 
-    async def _take(self, place: Place) -> Slot:
+    async def _take(self, place: Origin) -> Slot:
         """The idle slot of the place that was used last, or a new one. Slots that no call needs grow old and are
         closed."""
         found = next((at for at in range(len(self._idle) - 1, -1, -1) if self._idle[at].place == place), None)
@@ -219,7 +234,7 @@ class SlotTransport(httpx.AsyncBaseTransport):
             await self._idle.pop(0).transport.aclose()
         return slot
 
-    def _made(self, place: Place) -> Slot:
+    def _made(self, place: Origin) -> Slot:
         verify = self._verify() if place.scheme == "https" else _no_certificates()
         limits = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEEP_ALIVE_SECONDS)
         return Slot(place, httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=limits))
@@ -254,13 +269,13 @@ def _has_leftover(transport: httpx.AsyncHTTPTransport) -> bool:
     return any(one._connection._h11_state.trailing_data[0] for one in kept)  # pyright: ignore  the same
 
 
-def _place(request: httpx.Request) -> Place:
+def _place(request: httpx.Request) -> Origin:
     url = request.url
     if url.scheme not in DEFAULT_PORTS or not url.host:
         raise httpx.UnsupportedProtocol("Only addresses of http and https have a connection", request=request)
     host = url.raw_host.decode("ascii")
     name = str(request.extensions.get("sni_hostname") or host)
-    return Place(url.scheme, host, url.port or DEFAULT_PORTS[url.scheme], name)
+    return Origin(url.scheme, host, url.port or DEFAULT_PORTS[url.scheme], name)
 
 
 # --- Addresses that others choose
@@ -362,7 +377,7 @@ class Observation:
     tells_id: bool = False
 
 
-class Options(TypedDict, total=False):
+class ClientOptions(TypedDict, total=False):
     base_url: str
     timeout: httpx.Timeout
     trust_env: bool
@@ -379,7 +394,7 @@ class HttpClient(httpx.AsyncClient):
         connections: int = 100,
         transport: httpx.AsyncBaseTransport | None = None,
         headers: Mapping[str, str] | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[ClientOptions],
     ) -> None:
         if transport is None and not getproxies().keys() & {"http", "https", "all"}:
             transport = SlotTransport(connections)
@@ -393,7 +408,7 @@ class HttpClient(httpx.AsyncClient):
         )
         self._observation = observation
 
-    async def call(self, request: httpx.Request, most_bytes: int) -> Answer:
+    async def call(self, request: httpx.Request, most_bytes: int) -> HttpAnswer:
         """One call with its whole answer. BodyRefusedError: it has arrived, but its answer cannot be read."""
         response = await self.send(request, stream=True)
         try:
@@ -404,7 +419,7 @@ class HttpClient(httpx.AsyncClient):
             body = b""
         finally:
             await response.aclose()
-        return Answer(response.status_code, response.headers, body)
+        return HttpAnswer(response.status_code, response.headers, body)
 
     async def send(self, request: httpx.Request, *, stream: bool = False, **more: object) -> httpx.Response:
         given = correlation_id()

@@ -1,23 +1,171 @@
-"""Any OpenAI-compatible server over HTTP: `audits.ports.LanguageModel`. The JSON is in `llm_payloads`."""
+"""Any OpenAI-compatible server over HTTP: `audits.ports.LanguageModel`."""
 
 import asyncio
+import json
 import re
 from collections.abc import Callable
 from datetime import datetime
-from typing import TypeVar
+from typing import Annotated, TypeAlias, TypeVar, cast
 from urllib.parse import quote
 
 import httpx
-from pydantic import BaseModel, ValidationError
+import msgspec
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from automation_pipeline.audits.domain.chat import AnswerSchema, Message, Question, Reply, Role
-from automation_pipeline.clients.elevenlabs_payloads import Refusal, refusal_of
-from automation_pipeline.clients.http import MEGABYTE, Answer, BodyRefusedError, HttpClient, Observation
-from automation_pipeline.clients.keys import bare_key, usable_key
-from automation_pipeline.clients.llm_payloads import CompletionPayload, ModelPayload, ModelsPayload, question_json
+from automation_pipeline.audits.models.chat import (
+    AnswerSchema,
+    Message,
+    Question,
+    Reply,
+    Role,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    Usage,
+)
+from automation_pipeline.clients.crm import without_nul
+from automation_pipeline.clients.elevenlabs import ProviderRefusal, refusal_of
+from automation_pipeline.clients.http import (
+    MEGABYTE,
+    BodyRefusedError,
+    HttpAnswer,
+    HttpClient,
+    Observation,
+    bare_key,
+    usable_key,
+)
 from automation_pipeline.core.errors import PermanentError, TransientError
-from automation_pipeline.core.meter import Meter
+from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import retry_after_seconds
+
+FILTERED = "The provider's content filter stopped the answer"
+MOST_TOKENS = 1_000_000_000
+
+
+def question_json(question: Question, model: str, temperature: float | None) -> bytes:
+    """Half a character, which no UTF-8 can hold, is sent as a question mark."""
+    document: dict[str, object] = {"model": model, "messages": [_message(message) for message in question.messages]}
+    if temperature is not None:
+        document["temperature"] = temperature
+    if question.tools:
+        document["tools"] = [_tool(tool) for tool in question.tools]
+        document["tool_choice"] = question.tool_choice.value
+    # A call that must be of a tool holds no answer, and some servers refuse to be asked for both.
+    if not (question.tools and question.tool_choice is ToolChoice.REQUIRED):
+        document["response_format"] = _response_format(question.schema)
+    try:
+        return msgspec.json.encode(document)
+    except UnicodeEncodeError:
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", errors="replace")
+
+
+def _message(message: Message) -> dict[str, object]:
+    document: dict[str, object] = {"role": message.role.value, "content": message.content}
+    if message.role is Role.TOOL:
+        document["tool_call_id"] = message.tool_call_id
+    if message.tool_calls:
+        document["content"] = message.content or None
+        document["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.tool_calls
+        ]
+    return document
+
+
+def _tool(tool: Tool) -> dict[str, object]:
+    function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters), "strict": True}
+    return {"type": "function", "function": function}
+
+
+def _response_format(schema: AnswerSchema) -> dict[str, object]:
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": schema.name, "strict": True, "schema": dict(schema.schema)},
+    }
+
+
+def _clean(text: str) -> str:
+    """Also without the NUL that JSON inside the text would have."""
+    text = text.replace("\0", "")
+    return without_nul(text.encode()).decode() if r"\u0000" in text else text
+
+
+def _tokens(value: object) -> int:
+    """What is no number of tokens is as good as none: an answer is not lost for its bill."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return 0
+    return value if 0 <= value <= MOST_TOKENS else 0
+
+
+def _usage(value: object) -> object:
+    return cast("object", value) if isinstance(value, dict) else UsagePayload()
+
+
+Text: TypeAlias = Annotated[str, AfterValidator(_clean)]
+Tokens: TypeAlias = Annotated[int, BeforeValidator(_tokens)]
+
+
+class _Payload(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+
+class FunctionPayload(_Payload):
+    name: Text
+    arguments: Text
+
+
+class ToolCallPayload(_Payload):
+    id: Text
+    function: FunctionPayload
+
+
+class MessagePayload(_Payload):
+    content: Text | None = None
+    tool_calls: list[ToolCallPayload] | None = None
+    refusal: Text | None = None
+
+
+class ChoicePayload(_Payload):
+    message: MessagePayload
+    finish_reason: str | None = None
+
+
+class UsagePayload(_Payload):
+    prompt_tokens: Tokens = 0
+    completion_tokens: Tokens = 0
+
+
+class CompletionPayload(_Payload):
+    choices: list[ChoicePayload] = Field(min_length=1)
+    usage: Annotated[UsagePayload, BeforeValidator(_usage)] = UsagePayload()
+
+    def to_reply(self) -> Reply:
+        """Of several choices the first: more were not asked for."""
+        choice = self.choices[0]
+        message, ended = choice.message, choice.finish_reason
+        refusal = (message.refusal or "").strip() or (FILTERED if ended == "content_filter" else None)
+        return Reply(
+            content=message.content or "",
+            usage=Usage(self.usage.prompt_tokens, self.usage.completion_tokens),
+            tool_calls=tuple(
+                ToolCall(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()
+            ),
+            refusal=refusal,
+            is_cut=ended == "length",
+        )
+
+
+class ModelPayload(_Payload):
+    id: str
+
+
+class ModelsPayload(_Payload):
+    data: list[ModelPayload]
+
+    @property
+    def names(self) -> set[str]:
+        return {model.id for model in self.data}
+
 
 OPENAI_HOST = "api.openai.com"
 CONNECT_SECONDS = 10.0
@@ -32,7 +180,7 @@ _WORD = {
     "required": ["word"],
     "additionalProperties": False,
 }
-ONE_WORD = Question((Message(Role.USER, 'Answer with {"word": "oui"}.'),), AnswerSchema("one_word", _WORD))
+PROBE_QUESTION = Question((Message(Role.USER, 'Answer with {"word": "oui"}.'),), AnswerSchema("one_word", _WORD))
 
 Payload = TypeVar("Payload", bound=BaseModel)
 
@@ -48,7 +196,7 @@ class ModelAnswerError(ModelUnavailableError):
 class ModelRefusedError(PermanentError):
     """The provider refuses our request; `status` and `code` are what it said."""
 
-    def __init__(self, message: str, *, refusal: Refusal) -> None:
+    def __init__(self, message: str, *, refusal: ProviderRefusal) -> None:
         super().__init__(message)
         self.status, self.code = refusal.status, refusal.code
 
@@ -121,7 +269,7 @@ class ChatCompletions:
     async def check(self) -> None:
         """The list of models costs nothing. Where it does not name ours, a completion of one word decides."""
         if not await self._is_known():
-            await self.ask(ONE_WORD)
+            await self.ask(PROBE_QUESTION)
 
     async def aclose(self) -> None:
         await self._http.aclose()
@@ -167,7 +315,7 @@ class ChatCompletions:
             raise self._refused(answer)
         return answer.body
 
-    def _refused(self, answer: Answer) -> Exception:
+    def _refused(self, answer: HttpAnswer) -> Exception:
         # NUL is never found in what is masked: it stands for "no key".
         refusal = refusal_of(answer.status, answer.body, self._key or "\0")
         status, said = refusal.status, _sentence(refusal)
@@ -181,7 +329,7 @@ class ChatCompletions:
             return PromptTooLongError(said, refusal=refusal)
         return ModelRefusedError(said + self._advice(refusal), refusal=refusal)
 
-    def _advice(self, refusal: Refusal) -> str:
+    def _advice(self, refusal: ProviderRefusal) -> str:
         """Servers of models at home answer 404 for an unknown model without a code, but name it."""
         if refusal.code == "model_not_found" or (refusal.status == 404 and self._model in (refusal.message or "")):
             return " (check LLM_MODEL)"
@@ -208,14 +356,14 @@ def _below(root: httpx.URL, path: str) -> bytes:
     return base + path.encode() + mark + query
 
 
-def _sentence(refusal: Refusal) -> str:
+def _sentence(refusal: ProviderRefusal) -> str:
     parts = [f"{FAILED} status={refusal.status}"]
     parts += [f"code={refusal.code}"] if refusal.code else []
     parts += [f"provider_message={refusal.message}"] if refusal.message else []
     return " ".join(parts)
 
 
-def _is_too_long(refusal: Refusal) -> bool:
+def _is_too_long(refusal: ProviderRefusal) -> bool:
     """By code, or by the words that servers without codes have taken over from OpenAI."""
     said = (refusal.message or "").lower()
     return refusal.status in {400, 413} and (refusal.code in _TOO_LONG_CODES or "maximum context length" in said)

@@ -1,4 +1,4 @@
-"""Shopify's Admin API over HTTP: `pricing.ports.Shop`. Every call is one POST of GraphQL, and ends as a value."""
+"""Shopify's Admin API over HTTP: `pricing.ports.Shop`. Every call is one POST of GraphQL and ends as a value."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -8,35 +8,74 @@ from typing import TypeVar
 import httpx
 from pydantic import JsonValue, ValidationError
 
-from automation_pipeline.clients.http import MEGABYTE, REQUEST_ID, BodyRefusedError, HttpClient, Observation
-from automation_pipeline.clients.keys import usable_key
+from automation_pipeline.clients.http import MEGABYTE, REQUEST_ID, BodyRefusedError, HttpClient, Observation, usable_key
 from automation_pipeline.clients.shop_payloads import (
+    LONGEST_ID,
+    LONGEST_MESSAGE,
     CataloguePayload,
     PricesPayload,
+    ShopAnswer,
     WhoPayload,
-    product_gid,
-    variant_gid,
-)
-from automation_pipeline.clients.shop_queries import CATALOGUE, PRICES, WHO, WRITE
-from automation_pipeline.clients.shop_refusals import (
-    LONGEST_ID,
-    LONGEST_SAID,
-    Heard,
+    WritePayload,
     envelope_of,
     hides_only_costs,
+    product_gid,
     refused_question,
     refused_status,
+    variant_gid,
+    write_input,
 )
-from automation_pipeline.clients.shop_written import WritePayload, write_input
 from automation_pipeline.core.errors import InvalidInputError, PermanentError, TransientError
-from automation_pipeline.core.meter import Meter
+from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import retry_after_seconds
-from automation_pipeline.pricing.domain.failures import Failure, Signal, classified
-from automation_pipeline.pricing.domain.shop_calls import Called, Costs, Page, Prices, PriceWrite, Written
+from automation_pipeline.pricing.models.shop import (
+    CallCosts,
+    CallFailure,
+    CallResult,
+    CataloguePage,
+    FailureSignal,
+    Prices,
+    PriceWrite,
+    Written,
+    classify_failure,
+)
+
+CATALOGUE = """
+query Catalogue($first: Int!, $after: String) {
+  shop { currencyCode }
+  productVariants(first: $first, after: $after) {
+    pageInfo { hasNextPage endCursor }
+    nodes {
+      id sku barcode title price compareAtPrice inventoryQuantity
+      inventoryItem { unitCost { amount currencyCode } }
+      product { id title handle vendor productType tags status }
+    }
+  }
+}
+"""
+
+PRICES = """
+query Prices($ids: [ID!]!) {
+  shop { currencyCode }
+  nodes(ids: $ids) { ... on ProductVariant { id price compareAtPrice } }
+}
+"""
+
+WRITE = """
+mutation Write($productId: ID!, $variants: [ProductVariantsBulkInput!]!) {
+  productVariantsBulkUpdate(productId: $productId, variants: $variants, allowPartialUpdates: true) {
+    productVariants { id price compareAtPrice }
+    userErrors { field message code }
+  }
+}
+"""
+
+WHO = "query Who { shop { currencyCode } }"
+
 
 PAGE_SIZE = 250
 # Of a page: the connection, each variant with its item and its product, the shop.
-COSTS = Costs(page=2 + PAGE_SIZE * 3 + 1, each_price=1, write=10, prices=1)
+COSTS = CallCosts(page=2 + PAGE_SIZE * 3 + 1, each_price=1, write=10, prices=1)
 CONNECT_SECONDS = 10.0
 MOST_BYTES = 8 * MEGABYTE
 
@@ -97,22 +136,22 @@ class ShopifyShop:
         )
 
     @property
-    def costs(self) -> Costs:
+    def costs(self) -> CallCosts:
         return COSTS
 
-    async def page(self, after: str | None) -> Called[Page]:
+    async def page(self, after: str | None) -> CallResult[CataloguePage]:
         asked: dict[str, object] = {"first": PAGE_SIZE, "after": after}
 
-        def read(data: JsonValue) -> Page:
+        def read(data: JsonValue) -> CataloguePage:
             return CataloguePayload.model_validate(data).to_page(after)
 
         return await self._call(CATALOGUE, asked, read, needs_costs=False)
 
-    async def prices(self, variant_ids: Sequence[str]) -> Called[Prices]:
+    async def prices(self, variant_ids: Sequence[str]) -> CallResult[Prices]:
         asked: dict[str, object] = {"ids": [variant_gid(variant_id) for variant_id in variant_ids]}
         return await self._call(PRICES, asked, lambda data: PricesPayload.model_validate(data).to_prices(variant_ids))
 
-    async def write(self, product_id: str, writes: Sequence[PriceWrite]) -> Called[Written]:
+    async def write(self, product_id: str, writes: Sequence[PriceWrite]) -> CallResult[Written]:
         def read(data: JsonValue) -> Written:
             update = WritePayload.model_validate(data).product_variants_bulk_update
             return update.to_written(writes, self._shown)
@@ -142,51 +181,53 @@ class ShopifyShop:
         *,
         writes: bool = False,
         needs_costs: bool = True,
-    ) -> Called[Value]:
+    ) -> CallResult[Value]:
         heard = await self._heard({"query": query, "variables": asked})
-        if isinstance(heard, Failure):
-            return Called(failure=heard)
+        if isinstance(heard, CallFailure):
+            return CallResult(failure=heard)
         envelope = envelope_of(heard.body)
         bucket = envelope.bucket if envelope else None
         if not 200 <= heard.status < 300:
-            return Called(None, refused_status(heard, envelope, self._shown), bucket, heard.request_id)
+            return CallResult(None, refused_status(heard, envelope, self._shown), bucket, heard.request_id)
         if envelope is None:
-            return Called(None, _not_understood("it is no GraphQL", writes=writes), None, heard.request_id)
+            return CallResult(None, _not_understood("it is no GraphQL", writes=writes), None, heard.request_id)
         failure = refused_question(heard, envelope, self._shown, writes=writes)
         if failure is not None and (needs_costs or not hides_only_costs(envelope)):
-            return Called(None, failure, bucket, heard.request_id)
+            return CallResult(None, failure, bucket, heard.request_id)
         try:
-            return Called(read(envelope.data), None, bucket, heard.request_id)
+            return CallResult(read(envelope.data), None, bucket, heard.request_id)
         except ValidationError as error:
             where = ".".join(str(part) for part in error.errors(include_url=False, include_input=False)[0]["loc"])
             problem = f"unexpected value at {where or 'data'}"
         except InvalidInputError:
             problem = "an amount or a page's end cannot be read"
-        return Called(None, failure or _not_understood(problem, writes=writes), bucket, heard.request_id)
+        return CallResult(None, failure or _not_understood(problem, writes=writes), bucket, heard.request_id)
 
-    async def _heard(self, question: Mapping[str, object]) -> Heard | Failure:
+    async def _heard(self, question: Mapping[str, object]) -> ShopAnswer | CallFailure:
         """No error is kept: httpx's own carry the headers, and the token with them."""
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 return await self._answer(question)
         except _NOTHING_WAS_SENT as error:
             how = f"({type(error).__name__}; check SHOP_API_BASE_URL)"
-            return classified(Signal(code="ECONNREFUSED"), f"The shop could not be reached {how}.")
+            return classify_failure(FailureSignal(code="ECONNREFUSED"), f"The shop could not be reached {how}.")
         except UnicodeError:
-            unknown = Signal(code="ENOTFOUND", retryable=False)
-            return classified(unknown, "The shop's address cannot be looked up (check SHOP_API_BASE_URL).")
+            unknown = FailureSignal(code="ENOTFOUND", retryable=False)
+            return classify_failure(unknown, "The shop's address cannot be looked up (check SHOP_API_BASE_URL).")
         except (TimeoutError, httpx.TimeoutException):
-            return classified(Signal(lost=True), "The shop did not answer in time.")
+            return classify_failure(FailureSignal(lost=True), "The shop did not answer in time.")
         except httpx.HTTPError as error:
-            return classified(Signal(lost=True), f"The connection to the shop broke ({type(error).__name__}).")
+            return classify_failure(
+                FailureSignal(lost=True), f"The connection to the shop broke ({type(error).__name__})."
+            )
 
-    async def _answer(self, question: Mapping[str, object]) -> Heard:
+    async def _answer(self, question: Mapping[str, object]) -> ShopAnswer:
         try:
             answer = await self._http.call(self._http.build_request("POST", self._url, json=question), MOST_BYTES)
         except BodyRefusedError:  # the shop has the question: what it answers is not understood
-            return Heard(status=200, body=None, retry_after_seconds=None, request_id=None)
+            return ShopAnswer(status=200, body=None, retry_after_seconds=None, request_id=None)
         told = answer.headers.get(REQUEST_ID, "")
-        return Heard(
+        return ShopAnswer(
             status=answer.status,
             body=answer.body,
             retry_after_seconds=retry_after_seconds(answer.headers.get("Retry-After"), self._now()),
@@ -198,10 +239,10 @@ class ShopifyShop:
         line = "".join(sign for sign in " ".join(text.split()) if sign.isprintable())
         for secret in self._secrets:
             line = line.replace(secret, "***")
-        return line[:LONGEST_SAID]
+        return line[:LONGEST_MESSAGE]
 
 
-def _not_understood(problem: str, *, writes: bool) -> Failure:
+def _not_understood(problem: str, *, writes: bool) -> CallFailure:
     """What a write has done is not known then; a question may be asked again."""
-    signal = Signal(lost=True) if writes else Signal(code="INTERNAL_SERVER_ERROR")
-    return classified(signal, f"The shop's answer is not understood: {problem}.")
+    signal = FailureSignal(lost=True) if writes else FailureSignal(code="INTERNAL_SERVER_ERROR")
+    return classify_failure(signal, f"The shop's answer is not understood: {problem}.")

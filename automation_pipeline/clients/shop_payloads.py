@@ -1,19 +1,41 @@
-"""The shop's catalogue and prices as they come over the wire, turned into the values of `pricing.domain`.
-
-Ids are digits for us and gids outside. What comes of a write is in `shop_written`, of a refusal in `shop_refusals`.
-"""
+"""Shopify's payloads: catalogue and prices, refusals and throttling, and the results of writes."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 from pydantic.alias_generators import to_camel
 
+from automation_pipeline.clients.elevenlabs import LenientNumber, LenientText
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.pricing.domain.money import LARGEST_AMOUNT, Price, is_currency, parse_amount
-from automation_pipeline.pricing.domain.shop_calls import Page
-from automation_pipeline.pricing.domain.variant import Variant
+from automation_pipeline.pricing.models.shop import (
+    LARGEST_AMOUNT,
+    BucketStatus,
+    CallFailure,
+    CataloguePage,
+    FailureSignal,
+    Price,
+    PriceWrite,
+    Variant,
+    classify_failure,
+    format_amount,
+    is_currency,
+    parse_amount,
+)
+from automation_pipeline.pricing.rules.runs import throttle_seconds
 
 MOST_IN_STOCK = 10**12
 LONGEST_CURSOR = 2000
@@ -54,51 +76,51 @@ def _filled(text: str | None) -> str | None:
 
 
 Text: TypeAlias = Annotated[str, AfterValidator(_without_nul)]
-MaybeText: TypeAlias = Annotated[Text | None, AfterValidator(_filled)]
+OptionalText: TypeAlias = Annotated[Text | None, AfterValidator(_filled)]
 ProductId: TypeAlias = Annotated[str, AfterValidator(_digits_after(_PRODUCT))]
 VariantId: TypeAlias = Annotated[str, AfterValidator(_digits_after(_VARIANT))]
 Currency: TypeAlias = Annotated[str, AfterValidator(_currency)]
 
 
-class Wire(BaseModel):
+class ShopWire(BaseModel):
     """Types are taken at their word; fields that we do not read are left out."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True, alias_generator=to_camel)
 
 
-class ShopPayload(Wire):
+class ShopPayload(ShopWire):
     currency_code: Currency
 
 
-class WhoPayload(Wire):
+class WhoPayload(ShopWire):
     shop: ShopPayload
 
 
-class PageInfoPayload(Wire):
+class PageInfoPayload(ShopWire):
     has_next_page: bool
     end_cursor: Annotated[str, Field(max_length=LONGEST_CURSOR)] | None = None
 
 
-class MoneyPayload(Wire):
+class MoneyPayload(ShopWire):
     amount: str
     currency_code: str
 
 
-class InventoryItemPayload(Wire):
+class InventoryItemPayload(ShopWire):
     unit_cost: MoneyPayload | None = None
 
 
-class ProductPayload(Wire):
+class ProductPayload(ShopWire):
     id: ProductId
     status: str
-    title: MaybeText = None
-    handle: MaybeText = None
-    vendor: MaybeText = None
-    product_type: MaybeText = None
+    title: OptionalText = None
+    handle: OptionalText = None
+    vendor: OptionalText = None
+    product_type: OptionalText = None
     tags: list[Text] = []
 
 
-class _PriceTag(Wire):
+class _PriceTag(ShopWire):
     price: str | None = None
     compare_at_price: str | None = None
 
@@ -116,9 +138,9 @@ class PricedPayload(_PriceTag):
 class VariantPayload(_PriceTag):
     id: VariantId
     product: ProductPayload
-    sku: MaybeText = None
-    barcode: MaybeText = None
-    title: MaybeText = None
+    sku: OptionalText = None
+    barcode: OptionalText = None
+    title: OptionalText = None
     inventory_quantity: Annotated[int, Field(ge=-MOST_IN_STOCK, le=MOST_IN_STOCK)] | None = None
     inventory_item: InventoryItemPayload | None = None
 
@@ -149,24 +171,24 @@ class VariantPayload(_PriceTag):
         return _amount(cost.amount, currency) if cost and cost.currency_code == currency else None
 
 
-class VariantsPayload(Wire):
+class VariantsPayload(ShopWire):
     page_info: PageInfoPayload
     nodes: list[VariantPayload]
 
 
-class CataloguePayload(Wire):
+class CataloguePayload(ShopWire):
     shop: ShopPayload
     product_variants: VariantsPayload
 
-    def to_page(self, asked_after: str | None) -> Page:
+    def to_page(self, asked_after: str | None) -> CataloguePage:
         variants = tuple(node.to_variant(self.shop.currency_code) for node in self.product_variants.nodes)
         info = self.product_variants.page_info
         if info.has_next_page and info.end_cursor in {None, "", asked_after}:
             raise InvalidInputError("The page does not say where the next one begins.")
-        return Page(variants, info.end_cursor if info.has_next_page else None)
+        return CataloguePage(variants, info.end_cursor if info.has_next_page else None)
 
 
-class PricesPayload(Wire):
+class PricesPayload(ShopWire):
     shop: ShopPayload
     nodes: list[PricedPayload | None]
 
@@ -183,3 +205,243 @@ def _amount(text: str | None, currency: str) -> int | None:
     if not 0 <= amount <= LARGEST_AMOUNT:
         raise InvalidInputError("An amount is out of all reason.")
     return amount
+
+
+LONGEST_MESSAGE = 300
+LONGEST_ID = 200
+MOST_POINTS = 1e9
+SLOWEST_RATE = 0.01
+
+_MOST_COMPLAINTS = 3
+_THROTTLED, _DENIED = "THROTTLED", "ACCESS_DENIED"
+# With these the shop looked at nothing but the question: it has written nothing.
+_BEFOREHAND = frozenset({_THROTTLED, _DENIED, "SHOP_INACTIVE", "MAX_COST_EXCEEDED"})
+_COSTS = frozenset({"inventoryItem", "unitCost"})
+_ADVICE = {
+    401: " (check SHOP_API_TOKEN)",
+    403: " (check the scopes of SHOP_API_TOKEN)",
+    404: " (check SHOP_API_BASE_URL and SHOP_API_VERSION)",
+}
+
+ShownText: TypeAlias = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class ShopAnswer:
+    """One answer of the shop. No `body`: it was bigger than we read."""
+
+    status: int
+    body: bytes | None
+    retry_after_seconds: float | None
+    request_id: str | None
+
+
+def _or_none(value: object, read: ValidatorFunctionWrapHandler) -> object:
+    try:
+        return read(value)
+    except ValidationError:
+        return None
+
+
+class ThrottlePayload(ShopWire):
+    maximum_available: LenientNumber = None
+    currently_available: LenientNumber = None
+    restore_rate: LenientNumber = None
+
+
+class CostPayload(ShopWire):
+    requested_query_cost: LenientNumber = None
+    throttle_status: Annotated[ThrottlePayload | None, WrapValidator(_or_none)] = None
+
+    def to_bucket(self) -> BucketStatus | None:
+        """None for numbers that no bucket has: nobody could keep a pace by them."""
+        told = self.throttle_status
+        if told is None or told.maximum_available is None or told.currently_available is None:
+            return None
+        maximum, available, rate = told.maximum_available, told.currently_available, told.restore_rate or 0.0
+        is_one = 0 < maximum <= MOST_POINTS and abs(available) <= MOST_POINTS and SLOWEST_RATE <= rate <= MOST_POINTS
+        return BucketStatus(min(available, maximum), maximum, rate) if is_one else None
+
+
+class ExtensionsPayload(ShopWire):
+    cost: Annotated[CostPayload | None, WrapValidator(_or_none)] = None
+
+
+class Envelope(ShopWire):
+    """What stands around every answer; whatever is odd in it leaves the rest readable."""
+
+    data: JsonValue = None
+    errors: JsonValue = None
+    extensions: Annotated[ExtensionsPayload | None, WrapValidator(_or_none)] = None
+
+    @property
+    def cost(self) -> CostPayload:
+        return (self.extensions and self.extensions.cost) or CostPayload()
+
+    @property
+    def bucket(self) -> BucketStatus | None:
+        return self.cost.to_bucket()
+
+    @property
+    def wait_seconds(self) -> float | None:
+        """Until the bucket holds what the question asks for."""
+        bucket, requested = self.bucket, self.cost.requested_query_cost
+        if bucket is None or requested is None:
+            return None
+        return throttle_seconds(requested, bucket.available, bucket.restore_rate)
+
+
+class _CodePayload(ShopWire):
+    code: LenientText = None
+
+
+class ErrorPayload(ShopWire):
+    message: LenientText = None
+    extensions: Annotated[_CodePayload | None, WrapValidator(_or_none)] = None
+    path: Annotated[list[str | int] | None, WrapValidator(_or_none)] = None
+
+    @property
+    def code(self) -> str | None:
+        return self.extensions.code if self.extensions else None
+
+    @property
+    def hides_a_cost(self) -> bool:
+        return self.code == _DENIED and bool(self.path) and self.path[-1] in _COSTS
+
+
+def envelope_of(body: bytes | None) -> Envelope | None:
+    try:
+        return Envelope.model_validate_json(body or b"")
+    except ValidationError:
+        return None
+
+
+def refused_status(heard: ShopAnswer, envelope: Envelope | None, shown: ShownText) -> CallFailure:
+    said = _said(envelope.errors, shown) if envelope else ""
+    message = f"The shop answered {heard.status}{': ' if said else ''}{said}{_ADVICE.get(heard.status, '')}."
+    return classify_failure(FailureSignal(status=heard.status), message, heard.retry_after_seconds)
+
+
+def refused_question(heard: ShopAnswer, envelope: Envelope, shown: ShownText, *, writes: bool) -> CallFailure | None:
+    """None where the answer complains of nothing."""
+    if not envelope.errors:
+        return None
+    codes = [error.code.upper() for error in _listed(envelope.errors) if error.code]
+    code = _THROTTLED if _THROTTLED in codes else next(iter(codes), None)
+    signal = FailureSignal(code=code, lost=writes and _may_have_written(envelope, code))
+    if code == _THROTTLED:
+        wait = envelope.wait_seconds or heard.retry_after_seconds
+        return classify_failure(signal, "The shop is busy: it holds us back for a while.", wait)
+    said = _said(envelope.errors, shown)
+    return classify_failure(signal, f"The shop answered with an error: {said or 'it says no more'}.")
+
+
+def hides_only_costs(envelope: Envelope) -> bool:
+    """All else in the data may be read: to see what things cost the shop is a right of its own."""
+    errors = _listed(envelope.errors)
+    is_all = isinstance(envelope.errors, list) and len(errors) == len(envelope.errors)
+    return is_all and all(error.hides_a_cost for error in errors)
+
+
+def _may_have_written(envelope: Envelope, code: str | None) -> bool:
+    """A question that is refused before anything is done has no data at all, or null for what was asked."""
+    data = envelope.data
+    if isinstance(data, dict) and any(value is not None for value in data.values()):
+        return True
+    return "data" in envelope.model_fields_set and code not in _BEFOREHAND
+
+
+def _listed(errors: JsonValue) -> list[ErrorPayload]:
+    """Shopify's usual list; of another make there are no codes."""
+    found: list[ErrorPayload] = []
+    for error in errors if isinstance(errors, list) else []:
+        try:
+            found.append(ErrorPayload.model_validate(error))
+        except ValidationError:
+            continue
+    return found
+
+
+def _said(errors: JsonValue, shown: ShownText) -> str:
+    return shown("; ".join(_texts(errors)[:_MOST_COMPLAINTS])).rstrip(".")
+
+
+def _texts(errors: JsonValue) -> list[str]:
+    """`"text"`, `{"field": ["text"]}`, `["text"]` and `[{"message": "text"}]` are all met."""
+    if isinstance(errors, str):
+        return [errors]
+    if isinstance(errors, dict):
+        return [": ".join(filter(None, (field, ", ".join(_plain(said))))) for field, said in errors.items()]
+    if isinstance(errors, list):
+        messages = [error.message for error in _listed(errors) if error.message]
+        return messages or _plain(errors)
+    return []
+
+
+def _plain(said: JsonValue) -> list[str]:
+    return [text for text in (said if isinstance(said, list) else [said]) if isinstance(text, str)]
+
+
+_PLACE = re.compile(r"[0-9]{1,4}")
+_SILENT = classify_failure(FailureSignal(lost=True), "The shop does not say what became of this price.")
+_DIFFERENT = classify_failure(FailureSignal(lost=True), "The shop tells another price than the one that was written.")
+
+
+def write_input(write: PriceWrite) -> dict[str, object]:
+    """A compare-at price that is not sent stays as it is; one that is null is cleared."""
+    amount, currency, compare_at = write.price.unit_amount, write.price.currency, write.price.compare_at
+    sent: dict[str, object] = {"id": variant_gid(write.variant_id), "price": format_amount(amount, currency)}
+    if write.writes_compare_at:
+        sent["compareAtPrice"] = None if compare_at is None else format_amount(compare_at, currency)
+    return sent
+
+
+def _place(field: JsonValue) -> int | None:
+    """Of `["variants", "3", "price"]` the 3: the complaint is about the fourth variant that was sent."""
+    path = [str(step) for step in field if isinstance(step, str | int)] if isinstance(field, list) else []
+    places = (place for name, place in pairwise(path) if name == "variants" and _PLACE.fullmatch(place))
+    return next((int(place) for place in places), None)
+
+
+class UserErrorPayload(ShopWire):
+    field: Annotated[int | None, BeforeValidator(_place)] = None
+    message: LenientText = None
+    code: LenientText = None
+
+    def to_failure(self, shown: Callable[[str], str]) -> CallFailure:
+        said = ", ".join(shown(text) for text in (self.message, self.code) if text) or "it says no reason"
+        return classify_failure(FailureSignal(user_error=True, code=self.code), f"The shop refuses the price: {said}.")
+
+
+class UpdatePayload(ShopWire):
+    product_variants: list[PricedPayload] | None = None
+    user_errors: list[UserErrorPayload] | None = None
+
+    def to_written(self, writes: Sequence[PriceWrite], shown: Callable[[str], str]) -> dict[str, Price | CallFailure]:
+        """A complaint about a variant outweighs that it is listed; one about none is about all that are not listed
+        with the price that was asked for."""
+        told = self._told({write.variant_id: write.price.currency for write in writes})
+        errors = self.user_errors or []
+        general = next((error for error in errors if error.field is None or error.field >= len(writes)), None)
+        about_all = general.to_failure(shown) if general else None
+        written = {write.variant_id: _outcome(write, told.get(write.variant_id), about_all) for write in writes}
+        for error in reversed(errors):
+            if error.field is not None and error.field < len(writes):
+                written[writes[error.field].variant_id] = error.to_failure(shown)
+        return written
+
+    def _told(self, currencies: Mapping[str, str]) -> dict[str, Price]:
+        listed = ((each.id, each) for each in self.product_variants or [] if each.id in currencies)
+        told = {key: each.to_price(currencies[key]) for key, each in listed if key is not None}
+        return {variant_id: price for variant_id, price in told.items() if price is not None}
+
+
+def _outcome(write: PriceWrite, told: Price | None, about_all: CallFailure | None) -> Price | CallFailure:
+    """A variant is also listed with the price that it had before."""
+    if told and write.price.stands_as(told, with_compare_at=write.writes_compare_at):
+        return told
+    return about_all or (_DIFFERENT if told else _SILENT)
+
+
+class WritePayload(ShopWire):
+    product_variants_bulk_update: UpdatePayload

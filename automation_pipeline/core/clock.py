@@ -1,4 +1,4 @@
-"""The only source of the present. Decisions take an instant; the edges ask this clock for it."""
+"""The only source of the present, and how instants are written. Decisions take an instant; the edges ask the clock."""
 
 from datetime import UTC, datetime
 from typing import Protocol
@@ -13,3 +13,8 @@ class Clock(Protocol):
 class SystemClock:
     def now(self) -> datetime:
         return datetime.now(UTC)
+
+
+def iso(instant: datetime) -> str:
+    """ISO-8601 in UTC, to the millisecond."""
+    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

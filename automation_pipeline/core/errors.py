@@ -16,7 +16,7 @@ class TransientError(AutomationError):
         self.retry_after_seconds = retry_after_seconds
 
 
-class GroundError(TransientError):
+class InfrastructureError(TransientError):
     """What all work stands on, the database or Redis, cannot do it now. That says nothing about the work which it was
     for: no outcome is made of it, and it is done again later."""
 
@@ -41,7 +41,7 @@ class RequestFailedError(PermanentError):
     """What was asked for came to nothing, for this reason."""
 
 
-class OutsideError(PermanentError):
+class UpstreamError(PermanentError):
     """Somebody outside answered that it cannot be done, or with something that makes no sense."""
 
 

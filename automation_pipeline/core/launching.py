@@ -49,7 +49,7 @@ class LaunchFacts:
     waited_seconds: float
 
 
-class NothingBeginsError(PermanentError):
+class NotStartedError(PermanentError):
     """Work that was asked for does not begin, and `code` says what is missing."""
 
     def __init__(self, code: str, message: str, details: Mapping[str, object] | None = None) -> None:
@@ -68,17 +68,17 @@ class DagsterProbe(Protocol):
         ...
 
 
-def what_is_missing(facts: LaunchFacts) -> NothingBeginsError | None:
+def launch_obstacle(facts: LaunchFacts) -> NotStartedError | None:
     """None: nothing is known to be missing, so waiting goes on."""
     for state, reason in facts.requests.values():
         if state is LaunchState.REFUSED:
-            return NothingBeginsError("REQUEST_REFUSED", f"The request was refused: {reason}")
+            return NotStartedError("REQUEST_REFUSED", f"The request was refused: {reason}")
     if facts.tick_seconds is not None and facts.tick_seconds <= TICK_SILENCE_SECONDS:
         return _of_a_daemon_that_ticks(facts)
     return _of_a_silent_daemon(facts)
 
 
-def _of_a_daemon_that_ticks(facts: LaunchFacts) -> NothingBeginsError | None:
+def _of_a_daemon_that_ticks(facts: LaunchFacts) -> NotStartedError | None:
     dagster = facts.dagster or DagsterFacts()
     if _has_been_offered(facts):
         return None
@@ -86,13 +86,13 @@ def _of_a_daemon_that_ticks(facts: LaunchFacts) -> NothingBeginsError | None:
         return _stopped(LAUNCHING_SENSOR)
     if dagster.has_instance or facts.waited_seconds < STARTING_SECONDS:
         return None
-    return NothingBeginsError(
+    return NotStartedError(
         "SENSOR_STOPPED",
         f"Dagster's daemon ticks, but its sensor {LAUNCHING_SENSOR} offers nothing: it is stopped, or it fails",
     )
 
 
-def _of_a_silent_daemon(facts: LaunchFacts) -> NothingBeginsError | None:
+def _of_a_silent_daemon(facts: LaunchFacts) -> NotStartedError | None:
     dagster = facts.dagster or DagsterFacts()
     if _has_been_offered(facts) and facts.tick_seconds is not None and facts.tick_seconds <= BUSY_SECONDS:
         return None
@@ -100,7 +100,7 @@ def _of_a_silent_daemon(facts: LaunchFacts) -> NothingBeginsError | None:
     if heartbeat is not None and heartbeat <= HEARTBEAT_SILENCE_SECONDS and (tick is None or tick > heartbeat + 60):
         return _of_a_daemon_without_ticks(dagster, facts.waited_seconds)
     broken = f"; its code location {LOCATION} does not load either: {dagster.location_error}"
-    return NothingBeginsError(
+    return NotStartedError(
         "NO_DAEMON",
         f"Dagster's daemon has no heartbeat ({_last(tick, heartbeat)}): {START_IT}"
         + (broken if dagster.location_error else ""),
@@ -112,9 +112,9 @@ def _has_been_offered(facts: LaunchFacts) -> bool:
     return all(state is not LaunchState.WAITING for state, _ in facts.requests.values())
 
 
-def _of_a_daemon_without_ticks(dagster: DagsterFacts, waited_seconds: float) -> NothingBeginsError | None:
+def _of_a_daemon_without_ticks(dagster: DagsterFacts, waited_seconds: float) -> NotStartedError | None:
     if dagster.location_error is not None:
-        return NothingBeginsError(
+        return NotStartedError(
             "CODE_LOCATION",
             f"Dagster's daemon runs, but the code location {LOCATION} does not load: {dagster.location_error}",
         )
@@ -122,16 +122,16 @@ def _of_a_daemon_without_ticks(dagster: DagsterFacts, waited_seconds: float) -> 
         return _stopped(*dagster.stopped_sensors)
     if waited_seconds < STARTING_SECONDS:
         return None
-    return NothingBeginsError(
+    return NotStartedError(
         "CODE_LOCATION",
         f"Dagster's daemon runs, but no sensor of the code location {LOCATION} ticks: it does not load there, and the "
         "daemon's log says why",
     )
 
 
-def _stopped(*sensors: str) -> NothingBeginsError:
+def _stopped(*sensors: str) -> NotStartedError:
     names = ", ".join(sorted(sensors))
-    return NothingBeginsError(
+    return NotStartedError(
         "SENSOR_STOPPED", f"A sensor is stopped in Dagster: {names}. Start it on the page Automation"
     )
 

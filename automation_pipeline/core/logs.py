@@ -1,20 +1,46 @@
-"""Lines about what our processes do, on standard error: for people or as JSON, in UTC, correlated, and masked.
-
-Every line is a record of the standard library's logging, so that whoever else listens to that hears ours as well."""
+"""Lines about what processes do, on standard error: for people or as JSON, in UTC, correlated and masked."""
 
 import json
 import logging
 import re
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Generator, Mapping, MutableMapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Literal, cast
+from uuid import uuid4
 
 import structlog
 from structlog.stdlib import BoundLogger, ProcessorFormatter
 
-from automation_pipeline.core.correlation import correlation_id
 from automation_pipeline.core.masking import masked_document, masked_text
 from automation_pipeline.core.safe_text import visible
+
+# On a Dagster run.
+CORRELATION_TAG = "automation/correlation_id"
+
+_USABLE = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_current: ContextVar[str | None] = ContextVar("correlation_id", default=None)
+
+
+def correlation_id() -> str | None:
+    return _current.get()
+
+
+def usable_id(given: str | None) -> str:
+    """What was given, when it can stand in headers, tags and logs; else a new one."""
+    return given if given and _USABLE.fullmatch(given) else uuid4().hex
+
+
+@contextmanager
+def correlated(with_id: str | None) -> Generator[None]:
+    """None keeps the one that there is."""
+    token = _current.set(with_id or _current.get())
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["text", "json"]

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, StringConstraints, WithJsonSchema
 
 from automation_pipeline.core.json_model import LARGEST_ID
-from automation_pipeline.core.wall_clock import FIRST_PASS, instant_of
+from automation_pipeline.core.scheduling.zones import FIRST_PASS, instant_of
 
 Entry = TypeVar("Entry")
 

@@ -1,14 +1,16 @@
-"""How long to wait before the n-th retry, and what a Retry-After header asks for.
+"""How long to wait before the n-th retry, what a Retry-After header asks for, and the loop that waits."""
 
-Each contract keeps its own numbers in its own room; the arithmetic is only here.
-"""
-
+import asyncio
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from random import Random
+from typing import TypeVar
+
+from automation_pipeline.core.errors import TransientError
 
 MINIMUM_WAIT_SECONDS = 1.0
 
@@ -70,3 +72,30 @@ def _seconds_until(http_date: str, now: datetime) -> float | None:
         return None
     # The oldest of the three HTTP date formats names no zone; the standard says it is UTC.
     return ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds()
+
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Retrying:
+    """At most `attempts` calls. The larger of the provider's Retry-After and the back-off is waited for; a Retry-After
+    that is longer than `longest_wait_seconds` is not: the error goes up at once and carries it."""
+
+    attempts: int
+    backoff: Backoff
+    longest_wait_seconds: float = 60.0
+    random: Random = field(default_factory=Random)
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    async def call(self, attempt: Callable[[], Awaitable[Result]]) -> Result:
+        for failures in range(1, self.attempts):
+            try:
+                return await attempt()
+            except TransientError as error:
+                asked = error.retry_after_seconds
+                if asked is not None and asked > self.longest_wait_seconds:
+                    raise
+                wait = min(self.backoff.wait(failures, asked, self.random), self.longest_wait_seconds)
+                await self.sleep(wait)
+        return await attempt()

@@ -6,10 +6,8 @@ from datetime import datetime
 from typing import Protocol
 
 from automation_pipeline.core.coordination import Claims, Rate, RateLimiter
-from automation_pipeline.core.meter import Meter
-from automation_pipeline.enrichment.domain.knobs import Knobs
-from automation_pipeline.enrichment.domain.record import SourceError, SourceRecord
-from automation_pipeline.enrichment.domain.vocabulary import SourceApi
+from automation_pipeline.core.metrics import Meter
+from automation_pipeline.enrichment.models import EnrichmentOptions, SourceApi, SourceError, SourceRecord
 
 
 class Registry(Protocol):
@@ -46,7 +44,7 @@ class SharedLogin:
 
 
 @dataclass(frozen=True)
-class Source:
+class RegistrySource:
     """A source that is configured, with the pace that all processes keep together and its calls a day, if limited."""
 
     api: SourceApi
@@ -59,8 +57,8 @@ class Source:
 class Registries:
     """Those that are configured, in the order of their calls; and what all processes share."""
 
-    sources: Mapping[SourceApi, Source]
+    sources: Mapping[SourceApi, RegistrySource]
     limiter: RateLimiter
     claims: Claims
-    knobs: Knobs
+    knobs: EnrichmentOptions
     meter: Meter

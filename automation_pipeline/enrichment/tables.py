@@ -6,8 +6,7 @@ from datetime import date, datetime
 from sqlalchemy import BigInteger, CheckConstraint, Date, ForeignKey, Index, UniqueConstraint, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from automation_pipeline.storage.metadata import Table
-from automation_pipeline.storage.types import BigId, Json, JsonObject, UtcDateTime
+from automation_pipeline.storage.types import BigId, Json, JsonObject, Table, UtcDateTime
 
 _STATUS = "('PENDING', 'RUNNING', 'SUCCESS', 'PARTIAL', 'FAILED', 'STALE')"
 _OPEN = text("state IN ('PENDING', 'RUNNING')")
@@ -95,7 +94,7 @@ class CompanyRequestRow(Table):
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
-class JobRow(Table):
+class EnrichmentJobRow(Table):
     """One refresh of a SIREN: at most one is open. `lock_token` is that of the lease it was last begun under; whoever
     has a lower one writes nothing."""
 
@@ -142,7 +141,7 @@ class JobRow(Table):
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
-class JobSourceRow(Table):
+class EnrichmentJobSourceRow(Table):
     """What a source came to in a job, so that whoever takes the job over does not ask it again."""
 
     __tablename__ = "enrichment_job_sources"
@@ -180,7 +179,7 @@ class AttachmentRow(Table):
     attached_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
-class DocumentRow(Table):
+class CompanyDocumentRow(Table):
     """What a source answered, each version once."""
 
     __tablename__ = "company_documents"
@@ -225,7 +224,7 @@ class FieldSourceRow(Table):
     locked_by_user: Mapped[str | None]
 
 
-class SourceStandingRow(Table):
+class SourceStatusRow(Table):
     """How a source takes our calls, for all processes: a breaker that is open until then, the calls of its day, and
     the token of the last login."""
 

@@ -3,8 +3,7 @@
 from datetime import date
 from typing import Protocol
 
-from automation_pipeline.fiches.domain.fiche import FicheDetails
-from automation_pipeline.fiches.domain.sales import SalesList
+from automation_pipeline.fiches.models.fiches import CrmFiche, SalesList
 
 
 class FicheSource(Protocol):
@@ -15,7 +14,7 @@ class FicheSource(Protocol):
         """How many calls it takes at the same time from one process."""
         ...
 
-    async def details(self, fiche_id: str) -> FicheDetails:
+    async def details(self, fiche_id: str) -> CrmFiche:
         """The whole fiche. NotFoundError: the CRM does not know it. TransientError or PermanentError: no answer."""
         ...
 

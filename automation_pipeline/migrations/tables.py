@@ -10,16 +10,16 @@ from automation_pipeline.pricing import tables as pricing
 from automation_pipeline.storage import (
     claims,
     idempotency,
-    measures,
     outbox,
-    pulses,
     rate_limits,
     run_requests,
-    step_beats,
     transitions,
     workflow_logs,
 )
-from automation_pipeline.storage.metadata import Table
+from automation_pipeline.storage import heartbeats as pulses
+from automation_pipeline.storage import heartbeats as step_beats
+from automation_pipeline.storage import metrics as measures
+from automation_pipeline.storage.types import Table
 from automation_pipeline.transcription import tables as transcription
 
 TABLE_MODULES = (

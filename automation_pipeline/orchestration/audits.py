@@ -5,20 +5,20 @@ from typing import Any, cast
 
 import dagster as dg
 
-from automation_pipeline.audits.domain.audit import Standing
-from automation_pipeline.audits.domain.day import NOT_CONFIGURED, DayAudits
-from automation_pipeline.audits.stages.fail_audit import fail_audit
-from automation_pipeline.audits.stages.request_audits import JOB
+from automation_pipeline.audits.audits import fail_audit
+from automation_pipeline.audits.models.audits import AuditSummary
+from automation_pipeline.audits.requests import AUDIT_JOB
+from automation_pipeline.audits.rules.days import NOT_CONFIGURED, DayAudits
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.orchestration import metadata
-from automation_pipeline.orchestration.markdown import table
+from automation_pipeline.orchestration.metadata import table
 
 OP = "audit"
 
 
 def tracking_id_of(run: dg.DagsterRun) -> str | None:
     """None for a run of another job. Retries of a run work on its audit."""
-    if run.job_name != JOB:
+    if run.job_name != AUDIT_JOB:
         return None
     config = cast("Mapping[str, Any]", run.run_config)["ops"][OP]["config"]
     made_up = f"audit-{config['fiche_id']}-{config['audit_config_id']}-{run.root_run_id or run.run_id}"
@@ -33,7 +33,7 @@ def fail_audit_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
             fail_audit(session, tracking_id, reason, "run")
 
 
-def standing_metadata(standing: Standing) -> dict[str, dg.MetadataValue]:
+def standing_metadata(standing: AuditSummary) -> dict[str, dg.MetadataValue]:
     return {
         "audit": metadata.text(standing.audit_id),
         "status": metadata.text(standing.status),

@@ -36,11 +36,10 @@ from automation_pipeline.bootstrap import Services, services
 from automation_pipeline.core.errors import AutomationError, PermanentError
 from automation_pipeline.core.logs import log
 from automation_pipeline.core.settings import Settings, load_settings
-from automation_pipeline.orchestration.beside import repeating
 from automation_pipeline.orchestration.executor import PRELOADED
-from automation_pipeline.orchestration.heartbeat import worker_name
+from automation_pipeline.orchestration.heartbeat import repeating, worker_name
 from automation_pipeline.orchestration.recovery import ENDED
-from automation_pipeline.storage.step_beats import beat_step, beats, end_step
+from automation_pipeline.storage.heartbeats import end_step, record_step_heartbeat, step_heartbeats
 
 CONNECT_SECONDS, ANSWER_SECONDS = 10, 30
 # A run looks for results every second. Results that no run takes are deleted after this long.
@@ -138,7 +137,7 @@ class Waiting:
     def _lost_message(self) -> str | None:
         """A step that no worker has begun although the queue is empty, for as long as a lost process is waited for."""
         with self._our.database.reading() as session:
-            begun = {beat.step_key for beat in beats(session, self._run_id)}
+            begun = {beat.step_key for beat in step_heartbeats(session, self._run_id)}
         missing = [key for key, step in list(self._steps.items()) if step.is_out and key not in begun]
         if not missing or not self._is_queue_empty():
             self._missing_since = {}
@@ -224,7 +223,7 @@ class _Beat:
 
     def __call__(self) -> None:
         with self._our.database.transaction() as session:
-            beat_step(session, *self._who)
+            record_step_heartbeat(session, *self._who)
         if not self._is_stopped and not _is_wanted(self._run_id, self._instance):
             self._is_stopped = True
             os.kill(os.getpid(), signal.SIGINT)  # as Dagster interrupts a step elsewhere

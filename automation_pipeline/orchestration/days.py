@@ -7,10 +7,9 @@ from datetime import date, datetime, timedelta
 import dagster as dg
 from dagster import PreviewWarning
 
+from automation_pipeline.core.scheduling.zones import FIRST_PASS, instant_of, wall_time, zone
 from automation_pipeline.core.settings import load_settings
-from automation_pipeline.core.wall_clock import FIRST_PASS, instant_of, wall_time, zone
-from automation_pipeline.fiches.domain.coverage import Coverage
-from automation_pipeline.fiches.domain.days import Finding, SalesDay
+from automation_pipeline.fiches.models.days import DayCoverage, DayFinding, SalesDay
 from automation_pipeline.orchestration import metadata
 
 SETTINGS = load_settings()
@@ -54,7 +53,7 @@ def sales_day_metadata(day: SalesDay) -> dict[str, dg.MetadataValue]:
     }
 
 
-def coverage_metadata(coverage: Coverage, errors: Mapping[str, int]) -> dict[str, dg.MetadataValue]:
+def coverage_metadata(coverage: DayCoverage, errors: Mapping[str, int]) -> dict[str, dg.MetadataValue]:
     return {
         "fiches": metadata.integer(coverage.fiches),
         "with_details": metadata.integer(coverage.with_details),
@@ -71,7 +70,7 @@ def counts_table(of: str, counts: Mapping[str, int]) -> str:
     return f"| {of} | how many |\n|---|---|\n{rows}"
 
 
-def check_result(asset: str, finding: Finding) -> dg.AssetCheckResult:
+def check_result(asset: str, finding: DayFinding) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         asset_key=asset,
         check_name=finding.check,

@@ -6,13 +6,13 @@ from datetime import timedelta
 
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
-from automation_pipeline.audits.stages.fail_audit import fail_audit
-from automation_pipeline.audits.store.batches import items_never_begun
+from automation_pipeline.audits.audits import fail_audit
+from automation_pipeline.audits.queries.requests import items_never_started
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.fiches.stages.fail_range import fail_range
-from automation_pipeline.fiches.store.jobs import silent_jobs
+from automation_pipeline.fiches.fetch_jobs import fail_range
+from automation_pipeline.fiches.queries.fetch_jobs import silent_jobs
 from automation_pipeline.orchestration.audits import fail_audit_of
-from automation_pipeline.orchestration.ranges import fail_range_of
+from automation_pipeline.orchestration.fetch_jobs import fail_range_of
 from automation_pipeline.orchestration.recovery import ENDED
 from automation_pipeline.orchestration.requests import REQUEST_TAG, refuse_request
 from automation_pipeline.orchestration.transcripts import fail_transcription_of
@@ -40,7 +40,7 @@ def end_lost_audits(instance: DagsterInstance, services: Services) -> list[str]:
     """The tracking ids of what batches waited for in vain, however its Dagster run ended: one query here and one of
     Dagster's. A retry has the tag of the request too, and is the newest run with it."""
     with services.database.reading() as session:
-        waiting = items_never_begun(session, services.settings.audit_max_wait_seconds, limit=AT_MOST)
+        waiting = items_never_started(session, services.settings.audit_max_wait_seconds, limit=AT_MOST)
     lost = _lost(waiting, instance, services)
     for tracking_id in lost:
         with services.database.transaction() as session:

@@ -1,23 +1,93 @@
-"""Enrichments as Dagster knows them: which job a run works on, and what people read about it there."""
+"""Company enrichment in Dagster."""
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
 
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.core.correlation import correlation_id
+from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.enrichment.domain.configured import check_configured, is_configured
-from automation_pipeline.enrichment.domain.views import JobView
-from automation_pipeline.enrichment.domain.vocabulary import DEFAULT_TENANT, Asked
-from automation_pipeline.enrichment.stages.request_enrichment import request_enrichment
-from automation_pipeline.enrichment.stages.work_enrichment import work_enrichment
-from automation_pipeline.enrichment.store.jobs import first_request_key
-from automation_pipeline.enrichment.store.requests import Asking
-from automation_pipeline.orchestration.config_ids import check_ids
+from automation_pipeline.core.logs import correlation_id
+from automation_pipeline.enrichment.jobs import work_enrichment
+from automation_pipeline.enrichment.models import (
+    DEFAULT_TENANT,
+    Asked,
+    JobView,
+    SourceView,
+    check_configured,
+    is_configured,
+)
+from automation_pipeline.enrichment.queries.jobs import first_request_key
+from automation_pipeline.enrichment.queries.requests import Requester
+from automation_pipeline.enrichment.requests import request_enrichment
+from automation_pipeline.enrichment.rules.evaluation import CompanyCoverage, CoverageFinding
+from automation_pipeline.orchestration import metadata
+from automation_pipeline.orchestration.config import check_ids
 from automation_pipeline.orchestration.heartbeat import worker_name
+from automation_pipeline.orchestration.metadata import table
 from automation_pipeline.storage.run_requests import mark_taken
+
+Page = dict[str, dg.MetadataValue]
+
+
+def job_page(job: JobView) -> Page:
+    rows = [
+        (one.source_api, one.status, one.http_status, one.error_code, one.attempts, f"{one.duration_ms} ms")
+        for one in job.sources
+    ]
+    sources = table(("source", "status", "http", "error", "attempts", "took"), rows)
+    texts = {
+        "company": job.company_siren,
+        "job": str(job.id),
+        "state": job.state,
+        "status": job.status,
+        "error": job.enrichment_error,
+        "not_before": iso(job.not_before) if job.not_before else None,
+    }
+    return {
+        **{name: metadata.text(text) for name, text in texts.items() if text is not None},
+        "attempt": metadata.integer(job.attempt),
+        **({"sources": metadata.markdown(sources)} if rows else {}),
+    }
+
+
+def companies_page(coverage: CompanyCoverage, sources: Sequence[SourceView]) -> Page:
+    rows = [
+        (
+            one.source_api,
+            "" if one.resting_until is None else iso(one.resting_until),
+            one.reason,
+            one.failures,
+            one.calls_today,
+        )
+        for one in sources
+    ]
+    return {
+        "companies": metadata.integer(coverage.companies),
+        "masked": metadata.integer(coverage.masked),
+        **{f"status_{status.lower()}": metadata.integer(count) for status, count in coverage.statuses.items()},
+        "coverage": metadata.markdown(
+            _counts("status", {str(status): count for status, count in coverage.statuses.items()})
+        ),
+        "ages": metadata.markdown(_counts("age", coverage.ages)),
+        "sources": metadata.markdown(table(("source", "rests until", "why", "failures", "calls today"), rows)),
+    }
+
+
+def judged(asset: str, finding: CoverageFinding) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        asset_key=asset,
+        check_name=finding.check,
+        passed=finding.passed,
+        severity=dg.AssetCheckSeverity.ERROR if finding.grave else dg.AssetCheckSeverity.WARN,
+        description=finding.says,
+    )
+
+
+def _counts(of: str, counts: Mapping[str, int]) -> str:
+    return table((of, "companies"), counts.items())
+
 
 _ACTOR = "launchpad"
 
@@ -47,7 +117,7 @@ def job_to_work(launch: EnrichmentLaunch, context: dg.OpExecutionContext, our: S
     check_configured(our.registries.sources)
     if launch.job_id is not None:
         return launch.job_id
-    asking = Asking(
+    asking = Requester(
         tenant_id=DEFAULT_TENANT,
         correlation_id=correlation_id() or context.run_id,
         actor=_ACTOR,

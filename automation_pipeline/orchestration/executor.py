@@ -28,11 +28,11 @@ _log = log(__name__)
 PRELOADED = [
     "automation_pipeline.definitions",
     "automation_pipeline.defs.automation.job",
-    "automation_pipeline.automation.stages.select_fiches",
-    "automation_pipeline.automation.stages.settle_fetch",
-    "automation_pipeline.automation.stages.work_batch",
-    "automation_pipeline.orchestration.workshops",
-    "automation_pipeline.orchestration.materialisations",
+    "automation_pipeline.automation.selection",
+    "automation_pipeline.automation.fetching",
+    "automation_pipeline.automation.auditing",
+    "automation_pipeline.orchestration.batch_context",
+    "automation_pipeline.orchestration.run_summary",
     "automation_pipeline.clients.crm",
 ]
 
@@ -87,7 +87,7 @@ class SupervisedExecutor(dg.Executor):
 def deliver_notifications(services: "Services", since: datetime, seconds: float = DELIVERY_SECONDS) -> None:
     """Relay what this process has put into the outbox from that instant on. Best effort: what is not out in time waits
     for the relay, and no failure changes the run's result."""
-    from automation_pipeline.automation.stages.relay_events import relay_events  # noqa: PLC0415  where it is used
+    from automation_pipeline.automation.relay import relay_events  # noqa: PLC0415  where it is used
 
     async def relay() -> None:
         async with asyncio.timeout(seconds):
@@ -104,7 +104,7 @@ def deliver_notifications(services: "Services", since: datetime, seconds: float 
 
 
 def _database_time(services: "Services") -> datetime | None:
-    from automation_pipeline.storage.instants import database_time  # noqa: PLC0415  where it is used
+    from automation_pipeline.storage.clock import database_time  # noqa: PLC0415  where it is used
 
     try:
         with services.database.reading() as session:

@@ -12,8 +12,8 @@ from dagster._core.definitions.reconstruct import ReconstructableRepository
 
 from automation_pipeline.bootstrap import services
 from automation_pipeline.core.launching import LOCATION
-from automation_pipeline.orchestration.doors import run_request
-from automation_pipeline.storage.run_requests import RunWish, filed_requests
+from automation_pipeline.orchestration.requests import run_request
+from automation_pipeline.storage.run_requests import NewRunRequest, filed_requests
 
 
 def execute(keys: Sequence[str]) -> bool:
@@ -29,7 +29,7 @@ def execute(keys: Sequence[str]) -> bool:
             instance = stack.enter_context(dg.DagsterInstance.local_temp(folder))
         green = True
         for one in filed:
-            request = run_request(RunWish(one.key, one.job, one.config, one.tags, one.launch))
+            request = run_request(NewRunRequest(one.key, one.job, one.config, one.tags, one.launch))
             result = dg.execute_job(
                 repository.get_reconstructable_job(one.job),
                 instance,

@@ -1,9 +1,22 @@
-"""Metadata of steps and assets. Dagster serialises it when it stores the event and refuses subclasses of plain types,
-such as a member of a StrEnum: every value passes through here and becomes plain."""
+"""Metadata of steps and assets as plain values, and Markdown tables."""
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import dagster as dg
+
+from automation_pipeline.core.safe_text import markdown_cell
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Nothing, when there are no rows. Whatever a cell holds is text of that cell."""
+    lines = [f"| {' | '.join(map(_cell, row))} |" for row in rows]
+    return "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *lines]) if lines else ""
+
+
+def _cell(value: object) -> str:
+    return "–" if value is None else markdown_cell(value)
+
 
 Metadata = dict[str, dg.MetadataValue]
 

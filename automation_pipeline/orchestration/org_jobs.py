@@ -1,30 +1,110 @@
-"""Jobs of organisations as Dagster knows them: what a tick does, which run is worked on, and what stops with it."""
+"""Organisation jobs in Dagster: launches, metadata and alerts."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, cast
 
 import dagster as dg
 
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import ConflictError, NotFoundError
-from automation_pipeline.orchestration.config_ids import check_ids, id_in
+from automation_pipeline.core.webhooks import DeliveryPolicy
+from automation_pipeline.orchestration import metadata
+from automation_pipeline.orchestration.config import check_ids, id_in
+from automation_pipeline.orchestration.days import counts_table
 from automation_pipeline.orchestration.endings import TERMINATED
 from automation_pipeline.orchestration.heartbeat import worker_name
+from automation_pipeline.orchestration.metadata import table
 from automation_pipeline.orchestration.requests import REQUEST_TAG
-from automation_pipeline.org_jobs.domain.keys import JOB
-from automation_pipeline.org_jobs.domain.org_job import OrgJob
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE
-from automation_pipeline.org_jobs.stages.cancel_job import cancel_job
-from automation_pipeline.org_jobs.stages.fire_due_schedules import fire_due_schedules
-from automation_pipeline.org_jobs.stages.follow_jobs import follow_jobs
-from automation_pipeline.org_jobs.stages.put_off_job import put_off_job
-from automation_pipeline.org_jobs.stages.reap_jobs import reap_jobs
-from automation_pipeline.org_jobs.stages.release_jobs import release_jobs
-from automation_pipeline.org_jobs.stages.resume_paused_schedules import resume_paused_schedules
-from automation_pipeline.org_jobs.stages.work_job import work_job
-from automation_pipeline.org_jobs.store.job_views import get_job, get_run
-from automation_pipeline.org_jobs.store.workers import job_of_worker
+from automation_pipeline.org_jobs.alerts import deliver_org_alerts, raise_org_alerts
+from automation_pipeline.org_jobs.fires import fire_due_schedules
+from automation_pipeline.org_jobs.jobs import cancel_job, postpone_job, release_jobs
+from automation_pipeline.org_jobs.models.jobs import JOB, OrgJob
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
+from automation_pipeline.org_jobs.models.states import FireOutcome, OrgJobsRunState
+from automation_pipeline.org_jobs.queries.jobs import get_job, get_run
+from automation_pipeline.org_jobs.queries.queue import job_of_worker
+from automation_pipeline.org_jobs.rules.days import Day
+from automation_pipeline.org_jobs.runs import follow_jobs, reap_jobs, work_job
+from automation_pipeline.org_jobs.schedules import resume_paused_schedules
+
+_ENDS = (OrgJobsRunState.SUCCESS, OrgJobsRunState.FAILED, OrgJobsRunState.CANCELLED)
+
+Page = dict[str, dg.MetadataValue]
+
+
+def job_page(job: OrgJob) -> Page:
+    run = job.runs[-1]
+    texts = {
+        "job": str(job.id),
+        "type": job.type,
+        "organisation": job.org_id,
+        "status": str(job.status),
+        "attempt": f"{run.attempt_no} of {run.max_attempts}",
+        "schedule": job.schedule_id,
+        "again_at": None if run.next_attempt_at is None else iso(run.next_attempt_at),
+        "error": run.error,
+    }
+    return {name: metadata.text(text) for name, text in texts.items() if text}
+
+
+def day_page(day: Day) -> Page:
+    latency = day.mean_latency_seconds
+    tables = {
+        "skipped_because": _counts("reason", day.by_skip_reason),
+        "jobs_by_state": _counts("state", day.by_state),
+        "jobs_by_type": table(("type", "state", "jobs"), sorted(_types(day))),
+        "organisations": table(
+            ("organisation", "dispatched", "skipped", "failed", "jobs done", "jobs failed", "jobs cancelled"),
+            (_cells(day, org_id) for org_id in day.organisations),
+        ),
+    }
+    return {
+        **{str(one).lower(): metadata.integer(day.by_outcome.get(one, 0)) for one in FireOutcome},
+        "jobs": metadata.integer(sum(one.count for one in day.jobs)),
+        **({} if latency is None else {"mean_latency_seconds": metadata.real(round(latency, 3))}),
+        **{name: metadata.markdown(text) for name, text in tables.items() if text},
+    }
+
+
+def _types(day: Day) -> Iterator[tuple[str, str, int]]:
+    counts: dict[tuple[str, str], int] = {}
+    for one in day.jobs:
+        counts[one.type, one.status] = counts.get((one.type, one.status), 0) + one.count
+    return ((type_, state, count) for (type_, state), count in counts.items())
+
+
+def _cells(day: Day, org_id: str) -> tuple[object, ...]:
+    fires = [
+        sum(one.count for one in day.fires if (one.org_id, one.outcome) == (org_id, state)) for state in FireOutcome
+    ]
+    jobs = [sum(one.count for one in day.jobs if (one.org_id, one.status) == (org_id, state)) for state in _ENDS]
+    return org_id, *fires, *jobs
+
+
+def _counts(of: str, counts: Mapping[str, int]) -> str:
+    return counts_table(of, counts) if counts else ""
+
+
+async def alert_about_jobs(our: Services) -> str:
+    settings = our.settings
+    url, secret = settings.org_jobs_alert_webhook_url, settings.webhook_secret
+    raised = await asyncio.to_thread(
+        raise_org_alerts, database=our.database, clock=our.clock, has_webhook=url is not None
+    )
+    tried = 0
+    if url is not None:
+        tried = await deliver_org_alerts(
+            webhooks=our.webhooks,
+            secret=secret.get_secret_value() if secret else None,
+            url=url,
+            patience=DeliveryPolicy(attempts=settings.webhook_max_attempts),
+            database=our.database,
+        )
+    return f"Raised {len(raised)} alerts; tried {tried} webhooks."
+
 
 OP = "work_org_job"
 _TERMINATED_BY = "dagster"
@@ -74,7 +154,7 @@ def work_on(run_id: int, context: dg.OpExecutionContext, our: Services) -> OrgJo
         )
     )
     with our.database.reading() as session:
-        return get_job(session, get_run(session, run_id, EVERYWHERE).job_id, EVERYWHERE)
+        return get_job(session, get_run(session, run_id, ALL_ORGANISATIONS).job_id, ALL_ORGANISATIONS)
 
 
 def job_run_id_of(run: dg.DagsterRun) -> int | None:
@@ -99,7 +179,7 @@ def cancel_job_of(run: dg.DagsterRun, services: Services) -> None:
         with suppress(ConflictError, NotFoundError):  # it is over, or forgotten
             cancel_job(
                 job_id,
-                within=EVERYWHERE,
+                within=ALL_ORGANISATIONS,
                 database=database,
                 clock=clock,
                 actor=_TERMINATED_BY,
@@ -112,4 +192,4 @@ def put_off_job_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
     """After a Dagster run that failed for good before it began; not one that was launched by hand."""
     run_id, request = job_run_id_of(run), run.tags.get(REQUEST_TAG)
     if run_id is not None and request is not None:
-        put_off_job(run_id, reason, request=request, database=services.database, clock=services.clock)
+        postpone_job(run_id, reason, request=request, database=services.database, clock=services.clock)

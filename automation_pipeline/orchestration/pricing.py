@@ -1,6 +1,7 @@
-"""Runs of pricing rules as Dagster knows them: which one it works on, and what stops when somebody terminates it."""
+"""Price runs and reconciliations in Dagster: launches, metadata and alerts."""
 
-from collections.abc import Coroutine, Generator, Mapping
+import asyncio
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, cast
@@ -8,20 +9,146 @@ from typing import Any, cast
 import dagster as dg
 
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.core.state_machine import IllegalMoveError
-from automation_pipeline.orchestration.config_ids import check_ids, id_in
+from automation_pipeline.core.webhooks import DeliveryPolicy
+from automation_pipeline.orchestration import metadata
+from automation_pipeline.orchestration.config import check_ids, id_in
 from automation_pipeline.orchestration.heartbeat import worker_name
-from automation_pipeline.pricing.domain.keys import request_key
-from automation_pipeline.pricing.domain.rule_run import RuleRun, RuleTrigger
-from automation_pipeline.pricing.stages.cancel_run import cancel_run
-from automation_pipeline.pricing.stages.plan_run import plan_run
-from automation_pipeline.pricing.stages.preview_rule import preview_rule
-from automation_pipeline.pricing.stages.put_off_run import put_off_run
-from automation_pipeline.pricing.stages.request_rule_run import request_rule_run
-from automation_pipeline.pricing.stages.work_run import work_run
-from automation_pipeline.pricing.store.new_runs import JOB
+from automation_pipeline.orchestration.metadata import table
+from automation_pipeline.pricing.alerts import deliver_alerts, raise_alerts
+from automation_pipeline.pricing.checks import reconcile_all, reconcile_run
+from automation_pipeline.pricing.events import request_key
+from automation_pipeline.pricing.models.history import AlertSeverity, DayRuns, ReconciliationReport
+from automation_pipeline.pricing.models.runs import RuleRun, RuleTarget, RuleTrigger
+from automation_pipeline.pricing.models.shop import PriceDocument, format_amount
+from automation_pipeline.pricing.planning import plan_run, preview_rule
+from automation_pipeline.pricing.queries.checks import next_manual_name
+from automation_pipeline.pricing.queries.runs import RUN_JOB
+from automation_pipeline.pricing.runs import cancel_run, postpone_failed_run, request_rule_run
+from automation_pipeline.pricing.worker import work_run
 from automation_pipeline.storage.run_requests import mark_taken
+
+MOST_TARGETS = 20
+MOST_RUNS = 50
+
+Page = dict[str, dg.MetadataValue]
+
+
+def run_page(run: RuleRun, targets: Sequence[RuleTarget]) -> Page:
+    counts = {name: count for name, count in run.targets.model_dump().items() if count}
+    texts = {
+        "error": run.error_message,
+        "resume_at": None if run.resume_at is None else iso(run.resume_at),
+        "targets": table(("variant", "before", "after", "status", "error"), map(_target_cells, targets)),
+    }
+    return {
+        "run": metadata.text(run.id),
+        "rule": metadata.text(f"{run.rule_name} (version {run.rule_version})"),
+        "status": metadata.text(run.status),
+        **{name: metadata.integer(count) for name, count in counts.items()},
+        "skipped": metadata.integer(run.skipped),
+        "blocked": metadata.integer(run.blocked),
+        **_rate(run.success_rate),
+        **{name: metadata.markdown(text) for name, text in texts.items() if text},
+    }
+
+
+def reports_page(reports: Sequence[ReconciliationReport]) -> Page:
+    found = [
+        (f"run {report.run_id}", one.sku_id or one.target_id, one.expected_price, one.actual_price, one.severity)
+        for report in reports
+        for one in report.details
+    ]
+    found_table = table(("run", "sku", "expected", "actual", "severity"), found[:MOST_TARGETS])
+    return {
+        "runs": metadata.integer(len(reports)),
+        "checked": metadata.integer(sum(report.total_checked for report in reports)),
+        "mismatches": metadata.integer(sum(report.mismatches for report in reports)),
+        "unverified": metadata.integer(sum(len(report.unverified) for report in reports)),
+        **({"details": metadata.markdown(found_table)} if found_table else {}),
+    }
+
+
+def day_page(day: DayRuns) -> Page:
+    rows = [
+        (
+            one.id,
+            one.rule_name,
+            one.project_id,
+            one.trigger,
+            one.status,
+            one.applied,
+            one.failed,
+            _seconds(one.apply_ms),
+        )
+        for one in day.runs[:MOST_RUNS]
+    ]
+    runs_table = table(("run", "rule", "project", "trigger", "status", "applied", "failed", "seconds"), rows)
+    return {
+        "runs": metadata.integer(len(day.runs)),
+        "applied": metadata.integer(day.applied),
+        "failed": metadata.integer(day.failed),
+        "dead_letters": metadata.integer(day.dead_letters),
+        **_rate(None if day.success_rate is None else float(day.success_rate)),
+        **({"table": metadata.markdown(runs_table)} if runs_table else {}),
+    }
+
+
+def _rate(rate: float | None) -> Page:
+    return {} if rate is None else {"success_rate": metadata.real(rate)}
+
+
+def _target_cells(target: RuleTarget) -> tuple[object, ...]:
+    name = target.title or target.sku_id or target.variant_id or target.product_id
+    return name, _price(target.before), _price(target.after), target.status, target.error_message or ""
+
+
+def _price(price: PriceDocument) -> str:
+    return f"{format_amount(price.unit_amount, price.currency)} {price.currency}"
+
+
+def _seconds(milliseconds: int | None) -> str:
+    return "" if milliseconds is None else f"{milliseconds / 1000:.1f}"
+
+
+async def alert_about_prices(our: Services) -> str:
+    settings = our.settings
+    secret, warning = settings.webhook_secret, settings.pricing_alert_webhook_url
+    urls = {
+        AlertSeverity.WARNING: warning,
+        AlertSeverity.CRITICAL: settings.pricing_critical_alert_webhook_url or warning,
+    }
+    webhooks = {severity: url for severity, url in urls.items() if url is not None}
+    raised = await asyncio.to_thread(raise_alerts, database=our.database, clock=our.clock, webhooks=webhooks)
+    tried = 0
+    if webhooks:
+        tried = await deliver_alerts(
+            sender=our.webhooks,
+            secret=secret.get_secret_value() if secret else None,
+            webhooks=webhooks,
+            patience=DeliveryPolicy(attempts=settings.webhook_max_attempts),
+            database=our.database,
+        )
+    return f"Raised {len(raised)} alerts; tried {tried} webhooks."
+
+
+async def check_prices(run_id: int | None, check: str | None, our: Services) -> Sequence[ReconciliationReport]:
+    check_ids(run_id=run_id)
+    front, database, clock = our.storefront, our.database, our.clock
+    if run_id is None:
+        if check is not None:
+            raise InvalidInputError("check names a check of one run: give its run_id too, or neither.")
+        return await reconcile_all(front=front, database=database, clock=clock)
+    name = _made_up(run_id, our) if check is None else check
+    return [await reconcile_run(run_id, front=front, database=database, clock=clock, name=name)]
+
+
+def _made_up(run_id: int, our: Services) -> str:
+    with our.database.reading() as session:
+        return next_manual_name(session, run_id)
+
 
 OP = "work_rule_run"
 RUN_ID_TAG = "pricing/run_id"
@@ -111,7 +238,7 @@ def _made_before(context: dg.OpExecutionContext) -> int | None:
 
 def run_id_of(run: dg.DagsterRun) -> int | None:
     """None for a run of another job, and for one that has not made its run yet."""
-    if run.job_name != JOB:
+    if run.job_name != RUN_JOB:
         return None
     ops = cast("Mapping[str, Any]", run.run_config).get("ops", {})
     given = ops.get(OP, {}).get("config", {}).get("run_id")
@@ -130,4 +257,4 @@ def put_off_run_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
     """After a Dagster run that failed for good; the sweep goes on with it later."""
     run_id = run_id_of(run)
     if run_id is not None:
-        put_off_run(run_id, reason, database=services.database)
+        postpone_failed_run(run_id, reason, database=services.database)

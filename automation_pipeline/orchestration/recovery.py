@@ -13,7 +13,7 @@ import dagster as dg
 from dagster import DagsterEventType, DagsterInstance, DagsterRunStatus, RunRecord
 from dagster._core.execution.plan.objects import ErrorSource
 
-from automation_pipeline.automation.domain.run import RunStatus
+from automation_pipeline.automation.models.runs import RunStatus
 
 ENDED = frozenset({DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED})
 # A process has this long from its launch to its first event, whatever the settings say: it has Dagster to import.

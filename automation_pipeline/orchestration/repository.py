@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from automation_pipeline.core.garbage import no_search
+from automation_pipeline.core.background import gc_paused
 
 if TYPE_CHECKING:
     from dagster.components.core.component_tree import ComponentTree
@@ -31,7 +31,7 @@ class OwnJobFirst(dg.RepositoryData):
 
     @cached_property
     def _whole(self) -> dg.RepositoryDefinition:
-        with no_search():
+        with gc_paused():
             return self._load_whole().get_repository_def()
 
     def get_job_names(self) -> Sequence[str]:
@@ -42,7 +42,7 @@ class OwnJobFirst(dg.RepositoryData):
         if load is None or "_whole" in vars(self):
             return self._whole.get_job(job_name)
         if job_name not in self._jobs:
-            with no_search():
+            with gc_paused():
                 self._jobs[job_name] = load().get_repository_def().get_job(job_name)
         return self._jobs[job_name]
 

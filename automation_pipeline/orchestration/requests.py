@@ -1,4 +1,4 @@
-"""The request that a Dagster run was launched for: taken when it begins, refused when it cannot."""
+"""Run requests: how one becomes a Dagster run, is taken and is refused."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import dagster as dg
 
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.core.errors import GroundError, PermanentError, TransientError, sentence_of
-from automation_pipeline.storage.run_requests import mark_refused, mark_taken
+from automation_pipeline.core.errors import InfrastructureError, PermanentError, TransientError, sentence_of
+from automation_pipeline.storage.run_requests import NewRunRequest, mark_refused, mark_taken
 
 REQUEST_TAG = "automation/request_key"
 # Counts the Dagster runs of one request, from 1.
@@ -42,6 +42,29 @@ def recorded_refusal(context: dg.OpExecutionContext, services: Services, *, last
     except TransientError as error:
         if not last_try:
             raise
-        if not isinstance(error, GroundError):
+        if not isinstance(error, InfrastructureError):
             refuse_request(context.run, sentence_of(error), services)
         raise PermanentError(sentence_of(error)) from error
+
+
+FIRST_OPS = {
+    "automation_run": "open_run",
+    "transcribe_fiche": "transcribe",
+    "audit_fiche": "audit",
+    "audit_rerun": "rerun",
+    "sales_range_fetch": "fetch_days",
+    "rule_run": "work_rule_run",
+    "rule_reconciliation": "reconcile",
+    "company_enrichment": "work_company_enrichment",
+    "org_job": "work_org_job",
+    "housekeeping": "keep_house_tidy",
+}
+
+
+def run_request(wish: NewRunRequest) -> dg.RunRequest:
+    return dg.RunRequest(
+        run_key=wish.run_key,
+        job_name=wish.job,
+        run_config={"ops": {FIRST_OPS[wish.job]: {"config": dict(wish.config)}}},
+        tags={**wish.tags, REQUEST_TAG: wish.key, LAUNCH_TAG: str(wish.launch)},
+    )

@@ -1,4 +1,4 @@
-"""The services as a Dagster resource. It has no fields: settings and secrets stay out of run config."""
+"""The services as a Dagster resource."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING, Self
 
 import dagster as dg
 
-from automation_pipeline.core.correlation import correlated
-from automation_pipeline.orchestration.correlation import correlation_of
+from automation_pipeline.core.logs import CORRELATION_TAG, correlated, usable_id
+
+
+def correlation_of(run: dg.DagsterRun) -> str:
+    """Tags can be typed in: one that could not stand in a header is not taken."""
+    tag = run.tags.get(CORRELATION_TAG)
+    return tag if tag and usable_id(tag) == tag else run.run_id
+
 
 if TYPE_CHECKING:
     from automation_pipeline.bootstrap import Services

@@ -8,14 +8,18 @@ import dagster as dg
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.orchestration import metadata
 from automation_pipeline.orchestration.days import counts_table
-from automation_pipeline.orchestration.markdown import table
+from automation_pipeline.orchestration.metadata import table
 from automation_pipeline.orchestration.requests import REQUEST_TAG
 from automation_pipeline.storage.run_requests import filed_requests
-from automation_pipeline.transcription.domain.day import DayTranscripts
-from automation_pipeline.transcription.domain.run import Priority, Standing, why_incomplete
-from automation_pipeline.transcription.stages.begin_transcription import Wish, fail_unplanned
-from automation_pipeline.transcription.store.asked import JOB
-from automation_pipeline.transcription.store.runs import failed_recordings, get_standing
+from automation_pipeline.transcription.models import (
+    DayTranscripts,
+    TranscriptionPriority,
+    TranscriptionSummary,
+    why_incomplete,
+)
+from automation_pipeline.transcription.queries.requests import TRANSCRIPTION_JOB
+from automation_pipeline.transcription.queries.runs import failed_recordings, find_summary
+from automation_pipeline.transcription.runs import TranscriptionRunRequest, fail_unplanned
 
 OP = "transcribe"
 
@@ -28,12 +32,14 @@ def run_id_of(run: dg.DagsterRun) -> str:
 def fail_transcription_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
     """Record that a Dagster run failed before it could plan its transcription run. A run with a plan stays open: other
     processes may work on it, and the sweep ends it if none does."""
-    if run.job_name != JOB:
+    if run.job_name != TRANSCRIPTION_JOB:
         return
     config, key = _config_of(run), run.tags.get(REQUEST_TAG)
-    wish = Wish(run_id_of(run), str(config["fiche_id"]), Priority(config.get("priority", "normal")), run.run_id)
+    wish = TranscriptionRunRequest(
+        run_id_of(run), str(config["fiche_id"]), TranscriptionPriority(config.get("priority", "normal")), run.run_id
+    )
     with services.database.transaction() as session:
-        recorded = get_standing(session, wish.run_id) is not None
+        recorded = find_summary(session, wish.run_id) is not None
         never_taken = key is not None and any(one.state == "waiting" for one in filed_requests(session, [key]))
         if recorded or never_taken:
             fail_unplanned(wish, reason, session)
@@ -43,7 +49,7 @@ def _config_of(run: dg.DagsterRun) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", run.run_config)["ops"][OP]["config"]
 
 
-def judged(standing: Standing, services: Services) -> metadata.Metadata:
+def judged(standing: TranscriptionSummary, services: Services) -> metadata.Metadata:
     """What people read about a run that is over. dg.Failure with the same if a recording could not be transcribed."""
     with services.database.reading() as session:
         failed = failed_recordings(session, standing.run_id)
@@ -53,7 +59,9 @@ def judged(standing: Standing, services: Services) -> metadata.Metadata:
     return shown
 
 
-def standing_metadata(standing: Standing, failed: Sequence[tuple[str, str]] = ()) -> dict[str, dg.MetadataValue]:
+def standing_metadata(
+    standing: TranscriptionSummary, failed: Sequence[tuple[str, str]] = ()
+) -> dict[str, dg.MetadataValue]:
     return {
         "run": metadata.text(standing.run_id),
         "status": metadata.text(standing.status),

@@ -8,14 +8,14 @@ from typing import TypeVar
 
 from dagster import DagsterError, DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, RunsFilter
 
-from automation_pipeline.automation.domain.run import Reason, RunStatus
-from automation_pipeline.automation.stages.finalise_run import BROKE_OFF, Closing, finalise_run
-from automation_pipeline.automation.stages.recover_run import Lost, request_next_attempt
-from automation_pipeline.automation.store.progress import runs_cancelled
-from automation_pipeline.automation.store.runs import WatchedRun, watched_runs
+from automation_pipeline.automation.models.runs import Reason, RunStatus
+from automation_pipeline.automation.queries.run_details import runs_cancelled
+from automation_pipeline.automation.queries.runs import WatchedRun, watched_runs
+from automation_pipeline.automation.run_endings import INTERRUPTED_CLOSING, RunClosing, finalise_run
+from automation_pipeline.automation.runs import LostLaunch, request_next_attempt
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import AutomationError
-from automation_pipeline.orchestration.doors import DOORS
+from automation_pipeline.orchestration.automation_runs import RUN_ID_TAG
 from automation_pipeline.orchestration.recovery import (
     ENDED,
     Decision,
@@ -26,11 +26,10 @@ from automation_pipeline.orchestration.recovery import (
     ending_of,
     is_process_lost,
 )
-from automation_pipeline.orchestration.requests import LAUNCH_TAG, REQUEST_TAG
-from automation_pipeline.orchestration.tickets import RUN_ID_TAG
-from automation_pipeline.storage.instants import database_time
+from automation_pipeline.orchestration.requests import FIRST_OPS, LAUNCH_TAG, REQUEST_TAG
+from automation_pipeline.storage.clock import database_time
+from automation_pipeline.storage.heartbeats import RUN_WORKER, StepHeartbeat, delete_step_heartbeats, step_heartbeats
 from automation_pipeline.storage.run_requests import filed_requests, request_again
-from automation_pipeline.storage.step_beats import RUN_WORKER, StepBeat, beats, forget_steps
 
 Case = TypeVar("Case")
 
@@ -47,7 +46,7 @@ def look_after_all(instance: DagsterInstance, services: Services) -> tuple[int, 
     lost = _report_lost_processes(instance, services)
     with services.database.reading() as session:
         runs = watched_runs(session)
-        signs = {beat.dagster_run_id: beat.beat_at for beat in beats(session)}
+        signs = {beat.dagster_run_id: beat.beat_at for beat in step_heartbeats(session)}
     runs = [_with_newest_sign(run, signs) for run in runs]
     newest = _newest_dagster_runs(runs, instance)
     done = [
@@ -101,7 +100,7 @@ def _report_lost_processes(instance: DagsterInstance, services: Services) -> lis
     """Dagster itself does not notice that a host is lost: runs in progress without a sign of life are reported."""
     records = instance.get_run_records(RunsFilter(statuses=IN_PROGRESS))
     with services.database.reading() as session:
-        known, now = beats(session), database_time(session)
+        known, now = step_heartbeats(session), database_time(session)
     patience = services.settings.automation_lost_after_seconds
     done = _each(records, lambda record: _report_if_lost(record, known, now, patience, instance))
     _forget_beats_of_ended(records, known, patience, instance, services)
@@ -109,11 +108,11 @@ def _report_lost_processes(instance: DagsterInstance, services: Services) -> lis
 
 
 def _report_if_lost(
-    record: RunRecord, known: Sequence[StepBeat], now: datetime, patience: float, instance: DagsterInstance
+    record: RunRecord, known: Sequence[StepHeartbeat], now: datetime, patience: float, instance: DagsterInstance
 ) -> str | None:
     run = record.dagster_run
     mine = [beat for beat in known if beat.dagster_run_id == run.run_id]
-    if run.job_name not in DOORS and not mine:
+    if run.job_name not in FIRST_OPS and not mine:
         return None  # a job of another code location
     silent = _silent_process(record, mine, now)
     step = next((beat for beat in mine if beat.step_key != RUN_WORKER and _silence(beat) > patience), None)
@@ -128,7 +127,7 @@ def _report_if_lost(
     return f"Reported {run.run_id} lost"
 
 
-def _silent_process(record: RunRecord, beats_of_run: Sequence[StepBeat], now: datetime) -> float:
+def _silent_process(record: RunRecord, beats_of_run: Sequence[StepHeartbeat], now: datetime) -> float:
     """Seconds since the process beat; since it started or was launched, where it never did."""
     since_beat = [_silence(beat) for beat in beats_of_run if beat.step_key == RUN_WORKER]
     if since_beat:
@@ -138,13 +137,13 @@ def _silent_process(record: RunRecord, beats_of_run: Sequence[StepBeat], now: da
     return (now - since).total_seconds()
 
 
-def _silence(beat: StepBeat) -> float:
+def _silence(beat: StepHeartbeat) -> float:
     return (beat.now - beat.beat_at).total_seconds()
 
 
 def _forget_beats_of_ended(
     in_progress: Sequence[RunRecord],
-    known: Sequence[StepBeat],
+    known: Sequence[StepHeartbeat],
     patience: float,
     instance: DagsterInstance,
     services: Services,
@@ -155,7 +154,7 @@ def _forget_beats_of_ended(
         run = instance.get_run_by_id(dagster_run_id)
         if run is None or run.status in ENDED:
             with services.database.transaction() as session:
-                forget_steps(session, dagster_run_id)
+                delete_step_heartbeats(session, dagster_run_id)
 
 
 def _with_newest_sign(run: WatchedRun, signs: Mapping[str, datetime]) -> WatchedRun:
@@ -212,19 +211,19 @@ def _apply(decision: Decision, run: WatchedRun, ending: Ending, services: Servic
     match decision:
         case Decision.REQUEST:
             began = ending.engine is not Engine.NEVER_STARTED
-            lost = Lost(run, ending.reason, began=began)
+            lost = LostLaunch(run, ending.reason, began=began)
             return request_next_attempt(lost, database=services.database, clock=services.clock)
         case Decision.FAIL:
             reason = run.refused_because if run.request_state == "refused" else None
-            return _close(run, reason or ending.reason, BROKE_OFF, services)
+            return _close(run, reason or ending.reason, INTERRUPTED_CLOSING, services)
         case Decision.CANCEL:
-            closing = Closing(ending.reason, Reason.CANCELLED, status=RunStatus.CANCELLED)
+            closing = RunClosing(ending.reason, Reason.CANCELLED, status=RunStatus.CANCELLED)
             return _close(run, ending.reason, closing, services)
         case Decision.LEAVE | Decision.TERMINATE:
             return None
 
 
-def _close(run: WatchedRun, reason: str, closing: Closing, services: Services) -> str:
+def _close(run: WatchedRun, reason: str, closing: RunClosing, services: Services) -> str:
     finalise_run(
         run.run_id,
         database=services.database,

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from automation_pipeline.org_jobs.domain.endings import AttemptEnd
+from automation_pipeline.org_jobs.models.attempts import AttemptEnd
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskedJob:
+class JobContext:
     """One attempt at a job. `key` is the run's own, in each of its attempts: one that was taken for lost may have been
     done, and whoever is asked again knows it by that. The payload is as it is stored, with references in place of
     secrets."""
@@ -22,20 +22,20 @@ class AskedJob:
 
 
 @runtime_checkable
-class DoneHere(Protocol):
+class InProcessRunner(Protocol):
     """A type whose whole work is done by the worker that has the attempt."""
 
-    async def work(self, asked: AskedJob) -> AttemptEnd:
+    async def work(self, asked: JobContext) -> AttemptEnd:
         """How it ended, whatever the outside did; no text of it holds a secret. Run it beside the heartbeats, and
         cancel its task when the attempt is over for another reason. An AutomationError is for `failures.end_of`."""
         ...
 
 
 @runtime_checkable
-class BegunElsewhere(Protocol):
+class RemoteRunner(Protocol):
     """A type whose work is a run of another room: it is begun here and then followed without a worker."""
 
-    def start(self, asked: AskedJob) -> Mapping[str, object]:
+    def start(self, asked: JobContext) -> Mapping[str, object]:
         """Ask for it, and say what to follow. It writes rows of ours and nothing else, so that
 
             with database.as_one() as session:
@@ -59,7 +59,7 @@ class BegunElsewhere(Protocol):
         ...
 
 
-JobDoer: TypeAlias = DoneHere | BegunElsewhere
+JobRunner: TypeAlias = InProcessRunner | RemoteRunner
 
 
 @dataclass(frozen=True, kw_only=True)

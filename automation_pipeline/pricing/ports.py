@@ -6,14 +6,21 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
-from automation_pipeline.core.meter import Meter
-from automation_pipeline.pricing.domain.knobs import Knobs
-from automation_pipeline.pricing.domain.shop_calls import Called, Costs, Page, Prices, PriceWrite, Written
+from automation_pipeline.core.metrics import Meter
+from automation_pipeline.pricing.models.shop import (
+    CallCosts,
+    CallResult,
+    CataloguePage,
+    Prices,
+    PriceWrite,
+    ShopOptions,
+    Written,
+)
 from automation_pipeline.storage.database import Database
 
 # What a shop takes in one call.
-MOST_PRICES = 250
-MOST_WRITES = 250
+MAX_PRICES_PER_READ = 250
+MAX_PRICES_PER_WRITE = 250
 
 
 class Shop(Protocol):
@@ -22,17 +29,17 @@ class Shop(Protocol):
     call may have had its effect. No text holds the token or any part of the address but its host."""
 
     @property
-    def costs(self) -> Costs: ...
+    def costs(self) -> CallCosts: ...
 
-    async def page(self, after: str | None) -> Called[Page]:
+    async def page(self, after: str | None) -> CallResult[CataloguePage]:
         """A page of the whole catalogue, inactive products included, in a steady order."""
         ...
 
-    async def prices(self, variant_ids: Sequence[str]) -> Called[Prices]:
+    async def prices(self, variant_ids: Sequence[str]) -> CallResult[Prices]:
         """What at most MOST_PRICES variants cost now. A variant without a price is not there either."""
         ...
 
-    async def write(self, product_id: str, writes: Sequence[PriceWrite]) -> Called[Written]:
+    async def write(self, product_id: str, writes: Sequence[PriceWrite]) -> CallResult[Written]:
         """Set prices of at most MOST_WRITES variants of one product. Of those, some may be refused and others set."""
         ...
 
@@ -48,12 +55,12 @@ class Storefront:
 
     name: str
     open: Callable[[], AbstractAsyncContextManager[Shop]]
-    knobs: Knobs
+    knobs: ShopOptions
     meter: Meter
 
 
 @dataclass(frozen=True)
-class Desk:
+class ApplyContext:
     """A worker's place: the shop as it is open to it, and where everything is remembered."""
 
     shop: Shop

@@ -9,9 +9,8 @@ from pathlib import Path
 from sqlalchemy import text
 
 from automation_pipeline.core.errors import InvalidInputError, PermanentError
-from automation_pipeline.core.whole_file import make_private_file
-from automation_pipeline.storage.database import Database, DatabaseBusyError
-from automation_pipeline.storage.engines import DatabaseMissingError
+from automation_pipeline.core.files import make_private_file
+from automation_pipeline.storage.database import Database, DatabaseBusyError, DatabaseMissingError
 
 # Pages done and pages in all.
 Progress = Callable[[int, int], None]

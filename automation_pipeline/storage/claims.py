@@ -33,15 +33,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import InstrumentedAttribute, Mapped, Session, aliased, mapped_column
 
-from automation_pipeline.core.coordination import Claim, Holder
+from automation_pipeline.core.coordination import Claim, ClaimHolder
 from automation_pipeline.core.errors import AutomationError, TransientError
 from automation_pipeline.core.logs import log
-from automation_pipeline.storage.bulk import dialects_insert, listed
+from automation_pipeline.storage.clock import database_epoch, database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_epoch, database_now
-from automation_pipeline.storage.metadata import Table
 from automation_pipeline.storage.prepared import execute
-from automation_pipeline.storage.types import UtcDateTime
+from automation_pipeline.storage.statements import dialects_insert, listed
+from automation_pipeline.storage.types import Table, UtcDateTime
 
 Row = TypeVar("Row", bound=Table)
 Key = TypeVar("Key", str, int)
@@ -200,13 +199,13 @@ class DatabaseClaims:
         """Also if the task is cancelled meanwhile."""
         return await self._database.write(partial(_expire_in, 0.0, claim), anyway=True)
 
-    def holder(self, key: str) -> Holder | None:
+    def holder(self, key: str) -> ClaimHolder | None:
         with self._database.reading() as session:
             row = session.get(LeaseRow, key)
             now = session.scalar(select(database_now()))
         if row is None or now is None or row.expires_at <= now:
             return None
-        return Holder(row.owner, row.token, (row.expires_at - now).total_seconds())
+        return ClaimHolder(row.owner, row.token, (row.expires_at - now).total_seconds())
 
     @asynccontextmanager
     async def hold(self, key: str, owner: str, ttl_seconds: float, poll_seconds: float = 0.1) -> AsyncGenerator[Claim]:

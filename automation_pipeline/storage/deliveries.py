@@ -1,4 +1,4 @@
-"""Messages that wait in a table: the oldest few are claimed, sent side by side, and how each stands is written down."""
+"""Webhook deliveries that wait in a table: claim the oldest, send them, record the result."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -6,33 +6,109 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
-from automation_pipeline.core.delivery import INTERRUPTED, Answer, Delivery, DeliveryStatus, Patience, attempt
-from automation_pipeline.storage.database import Database, Session
-from automation_pipeline.storage.instants import database_time
+from sqlalchemy import ColumnElement, select, update
+from sqlalchemy.orm import Mapped, Session
+
+from automation_pipeline.core.webhooks import (
+    INTERRUPTED,
+    Delivery,
+    DeliveryPolicy,
+    DeliveryStatus,
+    WebhookAnswer,
+    attempt,
+)
+from automation_pipeline.storage.clock import database_now, database_time
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.database import Session as DatabaseSession
+
+
+class DeliveryColumns(Protocol):
+    """The columns of such a table. `attempts` counts the claims."""
+
+    id: Mapped[int]
+    status: Mapped[str]
+    attempts: Mapped[int]
+    status_code: Mapped[int | None]
+    last_error: Mapped[str | None]
+    next_retry_at: Mapped[datetime]
+    sent_at: Mapped[datetime | None]
+
+
+Row = TypeVar("Row", bound=DeliveryColumns)
+
+
+def is_any_due(session: Session, row: type[DeliveryColumns]) -> bool:
+    return session.scalar(select(row.id).where(*_due(row)).limit(1)) is not None
+
+
+def claim_oldest(session: Session, row: type[Row], *, limit: int, hold_seconds: float) -> list[Row]:
+    """Nobody else gets them until the hold ends; each claim is an attempt, also of somebody who dies over it."""
+    oldest = (
+        select(row.id)
+        .where(*_due(row))
+        .order_by(row.next_retry_at, row.id)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+        .cte("oldest")  # run once: PostgreSQL may repeat a subquery, and with SKIP LOCKED each time finds other rows
+    )
+    claimed = session.scalars(
+        update(row)
+        .where(row.id.in_(select(oldest.c.id)))
+        .values(attempts=row.attempts + 1, next_retry_at=database_now(hold_seconds))
+        .returning(row)
+        .execution_options(synchronize_session=False)
+    ).all()
+    return sorted(claimed, key=lambda one: one.id)
+
+
+def record_attempt(session: Session, row: type[DeliveryColumns], id_: int, attempt: int, delivery: Delivery) -> None:
+    """Nothing, when somebody else has claimed it since."""
+    is_sent = delivery.status is DeliveryStatus.SENT
+    session.execute(
+        update(row)
+        .where(row.id == id_, row.attempts == attempt, row.status == DeliveryStatus.PENDING)
+        .values(
+            status=delivery.status.value,
+            status_code=delivery.status_code,
+            last_error=delivery.error,
+            next_retry_at=database_now(delivery.pause_seconds),
+            sent_at=database_now() if is_sent else None,
+        )
+        .execution_options(synchronize_session=False)
+    )
+
+
+def _due(row: type[DeliveryColumns]) -> tuple[ColumnElement[bool], ...]:
+    return row.status == DeliveryStatus.PENDING, row.next_retry_at <= database_now()
+
 
 BROKE_OFF = "Its delivery broke off every time"
 
 
-class Claimed(Protocol):
+class ClaimedDelivery(Protocol):
     @property
     def attempt(self) -> int: ...
 
 
-Due = TypeVar("Due", bound=Claimed)
+Due = TypeVar("Due", bound=ClaimedDelivery)
 
 
 @dataclass(frozen=True)
-class Tray(Generic[Due]):
+class DeliveryQueue(Generic[Due]):
     """Where messages of one kind wait. Each claim is an attempt; what is recorded late, after somebody else has claimed
     it, changes nothing."""
 
-    is_due: Callable[[Session], bool]
-    claim: Callable[[Session], Sequence[Due]]
-    record: Callable[[Session, Due, Delivery], None]
+    is_due: Callable[[DatabaseSession], bool]
+    claim: Callable[[DatabaseSession], Sequence[Due]]
+    record: Callable[[DatabaseSession, Due, Delivery], None]
 
 
 async def deliver_waiting(
-    tray: Tray[Due], send: Callable[[Due, datetime], Awaitable[Answer]], *, patience: Patience, database: Database
+    tray: DeliveryQueue[Due],
+    send: Callable[[Due, datetime], Awaitable[WebhookAnswer]],
+    *,
+    patience: DeliveryPolicy,
+    database: Database,
 ) -> int:
     """How many were tried: it takes no longer than one attempt may. Who dies between sending and writing it down has
     used up an attempt, and the receiver can tell by the delivery's name. `send` is told the present."""

@@ -23,7 +23,7 @@ LINGER_SECONDS = 0.003
 GROUP = "group"
 
 # Any: every act has a result of its own type, which its own caller knows.
-Act: TypeAlias = Callable[[Session], Any]
+UnitOfWork: TypeAlias = Callable[[Session], Any]
 
 
 @dataclass
@@ -43,7 +43,7 @@ def group_of(session: Session) -> Group | None:
     return session.info.get(GROUP)
 
 
-def known_throughout(session: Session, key: object, find: Callable[[Session], Any]) -> Any:  # noqa: ANN401  what it finds
+def once_per_group(session: Session, key: object, find: Callable[[Session], Any]) -> Any:  # noqa: ANN401  what it finds
     """What stays as it is to the end of the transaction: found once for all acts of a group."""
     group = group_of(session)
     if group is None:
@@ -53,7 +53,7 @@ def known_throughout(session: Session, key: object, find: Callable[[Session], An
     return group.known[key]
 
 
-def write_at_the_end(session: Session, write: Callable[[Session, Sequence[Any]], None], rows: Sequence[Any]) -> None:
+def write_before_commit(session: Session, write: Callable[[Session, Sequence[Any]], None], rows: Sequence[Any]) -> None:
     """Now, where the transaction is one task's alone. In a group all rows of a kind go at once, in this order."""
     group = group_of(session)
     if group is None:
@@ -63,7 +63,7 @@ def write_at_the_end(session: Session, write: Callable[[Session, Sequence[Any]],
 
 
 @dataclass(frozen=True)
-class _Told:
+class _UnitResult:
     """What became of an act: its result, or the error that it ended with."""
 
     result: Any = None
@@ -77,8 +77,8 @@ class _Told:
 
 
 @dataclass(frozen=True)
-class _Wish:
-    act: Act
+class _SubmittedUnit:
+    act: UnitOfWork
     context: Context
     future: Future[Any] | asyncio.Future[Any]
 
@@ -94,20 +94,20 @@ class GroupWriter:
     def __init__(self, transaction: Callable[[], AbstractContextManager[Session]]) -> None:
         self._transaction = transaction
         self._door = threading.Lock()
-        self._waiting: deque[_Wish] = deque()
+        self._waiting: deque[_SubmittedUnit] = deque()
         self._is_writing = False
         self._nothing = threading.Event()  # never set: to wait on
 
-    def submit(self, act: Act) -> Future[Any]:
+    def submit(self, act: UnitOfWork) -> Future[Any]:
         """For a thread, which waits for it."""
         future = Future[Any]()
-        self._enter(_Wish(act, copy_context(), future))
+        self._enter(_SubmittedUnit(act, copy_context(), future))
         return future
 
-    def soon(self, act: Act) -> asyncio.Future[Any]:
+    def soon(self, act: UnitOfWork) -> asyncio.Future[Any]:
         """For a task, which awaits it. The answers of a group reach its event loop together."""
         future = asyncio.get_running_loop().create_future()
-        self._enter(_Wish(act, copy_context(), future))
+        self._enter(_SubmittedUnit(act, copy_context(), future))
         return future
 
     def rest(self) -> None:
@@ -120,7 +120,7 @@ class GroupWriter:
     def _thread(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(1, thread_name_prefix="group-commit")
 
-    def _enter(self, wish: _Wish) -> None:
+    def _enter(self, wish: _SubmittedUnit) -> None:
         with self._door:
             self._waiting.append(wish)
             begins, self._is_writing = not self._is_writing, True
@@ -134,13 +134,13 @@ class GroupWriter:
             if len(group) > 1:  # who was answered asks again in a moment: a short wait makes few groups of many
                 self._nothing.wait(LINGER_SECONDS)
 
-    def _next(self) -> list[_Wish]:
+    def _next(self) -> list[_SubmittedUnit]:
         with self._door:
             group = [self._waiting.popleft() for _ in range(min(MOST_AT_ONCE, len(self._waiting)))]
             self._is_writing = bool(group)
         return group
 
-    def _written(self, wishes: Sequence[_Wish]) -> list[_Told]:
+    def _written(self, wishes: Sequence[_SubmittedUnit]) -> list[_UnitResult]:
         """Empty when they have to be done alone."""
         if len(wishes) < 2:
             return []
@@ -149,24 +149,24 @@ class GroupWriter:
         except Exception:  # noqa: BLE001  whose error it is shows when each is done alone
             return []
 
-    def _written_alone(self, wish: _Wish) -> _Told:
+    def _written_alone(self, wish: _SubmittedUnit) -> _UnitResult:
         try:
             [told] = self._as_one([wish])
         except BaseException as error:  # noqa: BLE001  whatever it is, it is the caller's
-            return _Told(error=error)
+            return _UnitResult(error=error)
         return told
 
-    def _as_one(self, wishes: Sequence[_Wish]) -> list[_Told]:
+    def _as_one(self, wishes: Sequence[_SubmittedUnit]) -> list[_UnitResult]:
         group = Group()
         with self._transaction() as session:
             session.info[GROUP] = group
             results = [wish.context.run(_done, session, wish.act) for wish in wishes]
             group.write_last(session)
-        return [_Told(result) for result in results]
+        return [_UnitResult(result) for result in results]
 
 
-def _answer(wishes: Sequence[_Wish], told: Sequence[_Told]) -> None:
-    in_loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], _Told]]] = {}
+def _answer(wishes: Sequence[_SubmittedUnit], told: Sequence[_UnitResult]) -> None:
+    in_loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], _UnitResult]]] = {}
     for wish, said in zip(wishes, told, strict=True):
         if isinstance(wish.future, Future):
             said.tell(wish.future)
@@ -177,13 +177,13 @@ def _answer(wishes: Sequence[_Wish], told: Sequence[_Told]) -> None:
             loop.call_soon_threadsafe(_hear, answers)
 
 
-def _hear(answers: Sequence[tuple[asyncio.Future[Any], _Told]]) -> None:
+def _hear(answers: Sequence[tuple[asyncio.Future[Any], _UnitResult]]) -> None:
     for future, said in answers:
         if not future.done():
             said.tell(future)
 
 
-def _done(session: Session, act: Act) -> Any:  # noqa: ANN401  the act's own
+def _done(session: Session, act: UnitOfWork) -> Any:  # noqa: ANN401  the act's own
     result = act(session)
     session.flush()
     if session.identity_map:

@@ -23,25 +23,25 @@ from sqlalchemy.sql.selectable import ReturnsRows
 Statement: TypeAlias = ClauseElement | Callable[[bool], ClauseElement]
 Values: TypeAlias = Mapping[str, object]
 # Any: what a column holds.
-Row: TypeAlias = Any
+PreparedRow: TypeAlias = Any
 _Convert: TypeAlias = Callable[[Any], Any]
 _Given: TypeAlias = Sequence[object] | Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PreparedResult:
     """The rows of a statement, with their columns' names, and how many it has changed."""
 
-    rows: Sequence[Row]
+    rows: Sequence[PreparedRow]
     changed: int
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[PreparedRow]:
         return iter(self.rows)
 
-    def first(self) -> Row | None:
+    def first(self) -> PreparedRow | None:
         return self.rows[0] if self.rows else None
 
-    def one(self) -> Row:
+    def one(self) -> PreparedRow:
         [row] = self.rows
         return row
 
@@ -50,11 +50,11 @@ class Found:
         return self.rows[0][0] if self.rows else None
 
 
-def execute(session: Session, statement: Statement, values: Values) -> Found:
+def execute(session: Session, statement: Statement, values: Values) -> PreparedResult:
     connection = session.connection()
     ready = _ready(statement, tuple(values), connection.dialect, many=False)
     with _executed(connection, ready.sql, ready.given(values), many=False) as cursor:
-        return Found(ready.read(cursor), cursor.rowcount)
+        return PreparedResult(ready.read(cursor), cursor.rowcount)
 
 
 def execute_each(session: Session, statement: Statement, rows: Sequence[Values]) -> None:
@@ -116,7 +116,7 @@ class _Ready:
             whole[name] = convert(whole[name])
         return whole if self._order is None else tuple([whole[name] for name in self._order])
 
-    def read(self, cursor: DBAPICursor) -> list[Row]:
+    def read(self, cursor: DBAPICursor) -> list[PreparedRow]:
         if not self._columns:
             return []
         if self._reads is None:
@@ -140,7 +140,7 @@ def _columns_of(made: ClauseElement) -> list[ColumnElement[Any]]:
     return list(made.exported_columns) if isinstance(made, ReturnsRows) else []
 
 
-def _row_of(names: Sequence[str]) -> Callable[[Iterable[object]], Row]:
+def _row_of(names: Sequence[str]) -> Callable[[Iterable[object]], PreparedRow]:
     """What makes a row: columns without a name of their own are there by their place."""
     return namedtuple("Row", names, rename=True)._make  # pyright: ignore  types are the statement's
 

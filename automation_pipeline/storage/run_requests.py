@@ -7,19 +7,18 @@ from datetime import datetime
 from sqlalchemy import CheckConstraint, Index, func, or_, select, text, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from automation_pipeline.core.correlation import CORRELATION_TAG, correlation_id
 from automation_pipeline.core.launching import LaunchState
-from automation_pipeline.storage.bulk import upsert
-from automation_pipeline.storage.instants import database_now
-from automation_pipeline.storage.metadata import Table
-from automation_pipeline.storage.types import BigId, Json, JsonObject, UtcDateTime
+from automation_pipeline.core.logs import CORRELATION_TAG, correlation_id
+from automation_pipeline.storage.clock import database_now
+from automation_pipeline.storage.statements import upsert
+from automation_pipeline.storage.types import BigId, Json, JsonObject, Table, UtcDateTime
 
 # An offered request that no run has taken is offered again after this long; Dagster refuses a key that it has seen.
 OFFER_AGAIN_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class RunWish:
+class NewRunRequest:
     """A job to run once for this key. `config` is Dagster's run config, `tags` its run tags."""
 
     key: str
@@ -60,7 +59,7 @@ class RunRequestRow(Table):
     reason: Mapped[str | None]
 
 
-def file_requests(session: Session, wishes: Sequence[RunWish], now: datetime) -> None:
+def file_requests(session: Session, wishes: Sequence[NewRunRequest], now: datetime) -> None:
     """A key that was filed before is left as it is: asking twice is asking once. Whoever asks on behalf of something
     that has an id, passes the id on."""
     asked_by = correlation_id()
@@ -80,7 +79,7 @@ def file_requests(session: Session, wishes: Sequence[RunWish], now: datetime) ->
     upsert(session, RunRequestRow, rows, key=("request_key",))
 
 
-def offer_waiting(session: Session, *, limit: int) -> list[RunWish]:
+def offer_waiting(session: Session, *, limit: int) -> list[NewRunRequest]:
     """Oldest first, at least once each. Rows offered a moment ago are left out while their run starts."""
     not_lately = or_(RunRequestRow.offered_at.is_(None), RunRequestRow.offered_at <= database_now(-OFFER_AGAIN_SECONDS))
     oldest = (
@@ -99,7 +98,7 @@ def offer_waiting(session: Session, *, limit: int) -> list[RunWish]:
         .execution_options(synchronize_session=False)
     )
     rows = sorted(offered, key=lambda row: row.id)
-    return [RunWish(row.request_key, row.job, row.config, row.tags, row.launch) for row in rows]
+    return [NewRunRequest(row.request_key, row.job, row.config, row.tags, row.launch) for row in rows]
 
 
 def request_again(session: Session, key: str, lost_launch: int) -> bool:

@@ -7,8 +7,7 @@ from datetime import datetime
 from sqlalchemy import Index
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from automation_pipeline.storage.metadata import Table
-from automation_pipeline.storage.types import BigId, UtcDateTime
+from automation_pipeline.storage.types import BigId, Table, UtcDateTime
 
 
 @dataclass(frozen=True)

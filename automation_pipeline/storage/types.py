@@ -1,12 +1,44 @@
-"""Column types that mean the same on SQLite and PostgreSQL."""
+"""The metadata that every table belongs to, and column types that mean the same on SQLite and PostgreSQL."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import sqlalchemy as sa
 from sqlalchemy import ARRAY, JSON, BigInteger, DateTime, Dialect, Integer, Text
 from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeDecorator
+
+NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+
+class Table(DeclarativeBase):
+    """Base of the mapped tables."""
+
+    metadata = sa.MetaData(naming_convention=NAMING)
+
+    @classmethod
+    def __table_cls__(
+        cls,
+        name: str,
+        metadata: sa.MetaData,
+        *items: SchemaItem,
+        **options: Any,  # noqa: ANN401  SQLAlchemy's own options
+    ) -> sa.Table:
+        """SQLite reuses the ids of deleted rows unless AUTOINCREMENT is declared, and keys are built on ids."""
+        table = sa.Table(name, metadata, *items, **options)
+        if table.autoincrement_column is not None:
+            table.dialect_options["sqlite"]["autoincrement"] = True
+        return table
+
 
 JsonObject: TypeAlias = Mapping[str, object]
 

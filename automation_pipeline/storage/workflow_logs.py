@@ -1,18 +1,19 @@
-"""What every workflow writes down as it goes, correlated by the thing it is about and by its run."""
+"""The workflow log: entries written with the work, read page by page."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Index, insert
+from sqlalchemy import ColumnElement, Index, func, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
+from automation_pipeline.core.clock import iso
+from automation_pipeline.core.events import WorkflowLogEntry
 from automation_pipeline.core.masking import masked_document
-from automation_pipeline.core.notes import Note
-from automation_pipeline.storage.group_commit import write_at_the_end
-from automation_pipeline.storage.instants import database_now, database_time
-from automation_pipeline.storage.metadata import Table
+from automation_pipeline.storage.clock import database_now, database_time
+from automation_pipeline.storage.group_commit import write_before_commit
 from automation_pipeline.storage.prepared import execute_each
-from automation_pipeline.storage.types import BigId, Json, JsonObject, UtcDateTime
+from automation_pipeline.storage.types import BigId, Json, JsonObject, Table, UtcDateTime
 
 
 class WorkflowLogRow(Table):
@@ -35,12 +36,71 @@ class WorkflowLogRow(Table):
 _ADD = insert(WorkflowLogRow)
 
 
-def write_notes(session: Session, *notes: Note) -> None:
+def write_notes(session: Session, *notes: WorkflowLogEntry) -> None:
     if notes:
-        write_at_the_end(session, _add, notes)
+        write_before_commit(session, _add, notes)
 
 
-def _add(session: Session, notes: Sequence[Note]) -> None:
+def _add(session: Session, notes: Sequence[WorkflowLogEntry]) -> None:
     now = database_time(session)
     rows = [{**vars(note), "data": masked_document(note.data), "created_at": now} for note in notes]
     execute_each(session, _ADD, rows)
+
+
+Document = dict[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogPage:
+    """Which lines. An empty field lets everything through; `until` is the first instant that is too late."""
+
+    workflow: str
+    entity: tuple[str, str] | None = None
+    trace_ids: Sequence[str] = ()
+    level: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    limit: int = 200
+    offset: int = 0
+
+
+def log_lines(session: Session, page: LogPage) -> tuple[list[Document], int]:
+    """And how many there are without `limit` and `offset`."""
+    chosen = list(_conditions(page))
+    rows = session.scalars(
+        select(WorkflowLogRow).where(*chosen).order_by(WorkflowLogRow.id).limit(page.limit).offset(page.offset)
+    )
+    total = session.scalar(select(func.count()).select_from(WorkflowLogRow).where(*chosen))
+    return [_document(row) for row in rows], total or 0
+
+
+def _conditions(page: LogPage) -> Iterator[ColumnElement[bool]]:
+    yield WorkflowLogRow.workflow == page.workflow
+    if page.entity:
+        entity_type, entity_id = page.entity
+        yield WorkflowLogRow.entity_type == entity_type
+        yield WorkflowLogRow.entity_id == entity_id
+    if page.trace_ids:
+        yield WorkflowLogRow.trace_id.in_(page.trace_ids)
+    if page.level is not None:
+        yield WorkflowLogRow.level == page.level
+    if page.since is not None:
+        yield WorkflowLogRow.created_at >= page.since
+    if page.until is not None:
+        yield WorkflowLogRow.created_at < page.until
+
+
+def _document(row: WorkflowLogRow) -> Document:
+    return {
+        "id": str(row.id),
+        "workflow": row.workflow,
+        "level": row.level,
+        "entity_type": row.entity_type,
+        "entity_id": row.entity_id,
+        "trace_id": row.trace_id,
+        "dagster_run_id": row.dagster_run_id,
+        "step_name": row.step_name,
+        "message": row.message,
+        "data": row.data,
+        "created_at": iso(row.created_at),
+    }

@@ -7,10 +7,9 @@ from typing import Protocol
 
 from automation_pipeline.core.coordination import RateLimiter
 from automation_pipeline.core.errors import PermanentError
-from automation_pipeline.transcription.domain.attempts import Knobs
-from automation_pipeline.transcription.domain.transcript import Transcript
+from automation_pipeline.transcription.models import SpeechOptions, Transcript
 
-REFUSED_SECONDS = 60.0
+BREAKER_SECONDS = 60.0
 
 
 class ProviderAccessError(PermanentError):
@@ -24,7 +23,7 @@ class AccessBreaker:
         self._now, self._until, self._reason = now, 0.0, ""
 
     def open(self, reason: str) -> None:
-        self._until, self._reason = self._now() + REFUSED_SECONDS, reason
+        self._until, self._reason = self._now() + BREAKER_SECONDS, reason
 
     def check(self) -> None:
         """ProviderAccessError while it is open."""
@@ -57,10 +56,10 @@ class SpeechToText(Protocol):
 
 
 @dataclass(frozen=True)
-class Provider:
+class SpeechProvider:
     """Speech-to-text as we may use it: how many calls a minute, of all processes, and how hard to try."""
 
     speech: SpeechToText
     limiter: RateLimiter
-    knobs: Knobs
+    options: SpeechOptions
     breaker: AccessBreaker = field(default_factory=AccessBreaker)

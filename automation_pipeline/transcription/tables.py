@@ -6,8 +6,7 @@ from datetime import datetime
 from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from automation_pipeline.storage.metadata import Table
-from automation_pipeline.storage.types import BigId, TextList, UtcDateTime
+from automation_pipeline.storage.types import BigId, Table, TextList, UtcDateTime
 
 _LIVE_RUN = text("status = 'running'")
 _WORKING = text("state = 'working'")

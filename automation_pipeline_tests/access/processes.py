@@ -3,8 +3,8 @@
 import time
 from datetime import datetime, timedelta
 
-from automation_pipeline.access.stages.recognise_token import recognise_token
-from automation_pipeline.access.store.tokens import revoke
+from automation_pipeline.access.queries import revoke
+from automation_pipeline.access.tokens import authenticate_token
 from automation_pipeline.storage.database import Database
 
 PATIENCE_SECONDS = 60
@@ -23,7 +23,7 @@ def _use(database: Database, token: str, at: datetime) -> list[str]:
     found: list[str] = []
     deadline = time.monotonic() + PATIENCE_SECONDS
     while found.count("refused") < 2 and time.monotonic() < deadline:
-        caller = recognise_token(token, database=database, now=at + timedelta(minutes=len(found)))
+        caller = authenticate_token(token, database=database, now=at + timedelta(minutes=len(found)))
         found.append("known" if caller else "refused")
     return found
 
@@ -32,5 +32,5 @@ def _revoke(database: Database, token: str, token_id: int, at: datetime) -> list
     """When it was revoked as this process is told, and whether it was still good right afterwards."""
     with database.transaction() as session:
         revoked = revoke(session, token_id, at)
-    after = recognise_token(token, database=database, now=at)
+    after = authenticate_token(token, database=database, now=at)
     return [str(revoked.revoked_at), "known" if after else "refused"]

@@ -12,12 +12,12 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from starlette.types import ASGIApp
 
-from automation_pipeline.access.stages.create_token import create_token
+from automation_pipeline.access.tokens import create_token
 from automation_pipeline.api.app import create_app
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Caller, whole_grants
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.org_jobs.store.organisations import has_organisation
+from automation_pipeline.org_jobs.queries.organisations import has_organisation
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.api.promised import promise_check
 from automation_pipeline_tests.conftest import StandingClock
@@ -142,8 +142,8 @@ def member(api: FastAPI, services: Services, orgs: OrgBench) -> Member:
             {**wish, "scope": "ALL"},
             database=services.database,
             clock=services.clock,
-            giver=giver,
-            knows_organisation=has_organisation,
+            issuer=giver,
+            organisation_exists=has_organisation,
         )
         client = client_of(api, issued.secret)
         client.event_hooks = {"response": [promise_check(api)]}

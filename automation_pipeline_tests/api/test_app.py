@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from automation_pipeline.api import app as application
 from automation_pipeline.api.app import create_app
 from automation_pipeline.api.errors import BUG
-from automation_pipeline.api.routes import schedules
+from automation_pipeline.automation.routes import schedules
 from automation_pipeline.bootstrap import Services
 from automation_pipeline_tests.api.conftest import MACHINE, services_on
 from automation_pipeline_tests.tables import every_case

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from automation_pipeline.api import attempts as module
-from automation_pipeline.api.attempts import Attempts
+from automation_pipeline.api import idempotency as module
+from automation_pipeline.api.idempotency import Attempts
 
 LONG = 60.0
 

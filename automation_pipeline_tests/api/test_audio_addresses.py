@@ -7,11 +7,11 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import update
 
-from automation_pipeline.api.rules import RULES
+from automation_pipeline.api.permissions import RULES
 from automation_pipeline.audits.tables import CitationRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Permission
-from automation_pipeline.fiches.tables import RecordingRow
+from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
@@ -33,9 +33,9 @@ def audited(services: Services, clock: StandingClock) -> dict[str, str]:
     bench.sell("7")
     standing = bench.audit("7", bench.configure(steps=1))
     with services.database.transaction() as session:
-        session.execute(update(RecordingRow).values(recording_url=SECRET))
+        session.execute(update(CallRecordingRow).values(recording_url=SECRET))
         session.execute(update(CitationRow).values(recording_url=SECRET, texte=f"Bonjour, voir {SECRET}."))
-        call_id = session.query(RecordingRow.call_id).first()
+        call_id = session.query(CallRecordingRow.call_id).first()
     assert call_id
     return {
         "fiche_id": "7",

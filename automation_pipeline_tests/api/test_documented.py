@@ -9,11 +9,11 @@ import jsonschema_rs
 from fastapi.testclient import TestClient
 
 from automation_pipeline.api.app import create_app
-from automation_pipeline.api.rules import RULES
+from automation_pipeline.api.permissions import RULES
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.fiches.domain.day_range import read_day
+from automation_pipeline.fiches.models.days import parse_day
 from automation_pipeline_tests.tables import every_case
 
 
@@ -110,7 +110,7 @@ def test_ids_in_answers_are_texts() -> None:
 @every_case("day", ["1900-01-01", "2199-12-31", "2026-02-30", ""])
 def test_days_are_described_as_days(day: str) -> None:
     try:
-        is_read = bool(read_day(day, "no day"))
+        is_read = bool(parse_day(day, "no day"))
     except InvalidInputError:
         is_read = False
     for path, name in (("by-date", "date"), ("by-date-range", "startDate"), ("by-date-range", "endDate")):

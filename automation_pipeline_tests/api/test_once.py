@@ -7,7 +7,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from automation_pipeline.api.routes import schedules
+from automation_pipeline.automation.routes import schedules
 from automation_pipeline_tests.api.conftest import MACHINE, Login
 
 PATH = "/api/automation/schedules"
@@ -47,7 +47,7 @@ def test_work_that_breaks_down_leaves_nothing_and_its_key_free(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(schedules, "_shown", lambda *_a, **_k: 1 / 0)
+        broken.setattr(schedules, "_schedule_answer", lambda *_a, **_k: 1 / 0)
         assert client.post(PATH, json=MANUAL, headers=KEY).status_code == 500
     assert client.get(PATH).json()["count"] == 0
     assert client.post(PATH, json=MANUAL, headers=KEY).status_code == 201

@@ -12,22 +12,21 @@ from fastapi.testclient import TestClient
 
 from automation_pipeline import migrations
 from automation_pipeline.api.app import create_app
-from automation_pipeline.api.org_rules import ORG_RULES
-from automation_pipeline.api.org_scopes import check_may_have_done, narrowed
-from automation_pipeline.api.rule import Rule, Scoped
+from automation_pipeline.api.permissions import ORG_RULES, Rule, Scoped
+from automation_pipeline.api.scopes import check_may_have_done, narrowed
 from automation_pipeline.core.access import Caller, Grant, Permission, Scope, whole_grants
-from automation_pipeline.org_jobs.domain.job_types import JOB_TYPES
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
+from automation_pipeline.org_jobs.models.job_types import JOB_TYPES
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline.org_jobs.tables import (
-    AlertRow,
     AuditLogRow,
     BatchRow,
     FireRow,
     HostRow,
-    JobRow,
     JobRunRow,
+    OrgAlertRow,
     OrganisationRow,
-    ScheduleRow,
+    OrgJobRow,
+    OrgScheduleRow,
     ServerRow,
 )
 from automation_pipeline_tests.api.conftest import Member, client_of, services_on, user_token
@@ -51,12 +50,12 @@ TABLES = (
     OrganisationRow,
     HostRow,
     ServerRow,
-    ScheduleRow,
+    OrgScheduleRow,
     FireRow,
     BatchRow,
-    JobRow,
+    OrgJobRow,
     JobRunRow,
-    AlertRow,
+    OrgAlertRow,
     AuditLogRow,
 )
 BODIES: Mapping[str, Mapping[str, Any]] = {
@@ -117,7 +116,7 @@ def belongings(orgs: Bench, org_id: str) -> Belongings:
     with orgs.database.transaction() as session:
         session.add(batch)
         session.add(
-            AlertRow(org_id=org_id, name="silent_schedule", raised_at=orgs.now, next_retry_at=orgs.now, **alert)
+            OrgAlertRow(org_id=org_id, name="silent_schedule", raised_at=orgs.now, next_retry_at=orgs.now, **alert)
         )
         session.add(AuditLogRow(org_id=org_id, at=orgs.now, **entry))
         session.flush()
@@ -274,12 +273,12 @@ def test_other_types_ask_for_nothing_more(named: object) -> None:
 @every_case(
     ("within", "org_id", "reached"),
     [
-        (EVERYWHERE, None, EVERYWHERE),
-        (EVERYWHERE, "acme", Within("acme")),
-        (Within("acme"), None, Within("acme")),
-        (Within("acme"), "acme", Within("acme")),
-        (Within("acme"), "globex", None),
+        (ALL_ORGANISATIONS, None, ALL_ORGANISATIONS),
+        (ALL_ORGANISATIONS, "acme", OrgScope("acme")),
+        (OrgScope("acme"), None, OrgScope("acme")),
+        (OrgScope("acme"), "acme", OrgScope("acme")),
+        (OrgScope("acme"), "globex", None),
     ],
 )
-def test_a_list_is_narrowed_and_never_widened(within: Within, org_id: str | None, reached: Within | None) -> None:
+def test_a_list_is_narrowed_and_never_widened(within: OrgScope, org_id: str | None, reached: OrgScope | None) -> None:
     assert narrowed(within, org_id) == reached

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.api.paging import Pagination, pagination
+from automation_pipeline.api.parameters import Pagination, pagination
 
 
 @given(st.integers(0, 10_000), st.integers(1, 500), st.integers(0, 12_000))

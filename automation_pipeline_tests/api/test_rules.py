@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from automation_pipeline import migrations
 from automation_pipeline.api.app import create_app
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.rules import RULES, Action, Rule, Scoped, UnruledRouteError
+from automation_pipeline.api.permissions import RULES, Action, Rule, Scoped, UnruledRouteError
 from automation_pipeline.core.access import Permission
 from automation_pipeline_tests.api.conftest import MACHINE, Login, client_of, services_on, user_token
 from automation_pipeline_tests.tables import every_case

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from automation_pipeline.api.rules import RULES, Entity
-from automation_pipeline.fiches.tables import FicheCache
+from automation_pipeline.api.permissions import RULES, Entity
+from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.conftest import StandingClock
@@ -55,7 +55,7 @@ def test_an_id_is_written_one_way(client: TestClient, login: Login, method: str,
 def test_a_fiche_that_is_written_otherwise_is_another_fiche(
     client: TestClient, login: Login, database: Database, clock: StandingClock
 ) -> None:
-    row = FicheCache(fiche_id="77", groupe="SUD", raw_data={}, fetched_at=clock.now(), expires_at=clock.now())
+    row = FicheCacheRow(fiche_id="77", groupe="SUD", raw_data={}, fetched_at=clock.now(), expires_at=clock.now())
     with database.transaction() as session:
         session.add(row)
     nord = login({"transcriptions.write": "GROUP", "fiches.read": "GROUP"}, groupes=["NORD"])

@@ -5,7 +5,7 @@ from typing import Any
 
 import jwt
 
-from automation_pipeline.api.user_tokens import Issuing, caller_of
+from automation_pipeline.api.authentication import Issuing, caller_of
 from automation_pipeline.core.access import Action, Caller, Grant, Permission, Scope
 from automation_pipeline_tests.tables import every_case
 

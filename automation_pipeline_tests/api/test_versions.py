@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.api.versions import etag_of, expected_instant, expected_number, expected_version
+from automation_pipeline.api.etags import etag_of, expected_instant, expected_number, expected_version
+from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.instants import iso
 from automation_pipeline_tests.tables import every_case
 
 CHANGED = datetime(2026, 5, 4, 10, 0, 0, 123456, UTC)

@@ -6,10 +6,10 @@ from typing import Any
 
 from sqlalchemy import select
 
-from automation_pipeline.audits.domain.config_document import config_document, parse_config
+from automation_pipeline.audits.models.configs import config_document, parse_config
 from automation_pipeline.audits.tables import AuditRow, ConfigSnapshotRow
-from automation_pipeline.fiches.store.recordings import save_recordings
-from automation_pipeline.fiches.tables import FicheCache, InformationRow
+from automation_pipeline.fiches.queries.details import save_recordings
+from automation_pipeline.fiches.tables import FicheCacheRow, InformationRow
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline_tests.audits.configurations import add, document, graded
 from automation_pipeline_tests.fakes.crm import recording
@@ -60,12 +60,12 @@ class Archive:
     def _fiche(
         self, session: Session, fiche_id: str, fields: dict[str, Any], attributed: tuple[str, str] | None
     ) -> int:
-        known = session.scalar(select(FicheCache.id).where(FicheCache.fiche_id == fiche_id))
+        known = session.scalar(select(FicheCacheRow.id).where(FicheCacheRow.fiche_id == fiche_id))
         if known is not None:
             return known
         if session.get(ConfigSnapshotRow, "x") is None:
             session.add(ConfigSnapshotRow(fingerprint="x", document=config_document(parse_config(document()))))
-        row = FicheCache(fiche_id=fiche_id, **{"raw_data": {}, "fetched_at": NOW, "expires_at": NOW, **fields})
+        row = FicheCacheRow(fiche_id=fiche_id, **{"raw_data": {}, "fetched_at": NOW, "expires_at": NOW, **fields})
         session.add(row)
         session.flush()
         if attributed is not None:

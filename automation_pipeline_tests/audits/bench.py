@@ -7,26 +7,25 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from automation_pipeline.audits.domain.audit import Standing, Wish
-from automation_pipeline.audits.domain.knobs import Knobs
-from automation_pipeline.audits.domain.step_result import StoredStep
+from automation_pipeline.audits.audits import audit_fiche
+from automation_pipeline.audits.configs import import_config
+from automation_pipeline.audits.models.audits import AuditOptions, AuditSummary, FicheAuditRequest
+from automation_pipeline.audits.models.findings import StoredStep
 from automation_pipeline.audits.ports import Judge
-from automation_pipeline.audits.stages.audit_fiche import audit_fiche
-from automation_pipeline.audits.stages.import_config import import_config
-from automation_pipeline.audits.store.audits import find_audit
-from automation_pipeline.audits.store.steps import stored_steps
+from automation_pipeline.audits.queries.audits import find_audit
+from automation_pipeline.audits.queries.steps import stored_steps
 from automation_pipeline.audits.tables import AuditRow
+from automation_pipeline.core.coordination import Semaphore
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.core.semaphore import Semaphore
-from automation_pipeline.fiches.domain.fiche import Recording
-from automation_pipeline.fiches.stages.fetch_fiches import fetch_fiches
-from automation_pipeline.fiches.tables import RecordingRow
+from automation_pipeline.fiches.details import fetch_fiches
+from automation_pipeline.fiches.models.fiches import Recording
+from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.claims import DatabaseClaims, DatabasePermits
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow
-from automation_pipeline.transcription.domain.transcript import Chunk
-from automation_pipeline.transcription.store.transcripts import save_transcript
+from automation_pipeline.transcription.models import Chunk
+from automation_pipeline.transcription.queries.recordings import save_transcript
 from automation_pipeline_tests.audits.configurations import document
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording
@@ -34,7 +33,7 @@ from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fakes.speech import transcript
 from automation_pipeline_tests.transcription.bench import NoLimit
 
-KNOBS = Knobs(
+KNOBS = AuditOptions(
     per_minute=1_000_000,
     attempts=3,
     backoff=Backoff(base_seconds=0, cap_seconds=0),
@@ -55,7 +54,7 @@ class Bench:
     clock: StandingClock
     model: FakeLanguageModel = field(default_factory=FakeLanguageModel)
     crm: FakeFicheSource = field(default_factory=FakeFicheSource)
-    knobs: Knobs = KNOBS
+    knobs: AuditOptions = KNOBS
     listened: list[str] = field(default_factory=list)
     listen: Callable[[str], Awaitable[object]] | None = None
 
@@ -88,7 +87,7 @@ class Bench:
     def transcribe(self, fiche_id: str, said: str = SAID, times: int = 1) -> None:
         chunks = [Chunk(n, 10.0 * n, 10.0 * n + 9, 2, ("speaker_0", "speaker_1"), said) for n in range(times)]
         with self.database.transaction() as session:
-            calls = select(RecordingRow).where(RecordingRow.call_id.startswith(fiche_id))
+            calls = select(CallRecordingRow).where(CallRecordingRow.call_id.startswith(fiche_id))
             for row in session.scalars(calls).all():
                 save_transcript(session, row.id, transcript(f"tr_{row.call_id}"), chunks if said else [])
 
@@ -99,18 +98,18 @@ class Bench:
     def configure_anew(self, name: str, steps: list[dict[str, Any]]) -> None:
         import_config({"name": name, "steps": steps}, update=True, database=self.database, clock=self.clock)
 
-    def audit(self, fiche_id: str, config_id: int, tracking_id: str = "audit-1", **wish: Any) -> Standing:
+    def audit(self, fiche_id: str, config_id: int, tracking_id: str = "audit-1", **wish: Any) -> AuditSummary:
         return asyncio.run(self.auditing(fiche_id, config_id, tracking_id, **wish))
 
-    async def auditing(self, fiche_id: str, config_id: int, tracking_id: str = "audit-1", **wish: Any) -> Standing:
+    async def auditing(self, fiche_id: str, config_id: int, tracking_id: str = "audit-1", **wish: Any) -> AuditSummary:
         async def listened(fiche_id: str) -> None:
             self.listened.append(fiche_id)
 
         return await audit_fiche(
-            Wish(tracking_id=tracking_id, fiche_id=fiche_id, audit_config_id=config_id, **wish),
+            FicheAuditRequest(tracking_id=tracking_id, fiche_id=fiche_id, audit_config_id=config_id, **wish),
             database=self.database,
             source=self.crm,
-            listen=self.listen or listened,
+            ensure_transcribed=self.listen or listened,
             judge=self.judge,
             clock=self.clock,
         )
@@ -122,7 +121,7 @@ class Bench:
     def steps(self, tracking_id: str = "audit-1") -> list[StoredStep]:
         with self.database.reading() as session:
             found = find_audit(session, tracking_id)
-            return stored_steps(session, found.standing.audit_id) if found else []
+            return stored_steps(session, found.summary.audit_id) if found else []
 
     def audits(self) -> int:
         with self.database.reading() as session:

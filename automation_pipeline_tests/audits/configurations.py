@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from automation_pipeline.audits.domain.config_document import parse_config
-from automation_pipeline.audits.stages.import_config import import_config
-from automation_pipeline.audits.store.configs import StoredConfig, add_config, get_config
+from automation_pipeline.audits.configs import import_config
+from automation_pipeline.audits.models.configs import parse_config
+from automation_pipeline.audits.queries.configs import StoredConfig, add_config, get_config
 from automation_pipeline.audits.tables import AuditBatchRow, AuditRow, ConfigSnapshotRow
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.core.errors import AutomationError
-from automation_pipeline.fiches.tables import FicheCache
+from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.database import Database, Session
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
@@ -68,7 +68,7 @@ def read(database: Database, config_id: int) -> StoredConfig:
 
 def add_audit(session: Session, config_id: int, tracking_id: str = "a", **fields: object) -> None:
     """An audit of a fiche of its own."""
-    fiche = FicheCache(fiche_id=tracking_id, raw_data={}, fetched_at=NOW, expires_at=NOW)
+    fiche = FicheCacheRow(fiche_id=tracking_id, raw_data={}, fetched_at=NOW, expires_at=NOW)
     session.add_all([fiche, ConfigSnapshotRow(fingerprint=tracking_id, document={})])
     session.flush()
     row: dict[str, Any] = {

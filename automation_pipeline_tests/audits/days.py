@@ -3,12 +3,12 @@
 import asyncio
 from datetime import date
 
-from automation_pipeline.audits.domain.chat import Question, Reply
-from automation_pipeline.audits.domain.day import DayAudits
-from automation_pipeline.audits.stages.audit_day import DayWork, audit_day
-from automation_pipeline.audits.store.days import audits_of
-from automation_pipeline.fiches.domain.sales import SalesList
-from automation_pipeline.fiches.store.sales import save_sales_list
+from automation_pipeline.audits.days import DayAuditRequest, audit_day
+from automation_pipeline.audits.models.chat import Question, Reply
+from automation_pipeline.audits.queries.days import audits_of_day
+from automation_pipeline.audits.rules.days import DayAudits
+from automation_pipeline.fiches.models.fiches import SalesList
+from automation_pipeline.fiches.queries.days import save_sales_list
 from automation_pipeline_tests.audits.bench import SAID, Bench
 from automation_pipeline_tests.fakes.crm import summary
 from automation_pipeline_tests.fakes.llm import honest, step_answer
@@ -36,13 +36,13 @@ def audit_the_day(bench: Bench, attempt: str = "run-1", width: int = 2) -> DayAu
     async def listen(fiche_id: str) -> None:
         bench.listened.append(fiche_id)
 
-    work = DayWork(day=DAY, attempt=attempt, width=width)
+    work = DayAuditRequest(day=DAY, attempt=attempt, width=width)
     return asyncio.run(
         audit_day(
             work,
             database=bench.database,
             source=bench.crm,
-            listen=bench.listen or listen,
+            ensure_transcribed=bench.listen or listen,
             judge=bench.judge,
             clock=bench.clock,
         )
@@ -51,4 +51,4 @@ def audit_the_day(bench: Bench, attempt: str = "run-1", width: int = 2) -> DayAu
 
 def the_day(bench: Bench) -> DayAudits:
     with bench.database.reading() as session:
-        return audits_of(session, DAY)
+        return audits_of_day(session, DAY)

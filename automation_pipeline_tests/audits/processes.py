@@ -1,22 +1,22 @@
 """What several processes do to the audits of one fiche at once."""
 
-from automation_pipeline.audits.domain.audit import Wish
-from automation_pipeline.audits.store.audits import begin_audit
-from automation_pipeline.audits.store.batches import end_item
-from automation_pipeline.audits.store.configs import get_config
+from automation_pipeline.audits.models.audits import FicheAuditRequest
+from automation_pipeline.audits.queries.audits import begin_audit
+from automation_pipeline.audits.queries.configs import get_config
+from automation_pipeline.audits.queries.requests import end_item
+from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_time
 
 
 def begin_audits(database_url: str, fiche_id: str, config_id: int, tracking_ids: list[str]) -> list[int]:
     database = Database(database_url)
     begun: list[int] = []
     for tracking_id in tracking_ids:
-        wish = Wish(tracking_id=tracking_id, fiche_id=fiche_id, audit_config_id=config_id)
+        wish = FicheAuditRequest(tracking_id=tracking_id, fiche_id=fiche_id, audit_config_id=config_id)
         with database.transaction() as session:
             config = get_config(session, config_id).config
             found = begin_audit(session, wish, config, database_time(session))
-            begun.append(found.standing.audit_id)
+            begun.append(found.summary.audit_id)
     database.dispose()
     return begun
 

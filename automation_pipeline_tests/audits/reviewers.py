@@ -1,7 +1,7 @@
 """What people do to audits: several at once, each in a process of their own; and audits that they may not touch."""
 
-from automation_pipeline.audits.stages.delete_audit import delete_audit
-from automation_pipeline.audits.stages.review_control_point import review_control_point
+from automation_pipeline.audits.annotations import delete_audit
+from automation_pipeline.audits.reviews import review_control_point
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.storage.database import Database
 

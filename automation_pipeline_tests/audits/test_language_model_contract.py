@@ -11,16 +11,7 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 
-from automation_pipeline.audits.domain.chat import (
-    AnswerSchema,
-    Message,
-    Question,
-    Reply,
-    Role,
-    Tool,
-    ToolChoice,
-    Usage,
-)
+from automation_pipeline.audits.models.chat import AnswerSchema, Message, Question, Reply, Role, Tool, ToolChoice, Usage
 from automation_pipeline.audits.ports import LanguageModel
 from automation_pipeline.clients.llm import ChatCompletions
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError

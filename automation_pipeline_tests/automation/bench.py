@@ -7,35 +7,30 @@ from typing import NamedTuple
 
 from sqlalchemy import select
 
-from automation_pipeline.audits.domain.audit import Standing
-from automation_pipeline.audits.domain.audit import Wish as AuditWish
+from automation_pipeline.audits.audits import audit_fiche
+from automation_pipeline.audits.models.audits import AuditSummary
+from automation_pipeline.audits.models.audits import FicheAuditRequest as AuditWish
 from automation_pipeline.audits.ports import Judge
-from automation_pipeline.audits.stages.audit_fiche import audit_fiche
-from automation_pipeline.automation.domain.run import Run, RunTicket
-from automation_pipeline.automation.domain.schedule import Schedule
-from automation_pipeline.automation.ports import WorkKnobs, Workshop
-from automation_pipeline.automation.stages.fetch_batch import FetchKnobs, fetch_batch
-from automation_pipeline.automation.stages.finalise_run import finalise_run
-from automation_pipeline.automation.stages.open_run import open_run
-from automation_pipeline.automation.stages.settle_fetch import settle_fetch
-from automation_pipeline.automation.stages.work_batch import work_batch
-from automation_pipeline.automation.store.ledger import pending_batches
-from automation_pipeline.automation.store.progress import logs_after
-from automation_pipeline.automation.store.runs import Tries, get_run, tries_of
+from automation_pipeline.automation.auditing import work_batch
+from automation_pipeline.automation.fetching import FetchOptions, fetch_batch, settle_fetch
+from automation_pipeline.automation.models.runs import Run, RunAttempt
+from automation_pipeline.automation.models.schedules import Schedule
+from automation_pipeline.automation.ports import BatchContext, WorkOptions
+from automation_pipeline.automation.queries.ledger import pending_batches
+from automation_pipeline.automation.queries.run_details import logs_after
+from automation_pipeline.automation.queries.runs import RunPlan, get_run, run_plan
+from automation_pipeline.automation.run_endings import finalise_run
+from automation_pipeline.automation.runs import open_run
 from automation_pipeline.automation.tables import FicheResultRow
 from automation_pipeline.core.coordination import RateLimiter
 from automation_pipeline.core.errors import AutomationError
-from automation_pipeline.fiches.domain.fiche import Recording
+from automation_pipeline.fiches.models.fiches import Recording
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow
-from automation_pipeline.transcription.domain.run import Priority
-from automation_pipeline.transcription.domain.run import Standing as TranscriptionStanding
-from automation_pipeline.transcription.ports import Provider
-from automation_pipeline.transcription.stages.begin_transcription import Wish
-from automation_pipeline.transcription.stages.transcribe_fiches import (
-    begin_transcriptions,
-    transcribe_fiches,
-    work_on_runs,
-)
+from automation_pipeline.transcription.fiches import begin_transcriptions, transcribe_fiches, work_on_runs
+from automation_pipeline.transcription.models import TranscriptionPriority
+from automation_pipeline.transcription.models import TranscriptionSummary as TranscriptionStanding
+from automation_pipeline.transcription.ports import SpeechProvider
+from automation_pipeline.transcription.runs import TranscriptionRunRequest
 from automation_pipeline_tests.audits.bench import Bench as AuditBench
 from automation_pipeline_tests.audits.bench import call
 from automation_pipeline_tests.factories import a_schedule, an_opening, selected
@@ -44,8 +39,8 @@ from automation_pipeline_tests.fakes.speech import FakeSpeechToText
 from automation_pipeline_tests.transcription.bench import KNOBS, NoLimit, heard
 from automation_pipeline_tests.waiting import run
 
-FETCHING = FetchKnobs(budget_seconds=120, most_recordings=0)
-WORK = WorkKnobs(transcription_seconds=120, audit_seconds=120, longest_pause_seconds=0.2, audits_at_once=3)
+FETCHING = FetchOptions(budget_seconds=120, most_recordings=0)
+WORK = WorkOptions(transcription_seconds=120, audit_seconds=120, longest_pause_seconds=0.2, audits_at_once=3)
 ROOT = "dagster-1"
 
 
@@ -60,8 +55,8 @@ class Outcome(NamedTuple):
 @dataclass
 class Bench(AuditBench):
     speech: FakeSpeechToText = field(default_factory=lambda: FakeSpeechToText(otherwise=heard))
-    fetching: FetchKnobs = FETCHING
-    work: WorkKnobs = WORK
+    fetching: FetchOptions = FETCHING
+    work: WorkOptions = WORK
     limiter: RateLimiter = field(default_factory=NoLimit)
 
     @property
@@ -92,73 +87,75 @@ class Bench(AuditBench):
     def carry_out(self, schedule_id: int, launch: str = ROOT) -> Run:
         return self.go_through(self.open(schedule_id, launch))
 
-    def open(self, schedule_id: int, launch: str = ROOT, **fields: object) -> RunTicket:
+    def open(self, schedule_id: int, launch: str = ROOT, **fields: object) -> RunAttempt:
         return open_run(an_opening(schedule_id, launch, **fields), database=self.database, clock=self.clock)
 
-    def take_over(self, ticket: RunTicket, launch: str = "dagster-2") -> RunTicket:
+    def take_over(self, ticket: RunAttempt, launch: str = "dagster-2") -> RunAttempt:
         """What the launch does that the watchdog requests in place of a lost one."""
         schedule_id = self.read(ticket).schedule_id
         return self.open(schedule_id, launch, run_id=ticket.run_id, is_next=True)
 
-    def go_through(self, ticket: RunTicket) -> Run:
+    def go_through(self, ticket: RunAttempt) -> Run:
         for stage in self.stages:
             stage(ticket)
         return self.finalise(ticket)
 
     @property
-    def stages(self) -> Sequence[Callable[[RunTicket], object]]:
+    def stages(self) -> Sequence[Callable[[RunAttempt], object]]:
         return self.select, self.fetch, self.settle, self.carry_out_work
 
-    def until_work(self, *fiche_ids: str, **fields: object) -> RunTicket:
+    def until_work(self, *fiche_ids: str, **fields: object) -> RunAttempt:
         """A run whose fiches have their details and wait to be transcribed and audited."""
         ticket = self.open(self.schedule(*fiche_ids, **fields).id)
         for stage in self.stages[:3]:
             stage(ticket)
         return ticket
 
-    def select(self, ticket: RunTicket) -> Sequence[int]:
+    def select(self, ticket: RunAttempt) -> Sequence[int]:
         return selected(ticket, self.database, self.clock, self.crm).batches
 
-    def fetch(self, ticket: RunTicket) -> Counter[str]:
+    def fetch(self, ticket: RunAttempt) -> Counter[str]:
         ground = {"database": self.database, "source": self.crm, "clock": self.clock, "knobs": self.fetching}
         fetched = [run(fetch_batch(ticket, batch, **ground)) for batch in self.batches(ticket)]  # type: ignore[arg-type]
         return sum(fetched, Counter())
 
-    def settle(self, ticket: RunTicket) -> list[int]:
+    def settle(self, ticket: RunAttempt) -> list[int]:
         return settle_fetch(ticket, database=self.database, clock=self.clock)
 
-    def carry_out_work(self, ticket: RunTicket) -> Counter[str]:
+    def carry_out_work(self, ticket: RunAttempt) -> Counter[str]:
         worked = [run(work_batch(ticket, batch, shop=self.shop)) for batch in self.settle(ticket)]
         return sum(worked, Counter())
 
-    def finalise(self, ticket: RunTicket) -> Run:
+    def finalise(self, ticket: RunAttempt) -> Run:
         return finalise_run(ticket.run_id, database=self.database, clock=self.clock, attempt=ticket.attempt)
 
-    def batches(self, ticket: RunTicket) -> list[int]:
+    def batches(self, ticket: RunAttempt) -> list[int]:
         with self.database.reading() as session:
             return pending_batches(session, ticket.run_id)
 
     @property
-    def shop(self) -> Workshop:
-        return Workshop(
+    def shop(self) -> BatchContext:
+        return BatchContext(
             self.database, self.clock, self.work, self.begin_transcriptions, self.transcribe_runs, self._audit
         )
 
-    def tries(self, ticket: RunTicket) -> Tries:
+    def tries(self, ticket: RunAttempt) -> RunPlan:
         with self.database.reading() as session:
-            return tries_of(session, ticket.run_id)
+            return run_plan(session, ticket.run_id)
 
     @property
-    def provider(self) -> Provider:
-        return Provider(self.speech, self.limiter, KNOBS)
+    def provider(self) -> SpeechProvider:
+        return SpeechProvider(self.speech, self.limiter, KNOBS)
 
-    async def begin_transcriptions(self, wishes: Sequence[Wish]) -> Sequence[TranscriptionStanding | AutomationError]:
+    async def begin_transcriptions(
+        self, wishes: Sequence[TranscriptionRunRequest]
+    ) -> Sequence[TranscriptionStanding | AutomationError]:
         return await begin_transcriptions(wishes, database=self.database, source=lambda: self.crm, clock=self.clock)
 
     async def transcribe_runs(self, run_ids: Sequence[str], own: Sequence[str]) -> object:
         return await work_on_runs(run_ids, own=own, database=self.database, provider=lambda: self.provider, owner="me")
 
-    async def _transcribe(self, wishes: Sequence[Wish]) -> object:
+    async def _transcribe(self, wishes: Sequence[TranscriptionRunRequest]) -> object:
         return await transcribe_fiches(
             wishes,
             database=self.database,
@@ -168,38 +165,40 @@ class Bench(AuditBench):
             owner="me",
         )
 
-    async def _audit(self, wish: AuditWish) -> Standing:
+    async def _audit(self, wish: AuditWish) -> AuditSummary:
         ground = {"database": self.database, "source": self.crm, "clock": self.clock}
-        return await audit_fiche(wish, **ground, listen=self._listen, judge=self.judge)  # type: ignore[arg-type]
+        return await audit_fiche(wish, **ground, ensure_transcribed=self._listen, judge=self.judge)  # type: ignore[arg-type]
 
     async def _listen(self, fiche_id: str) -> object:
         self.listened.append(fiche_id)
-        return await self._transcribe([Wish(f"listen-{fiche_id}", fiche_id, Priority.HIGH)])
+        return await self._transcribe(
+            [TranscriptionRunRequest(f"listen-{fiche_id}", fiche_id, TranscriptionPriority.HIGH)]
+        )
 
-    def read(self, run: Run | RunTicket) -> Run:
+    def read(self, run: Run | RunAttempt) -> Run:
         with self.database.reading() as session:
             return get_run(session, run.id if isinstance(run, Run) else run.run_id)
 
-    def outcomes(self, run: Run | RunTicket) -> dict[str, Outcome]:
+    def outcomes(self, run: Run | RunAttempt) -> dict[str, Outcome]:
         """By fiche, in the order of selection."""
         return {row.fiche_id: Outcome(row.status, row.reason, row.error or row.ignore_reason) for row in self.rows(run)}
 
-    def statuses(self, run: Run | RunTicket) -> list[str]:
+    def statuses(self, run: Run | RunAttempt) -> list[str]:
         return [outcome.status for outcome in self.outcomes(run).values()]
 
-    def rows(self, run: Run | RunTicket) -> Sequence[FicheResultRow]:
+    def rows(self, run: Run | RunAttempt) -> Sequence[FicheResultRow]:
         run_id = run.id if isinstance(run, Run) else run.run_id
         with self.database.reading() as session:
             ledger = select(FicheResultRow).where(FicheResultRow.run_id == run_id).order_by(FicheResultRow.position)
             return session.scalars(ledger).all()
 
-    def logs(self, run: Run | RunTicket) -> list[str]:
+    def logs(self, run: Run | RunAttempt) -> list[str]:
         with self.database.reading() as session:
             return [
                 row.message for row in logs_after(session, run.id if isinstance(run, Run) else run.run_id, 0, "debug")
             ]
 
-    def notes(self, run: Run | RunTicket) -> list[str]:
+    def notes(self, run: Run | RunAttempt) -> list[str]:
         """The workflow log of the run, without the selection."""
         run_id = run.id if isinstance(run, Run) else run.run_id
         with self.database.reading() as session:

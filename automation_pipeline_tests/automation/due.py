@@ -5,11 +5,10 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from automation_pipeline.automation.domain.due import DueRules
-from automation_pipeline.automation.domain.due_report import DueReport
-from automation_pipeline.automation.domain.schedule import Schedule
-from automation_pipeline.automation.stages.request_run import request_run
-from automation_pipeline.automation.stages.start_due_runs import start_due_runs
+from automation_pipeline.automation.models.schedules import Schedule
+from automation_pipeline.automation.rules.due import DuePolicy, DueReport
+from automation_pipeline.automation.runs import request_run
+from automation_pipeline.automation.schedules import start_due_runs
 from automation_pipeline.automation.tables import OccurrenceRow, ScheduleRow
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
@@ -17,7 +16,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule
 
-RULES = DueRules(timedelta(minutes=20), timedelta(minutes=70), lost_after_seconds=25)
+RULES = DuePolicy(timedelta(minutes=20), timedelta(minutes=70), lost_after_seconds=25)
 
 
 def look(database: Database, clock: Clock) -> DueReport:

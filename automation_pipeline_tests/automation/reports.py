@@ -3,7 +3,7 @@
 from sqlalchemy import select
 
 from automation_pipeline.automation.tables import FicheResultRow, RunRow
-from automation_pipeline.fiches.tables import FicheCache
+from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.database import Session
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.days import WEAK, sold
@@ -25,7 +25,7 @@ def a_reported_run(bench: Bench) -> int:
         end(session, run_id, "2", "successful", recordings_count=1)
         end(session, run_id, "3", "failed", reason="transcription_incomplete", error=f"The call {EVIL}")
         end(session, run_id, "4", "ignored", reason="not_found", ignore_reason="Fiche not found (404)")
-        for row in session.scalars(select(FicheCache)):
+        for row in session.scalars(select(FicheCacheRow)):
             row.groupe = {"1": "NORD", "2": "SUD", "3": EVIL}[row.fiche_id]
     return run_id
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.automation.stages.fetch_batch import FetchKnobs
+from automation_pipeline.automation.fetching import FetchOptions
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.bench import Bench, Outcome
@@ -100,7 +100,7 @@ def test_6_too_many_recordings_are_too_many_by_the_schedule_first_and_the_settin
 ) -> None:
     bench.offer("few", calls=2)
     bench.offer("many", calls=3)
-    bench.fetching = FetchKnobs(30, ceiling)
+    bench.fetching = FetchOptions(30, ceiling)
     run = bench.run(ficheSelection=manual("few", "many", maxRecordingsPerFiche=own))
     assert bench.outcomes(run) == {
         "few": Outcome("successful"),

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.domain.audit import Standing, Wish
-from automation_pipeline.automation.domain.run import Run
-from automation_pipeline.automation.ports import Workshop
-from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.audits.models.audits import AuditSummary, FicheAuditRequest
+from automation_pipeline.automation.models.runs import Run
+from automation_pipeline.automation.ports import BatchContext
+from automation_pipeline.automation.queries.schedules import get_schedule
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.bench import Bench
@@ -62,10 +62,10 @@ class Visited(Bench):
         self.config_id, self.unjudged = self.configure(1), set[str]()
 
     @property
-    def shop(self) -> Workshop:
+    def shop(self) -> BatchContext:
         shop = super().shop
 
-        async def audit(wish: Wish) -> Standing:
+        async def audit(wish: FicheAuditRequest) -> AuditSummary:
             if wish.fiche_id in self.unjudged:
                 raise REFUSED
             return await shop.audit(wish)

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from sqlalchemy import ColumnElement, func, select
 
-from automation_pipeline.audits.domain.audit import Standing
-from automation_pipeline.audits.domain.audit import Wish as AuditWish
-from automation_pipeline.automation.stages.reconcile_stale_runs import reconcile_stale_runs
-from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.audits.models.audits import AuditSummary
+from automation_pipeline.audits.models.audits import FicheAuditRequest as AuditWish
+from automation_pipeline.automation.queries.schedules import get_schedule
+from automation_pipeline.automation.run_endings import reconcile_stale_runs
 from automation_pipeline.automation.tables import FicheResultRow, RunRow
-from automation_pipeline.core.coordination import Rate
+from automation_pipeline.core.coordination import FailoverRateLimiter, Rate
 from automation_pipeline.core.errors import ConflictError, NotFoundError, PermanentError, TransientError
-from automation_pipeline.core.failover import FailoverRateLimiter
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.bench import Bench, Outcome
 from automation_pipeline_tests.automation.due import RULES, change
@@ -146,7 +145,7 @@ def test_6_audits_that_stall_are_recorded_fiche_by_fiche(
     bench.work = replace(bench.work, audit_seconds=STALL_SECONDS)
     audit = bench.shop.audit
 
-    async def stalls(wish: AuditWish) -> Standing:
+    async def stalls(wish: AuditWish) -> AuditSummary:
         if wish.fiche_id not in stuck:
             return await audit(wish)
         await come_true(lambda: counted(bench, FicheResultRow, FicheResultRow.status != "pending") == 2 - len(stuck))

@@ -5,12 +5,12 @@ from collections import Counter
 import pytest
 from sqlalchemy import update
 
-from automation_pipeline.audits.domain.chat import Question
-from automation_pipeline.automation.domain.run import Run
-from automation_pipeline.automation.stages.update_schedule import update_schedule
-from automation_pipeline.automation.store.details import untranscribed
+from automation_pipeline.audits.models.chat import Question
+from automation_pipeline.automation.models.runs import Run
+from automation_pipeline.automation.queries.fiches import untranscribed
+from automation_pipeline.automation.schedules import update_schedule
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_now
 from automation_pipeline.transcription.tables import TranscriptionTaskRow
 from automation_pipeline_tests.automation.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock

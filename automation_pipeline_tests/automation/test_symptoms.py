@@ -6,13 +6,13 @@ import pytest
 from sqlalchemy import select
 
 from automation_pipeline.audits.tables import AuditRow
-from automation_pipeline.automation.domain.run import RunTicket
-from automation_pipeline.automation.stages.finalise_run import finalise_run
-from automation_pipeline.automation.stages.open_run import open_run
-from automation_pipeline.automation.store.details import untranscribed, why_without_details
-from automation_pipeline.automation.store.progress import Progress, progress_of, reasons_of
+from automation_pipeline.automation.models.runs import RunAttempt
+from automation_pipeline.automation.queries.fiches import untranscribed, why_without_details
+from automation_pipeline.automation.queries.run_details import RunProgress, progress_of, reasons_of
+from automation_pipeline.automation.run_endings import finalise_run
+from automation_pipeline.automation.runs import open_run
 from automation_pipeline.core.errors import InvalidInputError, PermanentError, TransientError
-from automation_pipeline.fiches.domain.fiche import FicheDetails
+from automation_pipeline.fiches.models.fiches import CrmFiche
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import call
 from automation_pipeline_tests.automation.bench import Bench, Outcome
@@ -38,12 +38,12 @@ class Look:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self.phases: list[str | None] = []
-        self.progress: list[Progress] = []
+        self.progress: list[RunProgress] = []
 
     async def __call__(self, _asked: object) -> None:
         with self._bench.database.reading() as session:
             self.progress.append(progress_of(session, 1))
-        self.phases.append(self._bench.read(RunTicket(1, 1)).phase)
+        self.phases.append(self._bench.read(RunAttempt(1, 1)).phase)
 
 
 class TestTheSchedulerNeverTriggersASchedule:
@@ -82,7 +82,7 @@ class Watched(FakeFicheSource):
 
     look: Look
 
-    async def details(self, fiche_id: str) -> FicheDetails:
+    async def details(self, fiche_id: str) -> CrmFiche:
         await self.look(fiche_id)
         return await super().details(fiche_id)
 
@@ -192,7 +192,7 @@ class TestARunEndedPartialButCompletedWasExpected:
         assert "Transcription progress: 1/2" in bench.logs(run)
 
 
-def selected(bench: Bench, *fiche_ids: str) -> RunTicket:
+def selected(bench: Bench, *fiche_ids: str) -> RunAttempt:
     ticket = bench.open(bench.schedule(*fiche_ids).id)
     bench.select(ticket)
     return ticket

@@ -2,9 +2,9 @@
 
 import pytest
 
-from automation_pipeline.automation.domain.run import RunTicket
+from automation_pipeline.automation.models.runs import RunAttempt
 from automation_pipeline.core.errors import PermanentError
-from automation_pipeline.fiches.tables import RecordingRow
+from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
@@ -17,7 +17,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 def made_at(bench: Bench) -> list[object]:
     with bench.database.reading() as session:
-        return [row.transcribed_at for row in session.query(RecordingRow).order_by(RecordingRow.id)]
+        return [row.transcribed_at for row in session.query(CallRecordingRow).order_by(CallRecordingRow.id)]
 
 
 def test_each_run_transcribes_again_once_and_a_repeated_attempt_does_not(bench: Bench) -> None:
@@ -40,7 +40,7 @@ def test_each_run_transcribes_again_once_and_a_repeated_attempt_does_not(bench: 
     assert [bench.speech.times(bench.url("1", call)) for call in (1, 2)] == [2, 2]
 
 
-def _work_again(bench: Bench, ticket: RunTicket) -> None:
+def _work_again(bench: Bench, ticket: RunAttempt) -> None:
     """The step is lost after it transcribed and before it recorded: its fiche is pending again."""
     with bench.database.transaction() as session:
         for row in bench.rows(ticket):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from automation_pipeline.cli.arguments import check_fiche_ids
+from automation_pipeline.cli.output import check_fiche_ids
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 from automation_pipeline_tests.tables import every_case

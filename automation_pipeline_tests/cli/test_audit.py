@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.cli import audit, following
+from automation_pipeline.audits.commands import audits as audit
+from automation_pipeline.cli import progress as following
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.audits.domain.chat import Question, Reply
-from automation_pipeline.audits.domain.place import Place
-from automation_pipeline.audits.domain.rerun import Rerun
-from automation_pipeline.audits.stages.rerun_step import rerun_step
-from automation_pipeline.cli import audits
+from automation_pipeline.audits.commands import audits
+from automation_pipeline.audits.models.audits import StepLocation
+from automation_pipeline.audits.models.chat import Question, Reply
+from automation_pipeline.audits.reruns import rerun_step
+from automation_pipeline.audits.rules.reviews import Rerun
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
 from automation_pipeline_tests.audits.bench import Bench
@@ -168,7 +168,7 @@ def test_a_rerun_is_asked_for(terminal: Terminal) -> None:
 
 def test_a_rerun_is_followed_to_its_end(terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def carry_out() -> None:
-        wish = Rerun(rerun_id=request_key(terminal), place=Place(1, 1))
+        wish = Rerun(rerun_id=request_key(terminal), place=StepLocation(1, 1))
         bench.model = FakeLanguageModel()
         asyncio.run(rerun_step(wish, database=bench.database, judge=bench.judge))
 

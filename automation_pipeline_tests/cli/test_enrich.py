@@ -10,15 +10,14 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import select, update
 
-from automation_pipeline.cli import enrich
-from automation_pipeline.cli.enrich_following import NEEDS_US
 from automation_pipeline.cli.output import screen
-from automation_pipeline.enrichment.domain.configured import NOT_CONFIGURED
-from automation_pipeline.enrichment.domain.keys import lock_key
-from automation_pipeline.enrichment.store.working import begin
-from automation_pipeline.enrichment.tables import CompanyRequestRow, JobRow
+from automation_pipeline.enrichment import commands as enrich
+from automation_pipeline.enrichment.commands import CONTINUES_HERE
+from automation_pipeline.enrichment.models import NOT_CONFIGURED, claim_key
+from automation_pipeline.enrichment.queries.jobs import start_job
+from automation_pipeline.enrichment.tables import CompanyRequestRow, EnrichmentJobRow
 from automation_pipeline.storage.claims import DatabaseClaims, LeaseRow
-from automation_pipeline.storage.pulses import DAEMON, beat_pulse
+from automation_pipeline.storage.heartbeats import DAEMON, record_heartbeat
 from automation_pipeline_tests.cli.pricing.workshop import Meanwhile
 from automation_pipeline_tests.cli.register import DANONE, LVMH, NOBODY, a_register
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
@@ -41,7 +40,7 @@ def search(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> FakeRegistry:
 
 def states(terminal: Terminal) -> list[str]:
     with terminal.database.reading() as session:
-        return list(session.scalars(select(JobRow.state).order_by(JobRow.id)))
+        return list(session.scalars(select(EnrichmentJobRow.state).order_by(EnrichmentJobRow.id)))
 
 
 @pytest.mark.usefixtures("search")
@@ -57,7 +56,7 @@ def test_the_command_does_the_work_here(terminal: Terminal) -> None:
 @pytest.mark.usefixtures("search")
 def test_beside_a_daemon_the_work_is_only_followed(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     with terminal.database.transaction() as session:
-        beat_pulse(session, DAEMON)
+        record_heartbeat(session, DAEMON)
     monkeypatch.setattr(enrich, "threading", SimpleNamespace(Event=Meanwhile))
     ended = terminal.run("enrich", DANONE, "--wait", "--json")
     assert (ended.code, states(terminal)) == (130, ["PENDING"])
@@ -73,10 +72,10 @@ def test_a_job_whose_worker_was_killed_is_taken_over_once_its_lease_has_ended(
     terminal: Terminal, search: FakeRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terminal.json("enrich", DANONE)
-    lease = DatabaseClaims(terminal.database).take(lock_key(DANONE), "killed", 120)
+    lease = DatabaseClaims(terminal.database).take(claim_key(DANONE), "killed", 120)
     assert lease is not None
     with terminal.database.transaction() as session:
-        begin(session, 1, lease, 3, datetime.now(UTC))
+        start_job(session, 1, lease, 3, datetime.now(UTC))
     calls_before = []
 
     def the_lease_ends() -> None:
@@ -91,10 +90,10 @@ def test_a_job_whose_worker_was_killed_is_taken_over_once_its_lease_has_ended(
 
 @pytest.mark.usefixtures("search")
 def test_whoever_goes_away_is_told_who_does_the_rest(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert DatabaseClaims(terminal.database).take(lock_key(DANONE), "another", 120)
+    assert DatabaseClaims(terminal.database).take(claim_key(DANONE), "another", 120)
     monkeypatch.setattr(enrich, "threading", SimpleNamespace(Event=Meanwhile))
     ended = terminal.run("enrich", DANONE, "--here", "--json")
-    assert (ended.code, ended.err) == (130, NEEDS_US)
+    assert (ended.code, ended.err) == (130, CONTINUES_HERE)
 
 
 def test_without_waiting_what_is_known_is_shown(terminal: Terminal, search: FakeRegistry) -> None:

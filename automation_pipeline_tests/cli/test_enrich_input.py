@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.cli.enrich_input import read_wanted
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.enrichment.commands import read_wanted
 
 DANONE, OFFICE = "552032534", "73282932000074"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from automation_pipeline.cli.fitted_tables import NARROWEST_FILE, print_fitted_table
+from automation_pipeline.cli.output import NARROWEST_FILE, print_fitted_table
 from automation_pipeline_tests.cli.conftest import Sized
 
 IDS = "7000001/70000010001"

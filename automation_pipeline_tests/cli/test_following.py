@@ -8,20 +8,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from automation_pipeline.automation.domain.outcomes import LedgerMove
-from automation_pipeline.automation.domain.run import OutcomeStatus, Phase
-from automation_pipeline.automation.stages.finalise_run import finalise_run
-from automation_pipeline.automation.stages.open_run import open_run
-from automation_pipeline.automation.stages.request_run import request_run
-from automation_pipeline.automation.store.ledger import open_ledger, record_moves
-from automation_pipeline.automation.store.progress import Progress
-from automation_pipeline.automation.store.runs import get_run
+from automation_pipeline.automation.commands import runs, schedules
+from automation_pipeline.automation.models.runs import LedgerMove, OutcomeStatus, Phase
+from automation_pipeline.automation.queries.ledger import open_ledger, record_moves
+from automation_pipeline.automation.queries.run_details import RunProgress
+from automation_pipeline.automation.queries.runs import get_run
+from automation_pipeline.automation.run_endings import finalise_run
+from automation_pipeline.automation.runs import open_run, request_run
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.cli import runs, schedules, transcribe
-from automation_pipeline.cli.desk.local.desk import LocalDesk
-from automation_pipeline.cli.following import phase_bars, watch_run
+from automation_pipeline.cli.client.local import LocalClient
+from automation_pipeline.cli.progress import phase_bars, watch_run
 from automation_pipeline.core.settings import Settings
+from automation_pipeline.transcription import commands as transcribe
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_opening
@@ -118,12 +117,12 @@ def test_a_run_that_a_thread_advances_is_watched_to_its_end(services: Services, 
 
     with ThreadPoolExecutor(1) as pool:
         worker = pool.submit(work)
-        run = watch_run(run_id, LocalDesk(services), pause=Brief(), quiet=True)
+        run = watch_run(run_id, LocalClient(services), pause=Brief(), quiet=True)
         worker.result(timeout=30)
     assert (run.status, run.successful_fiches) == ("completed", 1)
 
 
-SELECTED, WORKING = Progress(9, 0, 0, 0, 0, 0, 0), Progress(9, 7, 5, 3, 2, 4, 6)
+SELECTED, WORKING = RunProgress(9, 0, 0, 0, 0, 0, 0), RunProgress(9, 7, 5, 3, 2, 4, 6)
 
 
 @pytest.mark.parametrize(
@@ -133,12 +132,12 @@ SELECTED, WORKING = Progress(9, 0, 0, 0, 0, 0, 0), Progress(9, 7, 5, 3, 2, 4, 6)
         ("selection", False, 0, SELECTED, [(0, None), (0, None), (0, None), (0, None)]),
         ("fetching", False, 9, SELECTED, [(9, 9), (0, 9), (0, None), (0, None)]),
         ("transcribing", False, 9, WORKING, [(9, 9), (7, 9), (3, 5), (2, 5)]),
-        ("finalizing", True, 0, Progress(0, 0, 0, 0, 0, 0, 0), [(0, 0), (0, 0), (0, 0), (0, 0)]),
+        ("finalizing", True, 0, RunProgress(0, 0, 0, 0, 0, 0, 0), [(0, 0), (0, 0), (0, 0), (0, 0)]),
     ],
 )
 def test_each_phase_has_a_bar_as_long_as_is_known(
     services: Services, run_id: int,
-    phase: str | None, ended: bool, selected: int, advance: Progress, bars: list[tuple[int, int | None]],
+    phase: str | None, ended: bool, selected: int, advance: RunProgress, bars: list[tuple[int, int | None]],
 ) -> None:  # fmt: skip
     with services.database.reading() as session:
         run = get_run(session, run_id)

@@ -9,13 +9,13 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from automation_pipeline.automation.domain.outcomes import LedgerMove, failed, ignored
-from automation_pipeline.automation.domain.run import FicheStage, OutcomeStatus, Reason
-from automation_pipeline.automation.stages.finalise_run import finalise_run
-from automation_pipeline.automation.stages.open_run import open_run
-from automation_pipeline.automation.store.ledger import open_ledger, record_moves
+from automation_pipeline.automation.commands import runs
+from automation_pipeline.automation.models.runs import FicheStage, LedgerMove, OutcomeStatus, Reason
+from automation_pipeline.automation.queries.ledger import open_ledger, record_moves
+from automation_pipeline.automation.rules.outcomes import failed_move, ignored_move
+from automation_pipeline.automation.run_endings import finalise_run
+from automation_pipeline.automation.runs import open_run
 from automation_pipeline.automation.tables import FicheResultRow, NotificationRow, RunPhaseRow, RunRow
-from automation_pipeline.cli import runs
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 from automation_pipeline_tests.factories import an_opening
@@ -23,7 +23,7 @@ from automation_pipeline_tests.factories import an_opening
 STARTED = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 FICHES = ["1", "2", "3", "4"]
 MOVES = [
-    ignored("3", Reason.NOT_FOUND, "Fiche not found (404)"),
+    ignored_move("3", Reason.NOT_FOUND, "Fiche not found (404)"),
     LedgerMove("1", OutcomeStatus.SUCCESSFUL, recordings_count=3, audits=1),
     LedgerMove("2", OutcomeStatus.FAILED, error="The CRM answered [/503] for fiche 2.", reason=Reason.FETCH_FAILED),
 ]
@@ -178,13 +178,13 @@ class Advancing:
             LedgerMove(fiche, OutcomeStatus.PENDING, recordings_count=1, stage=FicheStage.FETCHED)
             for fiche in ("1", "2")
         ]
-        self._move(*at_work, ignored("3", Reason.NOT_FOUND, "Fiche not found (404)"))
+        self._move(*at_work, ignored_move("3", Reason.NOT_FOUND, "Fiche not found (404)"))
 
     def _audit(self) -> None:
         with self._database.transaction() as session:
             transcribed(session, self._id, "1", "2")
         done = LedgerMove("1", self._verdict, stage=FicheStage.FETCHED, reason=Reason.AUDIT_FAILED, audits=1)
-        self._move(done, replace(failed("2", Reason.AUDIT_FAILED, "No answer"), audits=1))
+        self._move(done, replace(failed_move("2", Reason.AUDIT_FAILED, "No answer"), audits=1))
 
     def _move(self, *moves: LedgerMove) -> None:
         with self._database.transaction() as session:

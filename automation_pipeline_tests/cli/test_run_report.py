@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from automation_pipeline.automation.store.run_report import run_report
-from automation_pipeline.cli.run_page import run_page
+from automation_pipeline.automation.commands.report_page import run_page
+from automation_pipeline.automation.queries.reports import run_report
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.days import by_what_is_said
 from automation_pipeline_tests.automation.reports import EVIL, a_reported_run, end, open_a_run, tell

@@ -7,12 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from automation_pipeline.automation.domain.outcomes import LedgerMove
-from automation_pipeline.automation.domain.run import OutcomeStatus
-from automation_pipeline.automation.store.ledger import open_ledger, record_moves
-from automation_pipeline.automation.store.runs import write_log
+from automation_pipeline.automation.commands import runs
+from automation_pipeline.automation.models.runs import LedgerMove, OutcomeStatus
+from automation_pipeline.automation.queries.ledger import open_ledger, record_moves
+from automation_pipeline.automation.queries.runs import write_log
 from automation_pipeline.automation.tables import RunRow
-from automation_pipeline.cli import runs
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 
 STARTED = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)

@@ -6,12 +6,12 @@ from typing import Any, get_args
 
 import pytest
 
-from automation_pipeline.access.stages.recognise_token import recognise_token
-from automation_pipeline.cli.tokens import Permissions
+from automation_pipeline.access.commands import Permissions
+from automation_pipeline.access.tokens import authenticate_token
 from automation_pipeline.core.access import Action, Caller, Permission, Scope
 from automation_pipeline.core.clock import SystemClock
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE
-from automation_pipeline.org_jobs.stages.create_organisation import create_organisation
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
+from automation_pipeline.org_jobs.organisations import create_organisation
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 
 CREATE = ("tokens", "create", "--name", "nightly", "--permission", "automation.write", "--scope", "ALL")
@@ -28,7 +28,7 @@ def made(terminal: Terminal, *words: str) -> Any:
 
 
 def caller_of(terminal: Terminal, token: str) -> Caller | None:
-    return recognise_token(token, database=terminal.database, now=SystemClock().now())
+    return authenticate_token(token, database=terminal.database, now=SystemClock().now())
 
 
 def refused(terminal: Terminal, code: int, *words: str) -> str:
@@ -149,7 +149,11 @@ def test_a_token_belongs_to_the_organisation_that_is_named(terminal: Terminal) -
     about = ("-p", "org-jobs.agents.write", "-s", "ALL", "--org", "acme")
     assert "orgId: there is no organisation 'acme'" in refused(terminal, 2, "create", *about)
     create_organisation(
-        {"id": "acme", "name": "Acme"}, within=EVERYWHERE, database=terminal.database, clock=SystemClock(), actor="cli"
+        {"id": "acme", "name": "Acme"},
+        within=ALL_ORGANISATIONS,
+        database=terminal.database,
+        clock=SystemClock(),
+        actor="cli",
     )
     told = made(terminal, *about)
     assert (told["orgId"], told["permissions"]) == ("acme", ["org-jobs.agents.write"])

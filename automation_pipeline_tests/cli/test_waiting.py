@@ -8,10 +8,10 @@ import pytest
 
 from automation_pipeline import cli
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.cli import waiting
-from automation_pipeline.cli.desk.local.launching import LocalLaunching
+from automation_pipeline.cli import progress as waiting
+from automation_pipeline.cli.client.local import LocalLaunching
 from automation_pipeline.core.launching import DagsterFacts
-from automation_pipeline.storage.pulses import DAEMON, beat_pulse
+from automation_pipeline.storage.heartbeats import DAEMON, record_heartbeat
 from automation_pipeline.storage.run_requests import mark_refused, offer_waiting
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 
@@ -77,7 +77,7 @@ def test_a_slow_start_of_the_command_counts_as_waiting(terminal: Terminal, monke
 def test_a_refused_request_is_told_with_its_reason(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(launching: LocalLaunching) -> None:
         with terminal.database.transaction() as session:
-            beat_pulse(session, DAEMON)
+            record_heartbeat(session, DAEMON)
             [wish] = offer_waiting(session, limit=9)
             mark_refused(session, wish.key, "The run queue is closed.")
 

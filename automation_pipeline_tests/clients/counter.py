@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 import httpx
 
 from automation_pipeline.clients.shop import ShopifyShop
-from automation_pipeline.pricing.domain.money import Price
-from automation_pipeline.pricing.domain.shop_calls import PriceWrite
+from automation_pipeline.pricing.models.shop import Price, PriceWrite
 
 Result = TypeVar("Result")
 Answer = Callable[[httpx.Request], httpx.Response]

@@ -12,10 +12,8 @@ import pytest
 
 from automation_pipeline.clients.crm import CrmClient
 from automation_pipeline.core.errors import AutomationError
-from automation_pipeline.core.retry import Backoff
-from automation_pipeline.core.retrying import Retrying
-from automation_pipeline.fiches.domain.fiche import FicheDetails
-from automation_pipeline.fiches.domain.sales import SalesList
+from automation_pipeline.core.retry import Backoff, Retrying
+from automation_pipeline.fiches.models.fiches import CrmFiche, SalesList
 from automation_pipeline.simulator import Kind, World
 from automation_pipeline_tests.fakes.crm import INFORMATION as INFORMATION_OF_A_FICHE
 from automation_pipeline_tests.outside import TOKEN
@@ -98,7 +96,7 @@ class Crm:
         self._timeout_seconds = timeout_seconds
         self.waits = Waits()
 
-    def details(self, fiche_id: str = FICHE) -> FicheDetails:
+    def details(self, fiche_id: str = FICHE) -> CrmFiche:
         return asyncio.run(self._with_client(lambda client: client.details(fiche_id)))
 
     def sales_list(self, day: date = SOLD_ON) -> SalesList:

@@ -7,10 +7,9 @@ from typing import Any, TypeVar
 
 import httpx
 
-from automation_pipeline.clients.api_entreprise import Bearer, CommerceRegister, Purpose
-from automation_pipeline.clients.company_search import CompanySearch
-from automation_pipeline.clients.inpi import InpiRegister
-from automation_pipeline.clients.inpi_login import Account
+from automation_pipeline.clients.registries.api_entreprise import Bearer, CommerceRegister, Purpose
+from automation_pipeline.clients.registries.company_search import CompanySearch
+from automation_pipeline.clients.registries.inpi import Account, InpiRegister
 from automation_pipeline_tests.fakes.registries import AtOnce
 
 Result = TypeVar("Result")

@@ -16,7 +16,7 @@ import pytest
 
 from automation_pipeline.clients.elevenlabs import ElevenLabsSpeechToText
 from automation_pipeline.core.errors import AutomationError
-from automation_pipeline.transcription.domain.transcript import Transcript
+from automation_pipeline.transcription.models import Transcript
 from automation_pipeline_tests.fakes.speech import at_will
 
 Turn = Callable[[], Awaitable[None]]

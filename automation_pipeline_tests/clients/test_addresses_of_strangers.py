@@ -14,7 +14,7 @@ import pytest
 
 from automation_pipeline.clients.audio import AudioHosts, audio_guard
 from automation_pipeline.clients.http import Guard, SlotTransport
-from automation_pipeline.clients.webhook import WebhookClient
+from automation_pipeline.clients.webhooks import WebhookClient
 from automation_pipeline.core.errors import AutomationError, PermanentError
 from automation_pipeline_tests.clients.studio import NOW
 from automation_pipeline_tests.outside import NO_CERTIFICATES

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from automation_pipeline.clients.api_entreprise import NOBODY
+from automation_pipeline.clients.registries.api_entreprise import UNKNOWN_COMPANY
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline_tests.clients.registers import (
     SIREN,
@@ -64,7 +64,7 @@ def test_a_wait_may_stand_in_the_errors(headers: dict[str, str], wait: float) ->
 @every_case(("status", "code"), [(404, "02003"), (422, "00301")])
 def test_the_check_asks_for_nobody_and_is_content_when_that_is_all_that_is_wrong(status: int, code: str) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
-        assert f"/{NOBODY}/" in request.url.path
+        assert f"/{UNKNOWN_COMPANY}/" in request.url.path
         return httpx.Response(status, json=complaint(code))
 
     using(entreprise(answer), lambda one: one.check())

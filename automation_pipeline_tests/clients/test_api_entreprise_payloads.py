@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.clients.api_entreprise_payloads import company_of, errors_of
-from automation_pipeline.clients.registry_payloads import NotUnderstoodError
-from automation_pipeline.enrichment.domain.record import CompanyFields, SourceRecord
+from automation_pipeline.clients.registries.api_entreprise import company_of, errors_of
+from automation_pipeline.clients.registries.common import RegistryFormatError
+from automation_pipeline.enrichment.models import CompanyFields, SourceRecord
 from automation_pipeline_tests.clients.registers import OTHER, SIREN, complaint, extract
 from automation_pipeline_tests.tables import every_case
 
@@ -56,7 +56,7 @@ def test_the_day_of_the_extract_is_not_kept_for_it_changes_by_itself() -> None:
 
 @every_case("document", [{}, {"data": None}, {"data": {}}, extract(OTHER), extract(greffe="PARIS")])
 def test_another_schema_and_another_company_are_not_understood(document: Any) -> None:
-    with pytest.raises(NotUnderstoodError):
+    with pytest.raises(RegistryFormatError):
         read(document)
 
 

@@ -4,17 +4,17 @@ import httpx
 import pytest
 
 from automation_pipeline.clients.automation_api import ApiAccessError, AutomationApi
-from automation_pipeline.core.correlation import correlated
 from automation_pipeline.core.errors import (
     AutomationError,
     ConflictError,
     InvalidInputError,
     NotFoundError,
     OutdatedError,
-    OutsideError,
     PermanentError,
     TransientError,
+    UpstreamError,
 )
+from automation_pipeline.core.logs import correlated
 from automation_pipeline_tests.tables import every_case
 
 URL, TOKEN = "https://api.example.test:8443/deep/", "s3cret-token-of-ours"
@@ -58,7 +58,7 @@ def refused(status: int, code: str, sentence: str = "It cannot be", **more: obje
         (412, "PRECONDITION_FAILED", OutdatedError, "It cannot be"),
         (413, "BODY_TOO_LARGE", InvalidInputError, "It cannot be"),
         (500, "INTERNAL_ERROR", TransientError, "It cannot be (request 7f)"),
-        (502, "EXTERNAL_API_ERROR", OutsideError, "It cannot be"),
+        (502, "EXTERNAL_API_ERROR", UpstreamError, "It cannot be"),
         (503, "DATABASE_ERROR", TransientError, "It cannot be"),
         (503, "CONFIGURATION_ERROR", PermanentError, "It cannot be"),
         (504, "TIMEOUT", TransientError, "It cannot be"),
@@ -92,7 +92,7 @@ def test_the_fields_at_fault_come_along() -> None:
 )
 def test_what_is_not_our_api_is_told_as_such(answer: httpx.Response) -> None:
     line = Line(answer)
-    with pytest.raises(OutsideError, match=r"^What answers at https://api\.example\.test:8443 is not our API"):
+    with pytest.raises(UpstreamError, match=r"^What answers at https://api\.example\.test:8443 is not our API"):
         line.api.get("/x")
     assert [request.url.host for request in line.asked] == ["api.example.test"]
 

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from automation_pipeline.clients.company_search import SOMEBODY_KNOWN
+from automation_pipeline.clients.registries.company_search import PROBE_SIREN
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline_tests.clients.registers import (
     OTHER,
@@ -59,7 +59,7 @@ def test_nobody_and_somebody_else_are_not_found(units: list[Any]) -> None:
 @every_case("document", [found(unit(SIREN)), found()])
 def test_the_check_is_content_with_any_answer_of_the_service(document: object) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
-        assert request.url.params["q"] == SOMEBODY_KNOWN
+        assert request.url.params["q"] == PROBE_SIREN
         return httpx.Response(200, json=document)
 
     using(search(answer), lambda one: one.check())

@@ -4,8 +4,8 @@ import json
 from datetime import date
 from typing import Any
 
-from automation_pipeline.clients.company_search_payloads import company_of
-from automation_pipeline.enrichment.domain.record import CompanyFields, SourceRecord
+from automation_pipeline.clients.registries.company_search import company_of
+from automation_pipeline.enrichment.models import CompanyFields, SourceRecord
 from automation_pipeline_tests.clients.registers import OTHER, SIREN, SIRET, found, seat, unit
 from automation_pipeline_tests.tables import every_case
 

@@ -8,8 +8,13 @@ import httpx
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from automation_pipeline.clients.crm import CrmAnswerError, CrmDeclinedError, CrmMistypedError, CrmUnavailableError
-from automation_pipeline.clients.crm_payloads import without_nul
+from automation_pipeline.clients.crm import (
+    CrmAnswerError,
+    CrmDeclinedError,
+    CrmMistypedError,
+    CrmUnavailableError,
+    without_nul,
+)
 from automation_pipeline_tests.clients.gateway import (
     FICHE,
     GOOD,

@@ -8,6 +8,7 @@ import pytest
 
 from automation_pipeline.clients.elevenlabs import (
     ElevenLabsSpeechToText,
+    ProviderRefusal,
     SpeechAccessError,
     SpeechAnswerError,
     SpeechLimits,
@@ -16,10 +17,9 @@ from automation_pipeline.clients.elevenlabs import (
     _understood,
     usable_key,
 )
-from automation_pipeline.clients.elevenlabs_payloads import Refusal
 from automation_pipeline.core.errors import AutomationError, PermanentError
-from automation_pipeline.transcription.domain.chunks import chunks_of
-from automation_pipeline.transcription.domain.transcript import Word
+from automation_pipeline.transcription.models import Word
+from automation_pipeline.transcription.rules import chunks_of
 from automation_pipeline_tests.clients.studio import (
     HEARD,
     KEY,
@@ -209,7 +209,7 @@ def test_status_code_and_message_are_kept_one_by_one(studio: Studio) -> None:
     studio.pages[SPEECH] = saying({"detail": {"code": "system_busy", "message": "Try later"}}, 503)
     met = studio.error()
     assert isinstance(met, SpeechUnavailableError)
-    assert met.refusal == Refusal(503, "system_busy", "Try later")
+    assert met.refusal == ProviderRefusal(503, "system_busy", "Try later")
 
 
 @pytest.mark.parametrize("status", [400, 401, 503])

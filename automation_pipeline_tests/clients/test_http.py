@@ -13,27 +13,20 @@ from typing import Any
 import httpx
 import pytest
 
-from automation_pipeline.audits.domain.chat import AnswerSchema, Message, Question, Role
+from automation_pipeline.audits.models.chat import AnswerSchema, Message, Question, Role
 from automation_pipeline.clients import http as client_module
 from automation_pipeline.clients.audio import AudioHosts, AudioLimits, audio_guard
 from automation_pipeline.clients.automation_api import AutomationApi
-from automation_pipeline.clients.company_search import CompanySearch
 from automation_pipeline.clients.crm import CrmClient
 from automation_pipeline.clients.elevenlabs import ElevenLabsSpeechToText
-from automation_pipeline.clients.http import (
-    HttpClient,
-    Observation,
-    PerLoop,
-    SlotTransport,
-    certificates,
-)
+from automation_pipeline.clients.http import HttpClient, Observation, PerLoop, SlotTransport, certificates
 from automation_pipeline.clients.llm import ChatCompletions
+from automation_pipeline.clients.registries.company_search import CompanySearch
 from automation_pipeline.clients.shop import ShopifyShop
-from automation_pipeline.core.correlation import correlated
 from automation_pipeline.core.errors import AutomationError
-from automation_pipeline.core.meter import Meter
-from automation_pipeline.core.retry import Backoff
-from automation_pipeline.core.retrying import Retrying
+from automation_pipeline.core.logs import correlated
+from automation_pipeline.core.metrics import Meter
+from automation_pipeline.core.retry import Backoff, Retrying
 from automation_pipeline_tests.clients.counter import WRITES
 from automation_pipeline_tests.clients.stage import OK, Play, Stage, endlessly, heard, in_pieces, meet, saying, staged
 from automation_pipeline_tests.clients.switchboard import Switchboard, answering

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from automation_pipeline.clients.https_call import HttpsCallClient, HttpsGuard, ReceiverSilentError
+from automation_pipeline.clients.webhooks import HttpsCallClient, HttpsGuard, HttpsReceiverSilentError
 from automation_pipeline.core.errors import AutomationError, InvalidInputError, TransientError
 from automation_pipeline.org_jobs.ports import HttpsAnswer, HttpsRequest
 from automation_pipeline_tests.certificates import Certificate, certificate_for
@@ -164,7 +164,10 @@ def test_silence_is_for_now_and_tells_the_origin_only(hook: Receiver) -> None:
     url = f"{hook.url}/s3cret?a=s3cret"
     hook.answer(never)
     error = refusal(hook.url, url=url, timeout_seconds=0.2)
-    assert (isinstance(error, ReceiverSilentError), str(error)) == (True, f"{hook.url} did not answer within 0.2 s.")
+    assert (isinstance(error, HttpsReceiverSilentError), str(error)) == (
+        True,
+        f"{hook.url} did not answer within 0.2 s.",
+    )
     hook.answer(hangs_up)
     error = refusal(hook.url, url=url)
     assert (isinstance(error, TransientError), str(error).startswith(f"{hook.url} could not be reached (")) == (
@@ -207,7 +210,7 @@ def test_a_header_that_cannot_be_sent_is_a_plain_error(hook: Receiver, headers: 
 def test_the_certificate_is_asked_for_the_name_and_not_for_the_pinned_address(tmp_path: Path) -> None:
     certificate = certificate_for("DNS:hooks.example.com", tmp_path)
     assert asyncio.run(_over_tls("hooks.example.com", certificate)) == HttpsAnswer(200, "")
-    with pytest.raises(ReceiverSilentError):
+    with pytest.raises(HttpsReceiverSilentError):
         asyncio.run(_over_tls("other.example.com", certificate))
 
 

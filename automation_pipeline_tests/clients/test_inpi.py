@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from automation_pipeline.clients import inpi as subject
-from automation_pipeline.clients.inpi_login import LOGIN_KEY, REFUSAL_HOLDS
+from automation_pipeline.clients.registries import inpi as subject
+from automation_pipeline.clients.registries.inpi import LOGIN_KEY, REFUSAL_HOLDS
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import PermanentError, TransientError
-from automation_pipeline.enrichment.domain.record import SourceRecord
+from automation_pipeline.enrichment.models import SourceRecord
 from automation_pipeline_tests.clients.registers import (
     NOW,
     OTHER,
@@ -183,7 +183,7 @@ def test_one_who_gives_up_while_logging_in_leaves_the_door_open() -> None:
     assert isinstance(using(inpi(answer), ask), SourceRecord)
 
 
-@every_case("answer", [saying(formality(siren=subject.SOMEBODY_KNOWN)), saying({}, 404)])
+@every_case("answer", [saying(formality(siren=subject.PROBE_SIREN)), saying({}, 404)])
 def test_the_check_is_content_when_it_is_let_in(answer: Any) -> None:
     using(inpi(logged_in(answer)), lambda one: one.check())
 

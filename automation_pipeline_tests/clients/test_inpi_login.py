@@ -11,15 +11,13 @@ import pytest
 from pydantic import SecretStr
 
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.clients import inpi_login as subject
-from automation_pipeline.clients.inpi import InpiRegister
-from automation_pipeline.clients.inpi_login import LOGIN_CLAIM, Account
+from automation_pipeline.clients.registries import inpi as subject
+from automation_pipeline.clients.registries.inpi import LOGIN_CLAIM, Account, InpiRegister
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.enrichment.domain.record import SourceError, SourceRecord
-from automation_pipeline.enrichment.domain.vocabulary import SourceApi
+from automation_pipeline.enrichment.models import SourceApi, SourceError, SourceRecord
 from automation_pipeline.enrichment.ports import SharedLogin
-from automation_pipeline.enrichment.store.login_tokens import DatabaseTokens
+from automation_pipeline.enrichment.queries.sources import DatabaseLoginTokens
 from automation_pipeline.storage.claims import DatabaseClaims
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests import outside
@@ -40,7 +38,7 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def shared(database: Database, clock: StandingClock) -> SharedLogin:
-    return SharedLogin(DatabaseTokens(database, clock, SourceApi.INPI), DatabaseClaims(database))
+    return SharedLogin(DatabaseLoginTokens(database, clock, SourceApi.INPI), DatabaseClaims(database))
 
 
 def register(url: str, shared: SharedLogin, clock: StandingClock, password: str) -> InpiRegister:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from automation_pipeline.clients.inpi_payloads import company_of, token_of
-from automation_pipeline.clients.registry_payloads import NotUnderstoodError
-from automation_pipeline.enrichment.domain.record import CompanyFields, SourceError, SourceRecord
+from automation_pipeline.clients.registries.common import RegistryFormatError
+from automation_pipeline.clients.registries.inpi import company_of, token_of
+from automation_pipeline.enrichment.models import CompanyFields, SourceError, SourceRecord
 from automation_pipeline_tests.clients.registers import OTHER, SIREN, SIRET, fetch, formality, inpi, logged_in
 from automation_pipeline_tests.tables import every_case
 
@@ -132,7 +132,7 @@ def test_who_objects_to_commercial_use_is_told_in_part(changed: dict[str, object
     ],
 )
 def test_another_schema_and_another_company_are_not_understood(document: Any) -> None:
-    with pytest.raises(NotUnderstoodError):
+    with pytest.raises(RegistryFormatError):
         read(document)
 
 
@@ -166,5 +166,5 @@ def test_the_token_of_a_login_is_read() -> None:
 
 @every_case("body", [None, b"{}", b'{"token": null}', b'{"token": " "}', b'{"token": "a\\nb"}'])
 def test_a_login_without_a_token_that_can_be_sent_is_not_understood(body: bytes | None) -> None:
-    with pytest.raises(NotUnderstoodError):
+    with pytest.raises(RegistryFormatError):
         token_of(body)

@@ -13,13 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.domain.chat import (
-    AnswerSchema,
-    Message,
-    Question,
-    Reply,
-    Role,
-)
+from automation_pipeline.audits.models.chat import AnswerSchema, Message, Question, Reply, Role
 from automation_pipeline.clients.llm import (
     ChatCompletions,
     ModelAccessError,
@@ -27,8 +21,8 @@ from automation_pipeline.clients.llm import (
     ModelRefusedError,
     ModelUnavailableError,
     PromptTooLongError,
+    question_json,
 )
-from automation_pipeline.clients.llm_payloads import question_json
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 
 Result = TypeVar("Result")

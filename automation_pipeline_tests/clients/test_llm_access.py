@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from automation_pipeline.clients.keys import bare_key
+from automation_pipeline.clients.http import bare_key
 from automation_pipeline.clients.llm import (
     ModelAccessError,
     ModelAnswerError,

@@ -3,17 +3,8 @@
 import json
 from typing import Any
 
-from automation_pipeline.audits.domain.chat import (
-    Message,
-    Question,
-    Reply,
-    Role,
-    Tool,
-    ToolCall,
-    ToolChoice,
-    Usage,
-)
-from automation_pipeline.clients.llm_payloads import FILTERED, CompletionPayload, question_json
+from automation_pipeline.audits.models.chat import Message, Question, Reply, Role, Tool, ToolCall, ToolChoice, Usage
+from automation_pipeline.clients.llm import FILTERED, CompletionPayload, question_json
 from automation_pipeline_tests.clients.test_llm import QUESTION, SCHEMA, completion
 from automation_pipeline_tests.tables import every_case
 

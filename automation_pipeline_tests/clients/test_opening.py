@@ -6,10 +6,10 @@ import pytest
 from pydantic import SecretStr
 
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.clients.opening import host_of
+from automation_pipeline.clients.factories import host_of
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.pricing.domain.knobs import Knobs
+from automation_pipeline.pricing.models.shop import ShopOptions
 from automation_pipeline.pricing.ports import Storefront
 from automation_pipeline_tests.tables import every_case
 
@@ -43,7 +43,7 @@ def test_a_storefront_is_known_by_its_host_and_goes_by_its_settings() -> None:
     }
     front = storefront(**settings)
     assert front.name == "127.0.0.1:9"
-    assert front.knobs == Knobs(calls_at_once=7, call_seconds=12.5, lease_seconds=60.0, reconciles=False)
+    assert front.knobs == ShopOptions(calls_at_once=7, call_seconds=12.5, lease_seconds=60.0, reconciles=False)
 
 
 def test_a_shop_is_opened_for_each_loop_and_closed_with_it() -> None:

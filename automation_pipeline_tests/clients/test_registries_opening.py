@@ -4,12 +4,11 @@ import pytest
 from pydantic import SecretStr
 
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.clients.registries_opening import registry_knobs
+from automation_pipeline.clients.factories import registry_options
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.enrichment.domain.knobs import Knobs
-from automation_pipeline.enrichment.domain.vocabulary import SourceApi
+from automation_pipeline.enrichment.models import EnrichmentOptions, SourceApi
 from automation_pipeline.enrichment.ports import Registries
 from automation_pipeline_tests.tables import every_case
 
@@ -87,6 +86,6 @@ def test_one_may_be_opened_though_another_is_half_configured() -> None:
 
 
 def test_the_knobs_are_those_of_the_settings() -> None:
-    assert registry_knobs(Settings().model_copy(update=NONE)) == Knobs()
-    knobs = registry_knobs(Settings().model_copy(update={"enrichment_optional_not_found": "not_applicable"}))
+    assert registry_options(Settings().model_copy(update=NONE)) == EnrichmentOptions()
+    knobs = registry_options(Settings().model_copy(update={"enrichment_optional_not_found": "not_applicable"}))
     assert knobs.optional_not_found_counts is False

@@ -7,12 +7,11 @@ from typing import Any
 import httpx
 import pytest
 
-from automation_pipeline.clients import registry_http
-from automation_pipeline.clients.registry_http import failed, raise_if_wrong
+from automation_pipeline.clients.registries import common as registry_http
+from automation_pipeline.clients.registries.common import failed, raise_if_wrong
 from automation_pipeline.core.errors import PermanentError, TransientError
-from automation_pipeline.core.meter import Meter
-from automation_pipeline.enrichment.domain.record import SourceError, SourceRecord
-from automation_pipeline.enrichment.domain.vocabulary import ErrorCode
+from automation_pipeline.core.metrics import Meter
+from automation_pipeline.enrichment.models import ErrorCode, SourceError, SourceRecord
 from automation_pipeline_tests.clients.registers import (
     PASSWORD,
     ROOT,

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.clients.registry_payloads import NotUnderstoodError, Payload, Said, read, without
+from automation_pipeline.clients.registries.common import (
+    LenientText,
+    RegistryFormatError,
+    RegistryPayload,
+    read,
+    without,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -14,12 +20,12 @@ JSON = st.recursive(
 )
 
 
-class Inner(Payload):
-    name: Said = None
+class Inner(RegistryPayload):
+    name: LenientText = None
 
 
-class Outer(Payload):
-    name: Said = None
+class Outer(RegistryPayload):
+    name: LenientText = None
     inner: list[Inner] | None = None
 
 
@@ -47,7 +53,7 @@ def test_nul_characters_are_left_out_for_no_database_holds_them() -> None:
     ],
 )
 def test_what_cannot_be_kept_is_refused_without_being_shown(body: bytes | None, says: str) -> None:
-    with pytest.raises(NotUnderstoodError) as caught:
+    with pytest.raises(RegistryFormatError) as caught:
         read(Outer, body)
     assert str(caught.value).startswith(says)
     assert "s3cret" not in str(caught.value)
@@ -55,7 +61,7 @@ def test_what_cannot_be_kept_is_refused_without_being_shown(body: bytes | None, 
 
 @given(st.binary(max_size=40))
 def test_whatever_comes_is_read_or_refused(body: bytes) -> None:
-    with suppress(NotUnderstoodError):
+    with suppress(RegistryFormatError):
         assert isinstance(read(Outer, body)[0], Outer)
 
 

@@ -9,10 +9,10 @@ import httpx
 import pytest
 
 from automation_pipeline.clients import shop
-from automation_pipeline.clients.shop_queries import CATALOGUE, PRICES, WHO, WRITE
+from automation_pipeline.clients.shop import CATALOGUE, PRICES, WHO, WRITE
 from automation_pipeline.core.errors import PermanentError, TransientError
-from automation_pipeline.core.meter import Meter
-from automation_pipeline.pricing.domain.failures import Failure
+from automation_pipeline.core.metrics import Meter
+from automation_pipeline.pricing.models.shop import CallFailure
 from automation_pipeline_tests.clients.counter import (
     PATH,
     TOKEN,
@@ -70,7 +70,7 @@ def test_what_calls_cost_fits_into_what_a_question_may_ask_for() -> None:
     assert (costs.page, costs.prices, costs.each_price, costs.write) == (753, 1, 1, 10)
 
 
-def verdict(failure: Failure) -> tuple[str, bool, bool]:
+def verdict(failure: CallFailure) -> tuple[str, bool, bool]:
     return failure.kind.value, failure.retryable, failure.outcome_unknown
 
 

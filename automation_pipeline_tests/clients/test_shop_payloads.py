@@ -5,10 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.pricing.domain.failures import FailureKind
-from automation_pipeline.pricing.domain.money import Price, format_amount
-from automation_pipeline.pricing.domain.shop_calls import Page
-from automation_pipeline.pricing.domain.variant import Variant
+from automation_pipeline.pricing.models.shop import CataloguePage, FailureKind, Price, Variant, format_amount
 from automation_pipeline_tests.clients.counter import catalogue, node, page, priced, prices, saying, told
 from automation_pipeline_tests.tables import every_case
 
@@ -84,7 +81,7 @@ def test_the_next_page_begins_where_this_one_ends(
 ) -> None:
     document = catalogue()
     document["data"]["productVariants"]["pageInfo"] = {"hasNextPage": has_next, "endCursor": after}
-    assert page(saying(document), asked).value == Page((), expected)
+    assert page(saying(document), asked).value == CataloguePage((), expected)
 
 
 @every_case(("after", "asked"), [(None, None), ("", None), ("a", "a"), (7, None), ("x" * 3000, None)])

@@ -8,8 +8,7 @@ import httpx
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from automation_pipeline.pricing.domain.failures import Failure
-from automation_pipeline.pricing.domain.shop_calls import Bucket
+from automation_pipeline.pricing.models.shop import BucketStatus, CallFailure
 from automation_pipeline_tests.clients.counter import (
     NOW,
     PATH,
@@ -28,7 +27,7 @@ from automation_pipeline_tests.clients.counter import (
 from automation_pipeline_tests.tables import every_case
 
 
-def verdict(failure: Failure) -> tuple[str, bool, bool]:
+def verdict(failure: CallFailure) -> tuple[str, bool, bool]:
     return failure.kind.value, failure.retryable, failure.outcome_unknown
 
 
@@ -168,9 +167,9 @@ def test_no_errors_are_none(errors: object) -> None:
 @every_case(
     ("said", "bucket"),
     [
-        (costing(1990), Bucket(1990.0, 2000.0, 100.0)),
-        (costing(-3), Bucket(-3.0, 2000.0, 100.0)),
-        (costing(5000), Bucket(2000.0, 2000.0, 100.0)),
+        (costing(1990), BucketStatus(1990.0, 2000.0, 100.0)),
+        (costing(-3), BucketStatus(-3.0, 2000.0, 100.0)),
+        (costing(5000), BucketStatus(2000.0, 2000.0, 100.0)),
         (costing("1990"), None),
         (costing(1990, rate=0), None),
         (costing(1990, rate=-1), None),
@@ -184,7 +183,7 @@ def test_no_errors_are_none(errors: object) -> None:
         ({}, None),
     ],
 )
-def test_the_bucket_is_told_with_every_answer_that_knows_it(said: dict[str, Any], bucket: Bucket | None) -> None:
+def test_the_bucket_is_told_with_every_answer_that_knows_it(said: dict[str, Any], bucket: BucketStatus | None) -> None:
     for answered, status in ((catalogue(), 200), (failing("no"), 200), ({"errors": "no"}, 429), ({"data": 7}, 200)):
         body = json.dumps(answered | said).encode()
         assert page(lambda _, body=body, status=status: httpx.Response(status, content=body)).bucket == bucket

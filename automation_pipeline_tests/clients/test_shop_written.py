@@ -7,9 +7,7 @@ import httpx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.pricing.domain.failures import Failure, FailureKind
-from automation_pipeline.pricing.domain.money import Price
-from automation_pipeline.pricing.domain.shop_calls import PriceWrite
+from automation_pipeline.pricing.models.shop import CallFailure, FailureKind, Price, PriceWrite
 from automation_pipeline_tests.clients.counter import TOKEN, WRITES, complaint, priced, saying, updated, write
 from automation_pipeline_tests.tables import every_case
 
@@ -53,7 +51,9 @@ def test_a_compare_at_price_is_sent_cleared_or_left_alone(
 def outcome(answered: dict[str, Any], *writes: PriceWrite) -> dict[str, object]:
     """Of each variant its amount, or the kind of its failure."""
     written = write(saying(answered), *writes).value
-    return {key: said.kind.value if isinstance(said, Failure) else said.unit_amount for key, said in written.items()}
+    return {
+        key: said.kind.value if isinstance(said, CallFailure) else said.unit_amount for key, said in written.items()
+    }
 
 
 # The second has another price than it was to have, the third another one struck through.

@@ -5,8 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.clients.elevenlabs_payloads import TranscriptPayload
-from automation_pipeline.clients.transcript_json import plain_transcript
+from automation_pipeline.clients.elevenlabs import TranscriptPayload, plain_transcript
 from automation_pipeline_tests.tables import every_case
 
 TEXTS = st.one_of(st.text(max_size=5), st.sampled_from(["", " ", " speaker_1 ", "word", "spacing", "audio_event"]))

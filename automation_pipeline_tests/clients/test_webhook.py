@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from automation_pipeline.clients.http import AddressRefusedError, Guard
-from automation_pipeline.clients.webhook import ReceiverSilentError, WebhookClient
-from automation_pipeline.core.delivery import Answer
+from automation_pipeline.clients.webhooks import ReceiverSilentError, WebhookClient
 from automation_pipeline.core.errors import AutomationError, PermanentError
+from automation_pipeline.core.webhooks import WebhookAnswer
 from automation_pipeline_tests.certificates import Certificate, certificate_for
 from automation_pipeline_tests.clients.breaking_off import over_after
 from automation_pipeline_tests.clients.receiver import Receiver, hangs_up, never_ends, receiver, says
@@ -35,7 +35,9 @@ def other() -> Iterator[Receiver]:
         yield running
 
 
-def send(*allowed: str, path: str = "/hook?key=s3cret", seconds: float = 5.0, guard: Guard | None = None) -> Answer:
+def send(
+    *allowed: str, path: str = "/hook?key=s3cret", seconds: float = 5.0, guard: Guard | None = None
+) -> WebhookAnswer:
     client = WebhookClient(
         now=lambda: NOW, allowed_origins=allowed, timeout_seconds=seconds, guard=guard, verify=NO_CERTIFICATES
     )
@@ -49,7 +51,7 @@ def refusal(*allowed: str, **more: float) -> AutomationError:
 
 
 def test_the_body_arrives_as_it_was_given_and_the_answer_comes_back(hook: Receiver) -> None:
-    assert send(hook.url) == Answer(200, "thanks")
+    assert send(hook.url) == WebhookAnswer(200, "thanks")
     [call] = hook.calls
     assert (call.method, call.path, call.body) == ("POST", "/hook?key=s3cret", BODY)
     assert (call.headers["Content-Type"], call.headers["X-Extra"]) == ("application/json", "1")
@@ -77,7 +79,7 @@ def test_only_the_beginning_of_a_long_answer_is_kept_and_nothing_that_a_database
 def test_a_post_is_followed_where_it_stays_a_post(hook: Receiver, other: Receiver) -> None:
     for status in (307, 308):
         hook.answer(says(status, Location=f"{other.url}/moved"))
-        assert send(hook.url, other.url) == Answer(200, "thanks")
+        assert send(hook.url, other.url) == WebhookAnswer(200, "thanks")
         call = other.calls.pop()
         assert (call.method, call.path, call.body, call.headers["X-Extra"]) == ("POST", "/moved", BODY, "1")
 
@@ -119,7 +121,7 @@ def test_no_proxy_of_the_environment_looks_the_name_up(
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", other.url)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    assert send(hook.url) == Answer(200, "thanks")
+    assert send(hook.url) == WebhookAnswer(200, "thanks")
     assert other.calls == []
 
 
@@ -140,17 +142,17 @@ def test_a_body_that_does_not_end_in_time_takes_nothing_back(hook: Receiver, mon
     hook.answer(never_ends(202, "accepted"))
     client = WebhookClient(now=lambda: NOW, allowed_origins=[hook.url], timeout_seconds=3600.0, verify=NO_CERTIFICATES)
     sending = client.send(f"{hook.url}/hook", BODY, {})
-    assert over_after("accepted", sending, 3600.0, monkeypatch) == Answer(202, "accepted")
+    assert over_after("accepted", sending, 3600.0, monkeypatch) == WebhookAnswer(202, "accepted")
 
 
 def test_the_certificate_is_asked_for_the_name_and_not_for_the_pinned_address(tmp_path: Path) -> None:
     certificate = certificate_for("DNS:hooks.example.com", tmp_path)
-    assert asyncio.run(_over_tls("hooks.example.com", certificate)) == Answer(200, "")
+    assert asyncio.run(_over_tls("hooks.example.com", certificate)) == WebhookAnswer(200, "")
     with pytest.raises(ReceiverSilentError):
         asyncio.run(_over_tls("other.example.com", certificate))
 
 
-async def _over_tls(name: str, certificate: Certificate) -> Answer:
+async def _over_tls(name: str, certificate: Certificate) -> WebhookAnswer:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")

@@ -5,10 +5,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.core.channels import (
-    Channel,
+from automation_pipeline.core.events import (
     ChannelKind,
     ChannelRefusal,
+    RealtimeChannel,
     channel_id,
     channels_of,
     parse_channel,
@@ -70,13 +70,13 @@ def test_a_long_id_is_cut() -> None:
 @every_case(
     ("name", "meant"),
     [
-        ("private-audit-12", Channel(ChannelKind.AUDIT, "12")),
-        ("private-audit-audit-1900417-11-x", Channel(ChannelKind.AUDIT, "audit-1900417-11-x")),
-        ("private-fiche-1900417", Channel(ChannelKind.FICHE, "1900417")),
-        ("private-job-automation-run-3", Channel(ChannelKind.JOB, "automation-run-3")),
-        ("private-global", Channel(ChannelKind.GLOBAL)),
-        ("presence-global", Channel(ChannelKind.PRESENCE_GLOBAL)),
-        ("presence-org-7", Channel(ChannelKind.PRESENCE_ORG, "7")),
+        ("private-audit-12", RealtimeChannel(ChannelKind.AUDIT, "12")),
+        ("private-audit-audit-1900417-11-x", RealtimeChannel(ChannelKind.AUDIT, "audit-1900417-11-x")),
+        ("private-fiche-1900417", RealtimeChannel(ChannelKind.FICHE, "1900417")),
+        ("private-job-automation-run-3", RealtimeChannel(ChannelKind.JOB, "automation-run-3")),
+        ("private-global", RealtimeChannel(ChannelKind.GLOBAL)),
+        ("presence-global", RealtimeChannel(ChannelKind.PRESENCE_GLOBAL)),
+        ("presence-org-7", RealtimeChannel(ChannelKind.PRESENCE_ORG, "7")),
         ("private-fiche-12a", NOT_ALLOWED),
         ("private-fiche-", NOT_ALLOWED),
         ("private-audit-", NOT_ALLOWED),
@@ -101,7 +101,7 @@ def test_a_long_id_is_cut() -> None:
         ("private-job-" + "x" * 189, MALFORMED),
     ],
 )
-def test_a_name_means_a_channel_or_is_refused(name: str, meant: Channel | ChannelRefusal) -> None:
+def test_a_name_means_a_channel_or_is_refused(name: str, meant: RealtimeChannel | ChannelRefusal) -> None:
     assert parse_channel(name) == meant
 
 
@@ -120,4 +120,4 @@ def test_what_derivation_makes_parsing_understands(name: str, payload: dict[str,
 def test_any_text_is_refused_or_names_the_very_channel(text: str) -> None:
     for name in (text, f"private-{text}", f"presence-org-{text}", f"private-audit-{channel_id(text)}"):
         meant = parse_channel(name)
-        assert meant in {MALFORMED, NOT_ALLOWED} or (isinstance(meant, Channel) and meant.name() == name)
+        assert meant in {MALFORMED, NOT_ALLOWED} or (isinstance(meant, RealtimeChannel) and meant.name() == name)

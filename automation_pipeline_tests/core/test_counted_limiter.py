@@ -3,9 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from automation_pipeline.core.coordination import Rate, reserve
-from automation_pipeline.core.counted_limiter import CountedRateLimiter
-from automation_pipeline.core.meter import Meter
+from automation_pipeline.core.coordination import CountedRateLimiter, Rate, reserve
+from automation_pipeline.core.metrics import Meter
 from automation_pipeline_tests.tables import every_case
 
 

@@ -5,8 +5,8 @@ from itertools import islice
 
 import pytest
 
-from automation_pipeline.core.cron import Cron
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.scheduling.cron import Cron
 from automation_pipeline_tests.tables import every_case
 
 

@@ -2,19 +2,19 @@
 
 import asyncio
 
-from automation_pipeline.core.delivery import (
-    Answer,
+from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.core.webhooks import (
     Delivery,
+    DeliveryPolicy,
     DeliveryStatus,
-    Patience,
+    WebhookAnswer,
     after_answer,
     after_error,
     attempt,
 )
-from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline_tests.tables import every_case
 
-PATIENCE = Patience(attempts=5)
+PATIENCE = DeliveryPolicy(attempts=5)
 PENDING, SENT, FAILED = DeliveryStatus.PENDING, DeliveryStatus.SENT, DeliveryStatus.FAILED
 
 
@@ -27,21 +27,21 @@ PENDING, SENT, FAILED = DeliveryStatus.PENDING, DeliveryStatus.SENT, DeliverySta
     ],
 )  # fmt: skip
 def test_what_a_status_means(status: int, becomes: DeliveryStatus) -> None:
-    delivery = after_answer(Answer(status, "words"), 1, PATIENCE)
+    delivery = after_answer(WebhookAnswer(status, "words"), 1, PATIENCE)
     assert (delivery.status, delivery.status_code, delivery.response_body) == (becomes, status, "words")
     assert delivery.error == (None if becomes is SENT else f"The receiver answered {status}")
 
 
 def test_the_pauses_double_until_the_last_attempt() -> None:
-    pauses = [after_answer(Answer(503, ""), attempts, PATIENCE).pause_seconds for attempts in range(1, 5)]
+    pauses = [after_answer(WebhookAnswer(503, ""), attempts, PATIENCE).pause_seconds for attempts in range(1, 5)]
     assert pauses == [10, 20, 40, 80]
-    assert after_answer(Answer(503, ""), 5, PATIENCE).status is FAILED
+    assert after_answer(WebhookAnswer(503, ""), 5, PATIENCE).status is FAILED
     assert after_error(TransientError("no"), 5, PATIENCE) == Delivery(FAILED, 5, error="no")
 
 
 @every_case(("asked", "pause"), [(None, 10), (3, 10), (120, 120), (1e9, 3600)])
 def test_a_receiver_may_ask_for_a_longer_pause_but_not_for_ever(asked: float | None, pause: float) -> None:
-    assert after_answer(Answer(429, "", asked), 1, PATIENCE).pause_seconds == pause
+    assert after_answer(WebhookAnswer(429, "", asked), 1, PATIENCE).pause_seconds == pause
     assert after_error(TransientError("no", retry_after_seconds=asked), 1, PATIENCE).pause_seconds == pause
 
 
@@ -51,9 +51,9 @@ def test_an_error_carries_its_verdict() -> None:
 
 
 def test_who_insists_tries_again_what_was_refused_but_not_for_ever() -> None:
-    insists = Patience(attempts=2, insists=True)
-    assert after_answer(Answer(404, ""), 1, insists).status is PENDING
-    assert after_answer(Answer(404, ""), 2, insists).status is FAILED
+    insists = DeliveryPolicy(attempts=2, insists=True)
+    assert after_answer(WebhookAnswer(404, ""), 1, insists).status is PENDING
+    assert after_answer(WebhookAnswer(404, ""), 2, insists).status is FAILED
     assert after_error(PermanentError("IP not allowed"), 1, insists).status is FAILED
 
 
@@ -61,17 +61,17 @@ def test_who_insists_tries_again_what_was_refused_but_not_for_ever() -> None:
     ("told", "becomes", "error"),
     [
         (None, SENT, None),
-        (Answer(204, ""), SENT, None),
-        (Answer(503, ""), PENDING, "The receiver answered 503"),
+        (WebhookAnswer(204, ""), SENT, None),
+        (WebhookAnswer(503, ""), PENDING, "The receiver answered 503"),
         (TransientError("silent"), PENDING, "silent"),
         (PermanentError("IP not allowed"), FAILED, "IP not allowed"),
         (ZeroDivisionError("s3cret"), PENDING, "A bug: ZeroDivisionError"),
     ],
 )
 def test_whatever_an_attempt_meets_is_a_value(
-    told: Answer | Exception | None, becomes: DeliveryStatus, error: str | None
+    told: WebhookAnswer | Exception | None, becomes: DeliveryStatus, error: str | None
 ) -> None:
-    async def send() -> Answer | None:
+    async def send() -> WebhookAnswer | None:
         if isinstance(told, Exception):
             raise told
         return told
@@ -81,9 +81,9 @@ def test_whatever_an_attempt_meets_is_a_value(
 
 
 def test_an_attempt_that_takes_too_long_is_broken_off() -> None:
-    async def never() -> Answer | None:
+    async def never() -> WebhookAnswer | None:
         await asyncio.Event().wait()
         return None
 
-    delivery = asyncio.run(attempt(never(), 1, Patience(attempts=5, attempt_seconds=0.01)))
+    delivery = asyncio.run(attempt(never(), 1, DeliveryPolicy(attempts=5, attempt_seconds=0.01)))
     assert (delivery.status, delivery.error) == (PENDING, "The receiver did not answer within 0.01 s")

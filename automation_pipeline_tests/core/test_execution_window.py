@@ -8,11 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from automation_pipeline.core.cron import Cron
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.execution_window import ExecutionWindow, Fire, WindowPolicy, never_fires, next_fire
-from automation_pipeline.core.schedule_times import next_occurrence
-from automation_pipeline.core.wall_clock import zone
+from automation_pipeline.core.scheduling.cron import Cron, next_occurrence
+from automation_pipeline.core.scheduling.execution_window import (
+    ExecutionWindow,
+    WindowedOccurrence,
+    WindowPolicy,
+    never_fires,
+    next_fire,
+)
+from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline_tests.tables import every_case
 
 PARIS = zone("Europe/Paris")
@@ -25,17 +30,17 @@ def window_of(text: str) -> ExecutionWindow:
     return window
 
 
-def fires(text: str, window: str, policy: WindowPolicy, after: str, n: int) -> list[Fire]:
+def fires(text: str, window: str, policy: WindowPolicy, after: str, n: int) -> list[WindowedOccurrence]:
     cron, bounds = Cron.parse(text), window_of(window)
     at = datetime.fromisoformat(after).replace(tzinfo=PARIS).astimezone(UTC)
-    found: list[Fire] = []
+    found: list[WindowedOccurrence] = []
     while len(found) < n and (fire := next_fire(cron, PARIS, at, bounds, policy)):
         found.append(fire)
         at = fire.effective_for
     return found
 
 
-def shown(found: list[Fire]) -> list[str]:
+def shown(found: list[WindowedOccurrence]) -> list[str]:
     """Day and local time; a star marks an instant that is not one of the cron, as in the reference."""
     return [
         f"{fire.effective_for.astimezone(PARIS):%d %H:%M}{'*' * (fire.effective_for != fire.scheduled_for)}"
@@ -81,12 +86,12 @@ def test_the_window_table_of_the_reference(window: str, text: str, clamp: list[s
 
 def test_a_fire_that_stands_for_several_occurrences_is_scheduled_for_the_latest() -> None:
     (fire,) = fires("0 */4 * * *", "22:00-06:00", CLAMP, "2026-05-04T04:00", 1)
-    assert fire == Fire(datetime(2026, 5, 4, 18, tzinfo=UTC), datetime(2026, 5, 4, 20, tzinfo=UTC))
+    assert fire == WindowedOccurrence(datetime(2026, 5, 4, 18, tzinfo=UTC), datetime(2026, 5, 4, 20, tzinfo=UTC))
 
 
 def test_a_clamped_fire_keeps_the_instant_of_the_cron_as_its_nominal_one() -> None:
     (fire,) = fires("0 12 * * *", "22:00-06:00", CLAMP, "2026-05-04T00:00", 1)
-    assert fire == Fire(datetime(2026, 5, 4, 10, tzinfo=UTC), datetime(2026, 5, 4, 20, tzinfo=UTC))
+    assert fire == WindowedOccurrence(datetime(2026, 5, 4, 10, tzinfo=UTC), datetime(2026, 5, 4, 20, tzinfo=UTC))
 
 
 @every_case(
@@ -117,12 +122,12 @@ def test_in_the_overlap_hour_the_first_pass_opens_the_window() -> None:
 def test_a_start_moved_to_the_next_date_by_a_gap_is_still_found() -> None:
     nuuk, window = zone("America/Nuuk"), window_of("23:00-23:59")
     fire = next_fire(Cron.parse("30 23 * * *"), nuuk, datetime(2026, 3, 28, 12, tzinfo=UTC), window)
-    assert fire == Fire(datetime(2026, 3, 29, 1, tzinfo=UTC), datetime(2026, 3, 29, 1, tzinfo=UTC))
+    assert fire == WindowedOccurrence(datetime(2026, 3, 29, 1, tzinfo=UTC), datetime(2026, 3, 29, 1, tzinfo=UTC))
 
 
 def test_without_a_window_a_fire_is_effective_when_scheduled() -> None:
     seven = datetime(2026, 5, 4, 7, tzinfo=UTC)
-    assert next_fire(Cron.parse("0 9 * * *"), PARIS, seven - timedelta(hours=1)) == Fire(seven, seven)
+    assert next_fire(Cron.parse("0 9 * * *"), PARIS, seven - timedelta(hours=1)) == WindowedOccurrence(seven, seven)
 
 
 @every_case(
@@ -198,7 +203,7 @@ def test_clamping_never_goes_back_and_settles_at_once(window: ExecutionWindow, a
 def test_effective_instants_strictly_increase_and_wait_at_most_once_a_window(
     cron: Cron, window: ExecutionWindow, after: datetime, place: ZoneInfo, policy: WindowPolicy
 ) -> None:
-    found: list[Fire] = []
+    found: list[WindowedOccurrence] = []
     at = after
     while len(found) < 12 and (fire := next_fire(cron, place, at, window, policy)):
         found.append(fire)

@@ -3,9 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from automation_pipeline.core.coordination import Rate, reserve
+from automation_pipeline.core.coordination import FailoverPermits, FailoverRateLimiter, Outage, Rate, reserve
 from automation_pipeline.core.errors import TransientError
-from automation_pipeline.core.failover import FailoverPermits, FailoverRateLimiter, Outage
 from automation_pipeline_tests.tables import every_case
 
 RATE = Rate(60, 60)

@@ -1,6 +1,6 @@
 """Why work does not begin: one table of what is known and what is said."""
 
-from automation_pipeline.core.launching import DagsterFacts, LaunchFacts, LaunchState, what_is_missing
+from automation_pipeline.core.launching import DagsterFacts, LaunchFacts, LaunchState, launch_obstacle
 
 WAITING = {"k": (LaunchState.WAITING, None)}
 OFFERED = {"k": (LaunchState.OFFERED, None)}
@@ -45,7 +45,7 @@ CASES = (
 def test_the_sentence_says_what_is_missing_and_nothing_while_nothing_is_known_to_be() -> None:
     wrong = []
     for name, requests, tick, dagster, waited, code, words in CASES:
-        found = what_is_missing(LaunchFacts(requests, tick, dagster, waited))
+        found = launch_obstacle(LaunchFacts(requests, tick, dagster, waited))
         said = (None, "") if found is None else (found.code, str(found))
         if said[0] != code or words not in said[1]:
             wrong.append((name, said))

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.core.correlation import correlated
-from automation_pipeline.core.logs import NOISY, OURS, configure_logs, log
+from automation_pipeline.core.logs import NOISY, OURS, configure_logs, correlated, log
 
 _log = log(f"{OURS}.somewhere")
 

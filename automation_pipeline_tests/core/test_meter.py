@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from automation_pipeline.core.meter import Meter
+from automation_pipeline.core.metrics import Meter
 from automation_pipeline_tests.tables import every_case
 
 

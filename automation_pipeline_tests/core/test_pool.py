@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from automation_pipeline.core.pool import work_through
+from automation_pipeline.core.background import process_concurrently
 from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import wait_until
 
@@ -52,7 +52,7 @@ def run(shop: Shop, count: int, width: int, flush_every_seconds: float = OFTEN) 
     async def all_of_it() -> None:
         before = asyncio.all_tasks()
         try:
-            await work_through(
+            await process_concurrently(
                 range(count), shop.work, shop.write, width=width, flush_every_seconds=flush_every_seconds
             )
         finally:
@@ -90,7 +90,7 @@ def test_no_worker_waits_for_the_slowest() -> None:
             others_done.set()
         return item
 
-    asyncio.run(asyncio.wait_for(work_through(range(31), work, lambda _: None, width=3), timeout=60))
+    asyncio.run(asyncio.wait_for(process_concurrently(range(31), work, lambda _: None, width=3), timeout=60))
     assert done[-1] == 0
 
 
@@ -110,7 +110,7 @@ def test_results_are_written_while_the_work_goes_on() -> None:
             written.extend(results)
             loop.call_soon_threadsafe(first_is_written.set)
 
-        await work_through(range(2), work, write, width=1, flush_every_seconds=OFTEN)
+        await process_concurrently(range(2), work, write, width=1, flush_every_seconds=OFTEN)
 
     asyncio.run(asyncio.wait_for(both(), timeout=60))
     assert written == [0, 1]
@@ -131,7 +131,7 @@ def test_a_slow_writer_does_not_stop_the_work() -> None:
             wait_until(lambda: len(done) > before)
         seen_while_writing.append(len(done) - before)
 
-    asyncio.run(work_through(range(100), work, write, width=2, flush_every_seconds=OFTEN))
+    asyncio.run(process_concurrently(range(100), work, write, width=2, flush_every_seconds=OFTEN))
     assert max(seen_while_writing) > 0
 
 
@@ -155,7 +155,7 @@ def test_work_that_is_cancelled_from_outside_leaves_nothing_running() -> None:
     shop = Shop()
 
     async def cancelled() -> None:
-        whole = asyncio.create_task(work_through(range(100_000), shop.work, shop.write, width=3))
+        whole = asyncio.create_task(process_concurrently(range(100_000), shop.work, shop.write, width=3))
         await shop.begun.wait()
         whole.cancel()
         with pytest.raises(asyncio.CancelledError):

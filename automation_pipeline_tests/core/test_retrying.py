@@ -6,8 +6,7 @@ from random import Random
 import pytest
 
 from automation_pipeline.core.errors import AutomationError, NotFoundError, PermanentError, TransientError
-from automation_pipeline.core.retry import Backoff
-from automation_pipeline.core.retrying import Retrying
+from automation_pipeline.core.retry import Backoff, Retrying
 from automation_pipeline_tests.tables import every_case
 
 BACKOFF = Backoff(base_seconds=1, multiplier=2, cap_seconds=15)

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from automation_pipeline.core.cron import Cron
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.schedule_times import most_recent_due, next_occurrence, occurrences, occurrences_of
-from automation_pipeline.core.wall_clock import zone
+from automation_pipeline.core.scheduling.cron import Cron, most_recent_due, next_occurrence, occurrences, occurrences_of
+from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline_tests.tables import every_case
 
 MINUTE = timedelta(minutes=1)

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from automation_pipeline.core import semaphore as semaphore_module
+from automation_pipeline.core import coordination as semaphore_module
+from automation_pipeline.core.coordination import Semaphore
 from automation_pipeline.core.errors import TransientError
-from automation_pipeline.core.semaphore import Semaphore
 from automation_pipeline_tests.waiting import come_true, leap, run
 
 AWAY = TransientError("Redis does not answer.")

@@ -2,7 +2,7 @@
 
 import time
 
-from automation_pipeline.core.sensitive_texts import hide
+from automation_pipeline.core.masking import hide
 from automation_pipeline_tests.tables import every_case
 
 

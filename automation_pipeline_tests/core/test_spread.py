@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.core.spread import BOUNDS_MS, BUCKETS, bucket_of
+from automation_pipeline.core.metrics import BOUNDS_MS, BUCKETS, bucket_of
 from automation_pipeline_tests.tables import every_case
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from automation_pipeline.core.tasks import together
+from automation_pipeline.core.background import together
 
 
 def test_an_error_of_a_task_comes_out_as_itself_and_ends_the_others() -> None:

@@ -4,9 +4,9 @@ import zoneinfo
 
 import pytest
 
-from automation_pipeline.core import wall_clock
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.wall_clock import zone
+from automation_pipeline.core.scheduling import zones as wall_clock
+from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline_tests.tables import every_case
 
 

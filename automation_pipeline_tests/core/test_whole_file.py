@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from automation_pipeline.core.errors import PermanentError
-from automation_pipeline.core.whole_file import write_whole
+from automation_pipeline.core.files import write_whole
 
 
 def test_a_file_replaces_the_one_before_and_its_folder_is_made(tmp_path: Path) -> None:

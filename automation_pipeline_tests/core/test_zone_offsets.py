@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.core.zone_offsets import offsets_between
+from automation_pipeline.core.scheduling.zones import offsets_between
 
 ZONES = st.sampled_from(["Europe/Paris", "UTC", "America/St_Johns", "Australia/Lord_Howe", "Asia/Kathmandu"]).map(
     ZoneInfo

@@ -10,27 +10,28 @@ from sqlalchemy import select, update
 
 from automation_pipeline.core.coordination import Claims, Rate, RateLimiter
 from automation_pipeline.core.events import Event
-from automation_pipeline.core.meter import Meter
-from automation_pipeline.enrichment.domain.asked import Enriching
-from automation_pipeline.enrichment.domain.keys import lock_key
-from automation_pipeline.enrichment.domain.knobs import Knobs
-from automation_pipeline.enrichment.domain.states import ENRICHMENT
-from automation_pipeline.enrichment.domain.views import JobView, RequestView
-from automation_pipeline.enrichment.domain.vocabulary import SourceApi
-from automation_pipeline.enrichment.ports import Registries, Source
-from automation_pipeline.enrichment.stages import work_enrichment as worker
-from automation_pipeline.enrichment.stages.open_request import open_request
-from automation_pipeline.enrichment.stages.refresh_company import refresh_company
-from automation_pipeline.enrichment.stages.request_enrichment import request_enrichment
-from automation_pipeline.enrichment.stages.sweep_enrichments import SweepReport, sweep_enrichments
-from automation_pipeline.enrichment.store.requests import Asking
+from automation_pipeline.core.metrics import Meter
+from automation_pipeline.enrichment import jobs as worker
+from automation_pipeline.enrichment.jobs import SweepReport, sweep_enrichments
+from automation_pipeline.enrichment.models import (
+    ENRICHMENT,
+    EnrichmentAnswer,
+    EnrichmentOptions,
+    JobView,
+    RequestView,
+    SourceApi,
+    claim_key,
+)
+from automation_pipeline.enrichment.ports import Registries, RegistrySource
+from automation_pipeline.enrichment.queries.requests import Requester
+from automation_pipeline.enrichment.requests import open_request, refresh_company, request_enrichment
 from automation_pipeline.enrichment.tables import (
     AttachmentRow,
     CompanyRequestRow,
     CompanyRow,
+    EnrichmentJobRow,
+    EnrichmentJobSourceRow,
     EnrichmentRow,
-    JobRow,
-    JobSourceRow,
 )
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow, event_in
@@ -53,12 +54,12 @@ from automation_pipeline_tests.waiting import run
 
 RATE = Rate(5, 1.0)
 # Scripted answers do work of their own, which may take longer than a call or a heartbeat on a busy machine.
-PATIENT = Knobs(call_seconds=600.0, heartbeat_seconds=600.0)
+PATIENT = EnrichmentOptions(call_seconds=600.0, heartbeat_seconds=600.0)
 
 
-def asking(tenant: str = "main", key: str | None = None, *, correlation: str | None = None) -> Asking:
+def asking(tenant: str = "main", key: str | None = None, *, correlation: str | None = None) -> Requester:
     said = correlation or f"of-{tenant}"
-    return Asking(tenant_id=tenant, correlation_id=said, actor="user:1", idempotency_key=key)
+    return Requester(tenant_id=tenant, correlation_id=said, actor="user:1", idempotency_key=key)
 
 
 @dataclass
@@ -67,7 +68,7 @@ class Bench:
 
     database: Database
     clock: StandingClock
-    knobs: Knobs = PATIENT
+    knobs: EnrichmentOptions = PATIENT
     without: frozenset[SourceApi] = frozenset()
     a_day: dict[SourceApi, int] = field(default_factory=dict)
     claims: Claims | None = None
@@ -84,7 +85,7 @@ class Bench:
     def registries(self) -> Registries:
         called = [api for api in SourceApi if api not in self.without]
         return Registries(
-            sources={api: Source(api, self.sources[api], RATE, self.a_day.get(api)) for api in called},
+            sources={api: RegistrySource(api, self.sources[api], RATE, self.a_day.get(api)) for api in called},
             limiter=self.limiter,
             claims=self.claims,
             knobs=self.knobs,
@@ -109,14 +110,14 @@ class Bench:
 
     def request(
         self, siren: str = SIREN, tenant: str = "main", key: str | None = None, *, force: bool = False, **given: object
-    ) -> Enriching:
+    ) -> EnrichmentAnswer:
         said = {"siren": siren} | given
         return request_enrichment(said, asking(tenant, key), knobs=self.knobs, force=force, **self._world)
 
     def open(self, request_id: int, tenant: str = "main") -> RequestView:
         return open_request(request_id, asking(tenant), knobs=self.knobs, **self._world)
 
-    def refresh(self, request_id: int, tenant: str = "main") -> Enriching:
+    def refresh(self, request_id: int, tenant: str = "main") -> EnrichmentAnswer:
         return refresh_company(request_id, asking(tenant), knobs=self.knobs, **self._world)
 
     def work(self, job_id: int | None, owner: str | None = None) -> JobView:
@@ -140,7 +141,7 @@ class Bench:
             for source in self.sources.values():
                 source.script = [told for told in source.script if told is not _die]
 
-    def enriched(self, siren: str = SIREN, tenant: str = "main") -> Enriching:
+    def enriched(self, siren: str = SIREN, tenant: str = "main") -> EnrichmentAnswer:
         """Asked for, and worked on to its end."""
         asked = self.request(siren, tenant)
         if asked.job_id is not None:
@@ -155,7 +156,7 @@ class Bench:
         return self.clock.now()
 
     def holder(self, siren: str = SIREN) -> str | None:
-        held = self.claims.holder(lock_key(siren))
+        held = self.claims.holder(claim_key(siren))
         return None if held is None else held.owner
 
     def enrichment(self, siren: str = SIREN) -> EnrichmentRow:
@@ -169,15 +170,19 @@ class Bench:
         with self.database.reading() as session:
             return session.get(CompanyRow, siren)
 
-    def job(self, job_id: int) -> JobRow:
+    def job(self, job_id: int) -> EnrichmentJobRow:
         with self.database.reading() as session:
-            return session.get_one(JobRow, job_id)
+            return session.get_one(EnrichmentJobRow, job_id)
 
-    def jobs(self) -> Sequence[JobRow]:
-        return self.rows(select(JobRow).order_by(JobRow.id))
+    def jobs(self) -> Sequence[EnrichmentJobRow]:
+        return self.rows(select(EnrichmentJobRow).order_by(EnrichmentJobRow.id))
 
-    def heard(self, job_id: int) -> dict[str, JobSourceRow]:
-        rows = self.rows(select(JobSourceRow).where(JobSourceRow.job_id == job_id).order_by(JobSourceRow.id))
+    def heard(self, job_id: int) -> dict[str, EnrichmentJobSourceRow]:
+        rows = self.rows(
+            select(EnrichmentJobSourceRow)
+            .where(EnrichmentJobSourceRow.job_id == job_id)
+            .order_by(EnrichmentJobSourceRow.id)
+        )
         return {row.source_api: row for row in rows}
 
     def waiting_for(self, job_id: int) -> list[int]:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from automation_pipeline.enrichment.stages import call_source
+from automation_pipeline.enrichment import sources as call_source
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.enrichment.bench import Bench

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from automation_pipeline.core.coordination import Claim, Holder, Rate
-from automation_pipeline.enrichment.domain.record import CompanyFields, SourceError, SourceRecord
-from automation_pipeline.enrichment.domain.vocabulary import ErrorCode, SourceApi
+from automation_pipeline.core.coordination import Claim, ClaimHolder, Rate
+from automation_pipeline.enrichment.models import CompanyFields, ErrorCode, SourceApi, SourceError, SourceRecord
 from automation_pipeline_tests.conftest import StandingClock
 
 SEARCH, INPI, RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
@@ -103,12 +102,12 @@ class ClockedClaims:
         del self._held[lease.key]
         return True
 
-    def holder(self, key: str) -> Holder | None:
+    def holder(self, key: str) -> ClaimHolder | None:
         known = self._held.get(key)
         if known is None or known[1] <= self._clock.now():
             return None
         lease, until = known
-        return Holder(lease.owner, lease.token, (until - self._clock.now()).total_seconds())
+        return ClaimHolder(lease.owner, lease.token, (until - self._clock.now()).total_seconds())
 
     def _is_held(self, lease: Claim) -> bool:
         holder = self.holder(lease.key)

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.clients.api_entreprise import Bearer, CommerceRegister, Purpose
-from automation_pipeline.clients.company_search import CompanySearch
-from automation_pipeline.clients.inpi import InpiRegister
-from automation_pipeline.clients.inpi_login import Account
+from automation_pipeline.clients.registries.api_entreprise import Bearer, CommerceRegister, Purpose
+from automation_pipeline.clients.registries.company_search import CompanySearch
+from automation_pipeline.clients.registries.inpi import Account, InpiRegister
 from automation_pipeline.core.errors import PermanentError
-from automation_pipeline.enrichment.domain.record import SourceError, SourceRecord
-from automation_pipeline.enrichment.domain.vocabulary import ErrorCode
+from automation_pipeline.enrichment.models import ErrorCode, SourceError, SourceRecord
 from automation_pipeline_tests import outside
 from automation_pipeline_tests.fakes.registries import AtOnce, FakeRegistry, error, record
 

@@ -5,9 +5,8 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 
 from automation_pipeline.core.errors import AutomationError, NotFoundError
-from automation_pipeline.fiches.domain.fiche import FicheDetails, Recording
-from automation_pipeline.fiches.domain.sales import FicheSummary, SalesList
-from automation_pipeline.fiches.domain.sections import Information, Prospect
+from automation_pipeline.fiches.models.fiches import CrmFiche, Recording, SalesList, SalesListEntry
+from automation_pipeline.fiches.models.sections import Information, Prospect
 
 INFORMATION = Information.model_validate_json("""{
     "fiche_id": "1900417", "cle": "5f0c77aa91e34b0c8d2e1f6a7b8c9d00", "date_insertion": "03/02/2026 10:12",
@@ -30,21 +29,21 @@ PROSPECT = Prospect.model_validate_json("""{
     "situation_familiale_text": "Autre", "madelin": false, "profession": null, "csp": 6, "csp_text": "Retraite",
     "fax": null
 }""")
-PLAIN = FicheDetails(
+PLAIN = CrmFiche(
     information=INFORMATION, prospect=PROSPECT, conjoint=None, enfants=(), mails=(), rendez_vous=(), commentaires=(),
     elements_souscription=None, tarification=(), reclamations=(), autres_contrats=(), documents=(), alertes=(),
     raw_sections={}, recordings=(), rest={},
 )  # fmt: skip
 
 
-def fiche(fiche_id: str, *recordings: Recording, **information: object) -> FicheDetails:
+def fiche(fiche_id: str, *recordings: Recording, **information: object) -> CrmFiche:
     """The fiche of the CRM's documentation, with these fields of `information` said otherwise."""
     told = INFORMATION.model_copy(update={"fiche_id": fiche_id, **information})
     return replace(PLAIN, information=told, recordings=recordings)
 
 
-def summary(fiche_id: str, *recordings: Recording) -> FicheSummary:
-    return FicheSummary(
+def summary(fiche_id: str, *recordings: Recording) -> SalesListEntry:
+    return SalesListEntry(
         fiche_id=fiche_id,
         cle=INFORMATION.cle,
         nom="MARTEL",
@@ -78,22 +77,22 @@ class FakeFicheSource:
 
     at_once = 10
 
-    def __init__(self, fiches: Iterable[FicheDetails] = ()) -> None:
+    def __init__(self, fiches: Iterable[CrmFiche] = ()) -> None:
         self.asked: list[str] = []
         self._fiches = {known.fiche_id: known for known in fiches}
-        self._sales: dict[date, tuple[FicheSummary, ...]] = {}
+        self._sales: dict[date, tuple[SalesListEntry, ...]] = {}
         self._once: dict[str, list[AutomationError]] = {}
         self._always: dict[str, AutomationError] = {}
         self._refusal: AutomationError | None = None
 
-    def add(self, *fiches: FicheDetails) -> None:
+    def add(self, *fiches: CrmFiche) -> None:
         self._fiches |= {known.fiche_id: known for known in fiches}
 
     def remove(self, *fiche_ids: str) -> None:
         for fiche_id in fiche_ids:
             self._fiches.pop(fiche_id, None)
 
-    def sell(self, day: date, *fiches: FicheSummary) -> None:
+    def sell(self, day: date, *fiches: SalesListEntry) -> None:
         """The day's sales from now on, repeats included."""
         self._sales[day] = fiches
 
@@ -107,7 +106,7 @@ class FakeFicheSource:
     def refuse_everything(self, error: AutomationError) -> None:
         self._refusal = error
 
-    async def details(self, fiche_id: str) -> FicheDetails:
+    async def details(self, fiche_id: str) -> CrmFiche:
         self.asked.append(fiche_id)
         if error := self._error_for(fiche_id):
             raise error
@@ -120,7 +119,7 @@ class FakeFicheSource:
         if error := self._error_for(day.isoformat()):
             raise error
         sold = self._sales.get(day, ())
-        firsts: dict[str, FicheSummary] = {}
+        firsts: dict[str, SalesListEntry] = {}
         for each in sold:
             firsts.setdefault(each.fiche_id, each)
         return SalesList(day, len(sold), tuple(firsts.values()))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any
 
-from automation_pipeline.audits.domain.chat import Message, Question, Reply, Role, ToolCall, ToolChoice, Usage
+from automation_pipeline.audits.models.chat import Message, Question, Reply, Role, ToolCall, ToolChoice, Usage
 from automation_pipeline.core.errors import AutomationError, PermanentError
 
 Answers = Callable[[Question], Reply | Exception]

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from automation_pipeline.automation.ports import Published
-from automation_pipeline.core.delivery import Answer
+from automation_pipeline.automation.ports import PublishResult
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.events import Event
+from automation_pipeline.core.webhooks import WebhookAnswer
 
-Behaviour = Answer | Exception
+Behaviour = WebhookAnswer | Exception
 
-TAKEN = Answer(200, "thanks")
+TAKEN = WebhookAnswer(200, "thanks")
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class FakeWebhookSender:
     by_url: dict[str, Behaviour] = field(default_factory=dict)
     posted: list[Posted] = field(default_factory=list)
 
-    async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> WebhookAnswer:
         self.posted.append(Posted(url, body, headers))
         behaviour = self.by_url.get(url) or (self.answers.pop(0) if len(self.answers) > 1 else self.answers[0])
         if isinstance(behaviour, Exception):
@@ -61,13 +61,13 @@ class FakePublisher:
     published: list[str] = field(default_factory=list)
     asked: int = 0
 
-    async def publish(self, events: Sequence[Event]) -> Published:
+    async def publish(self, events: Sequence[Event]) -> PublishResult:
         self.asked += 1
         if self.away:
             raise ConnectionResetError
         for number, event in enumerate(events):
             refusal = self.outage or self.poison.get(event.key)
             if refusal is not None:
-                return Published(number, refusal)
+                return PublishResult(number, refusal)
             self.published.append(event.key)
-        return Published(len(events))
+        return PublishResult(len(events))

@@ -6,12 +6,17 @@ from typing import Any
 
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import PermanentError
-from automation_pipeline.core.meter import Meter
+from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.enrichment.domain.knobs import Knobs
-from automation_pipeline.enrichment.domain.record import CompanyFields, SourceError, SourceRecord
-from automation_pipeline.enrichment.domain.vocabulary import ErrorCode, SourceApi
-from automation_pipeline.enrichment.ports import Registries, Source
+from automation_pipeline.enrichment.models import (
+    CompanyFields,
+    EnrichmentOptions,
+    ErrorCode,
+    SourceApi,
+    SourceError,
+    SourceRecord,
+)
+from automation_pipeline.enrichment.ports import Registries, RegistrySource
 from automation_pipeline.storage.claims import DatabaseClaims
 from automation_pipeline.storage.database import Database
 
@@ -19,7 +24,7 @@ SIREN = "552032534"
 PLAIN = CompanyFields(
     legal_name="DANONE", address_line1="17 BOULEVARD HAUSSMANN", postal_code="75009", city="PARIS", active_status="A"
 )
-NEVER_WAITS = Knobs(backoff=Backoff(base_seconds=0, cap_seconds=0))
+NEVER_WAITS = EnrichmentOptions(backoff=Backoff(base_seconds=0, cap_seconds=0))
 _MAY_PASS = {ErrorCode.TIMEOUT, ErrorCode.SOURCE_UNAVAILABLE, ErrorCode.RATE_LIMIT, ErrorCode.UPSTREAM_5XX}
 
 
@@ -103,9 +108,9 @@ def registries(
     database: Database,
     fakes: dict[SourceApi, FakeRegistry],
     *,
-    knobs: Knobs = NEVER_WAITS,
+    knobs: EnrichmentOptions = NEVER_WAITS,
     calls_a_day: int | None = None,
 ) -> Registries:
     """Those registries, which nobody has to wait for; the leases are real."""
-    sources = {api: Source(api, fakes[api], Rate(1000, 1.0), calls_a_day) for api in SourceApi if api in fakes}
+    sources = {api: RegistrySource(api, fakes[api], Rate(1000, 1.0), calls_a_day) for api in SourceApi if api in fakes}
     return Registries(sources, AtOnce(), DatabaseClaims(database), knobs, Meter())

@@ -8,23 +8,33 @@ from time import monotonic
 from typing import TypeVar
 
 from automation_pipeline.core.errors import PermanentError, TransientError
-from automation_pipeline.core.meter import Meter
-from automation_pipeline.pricing.domain.failures import Failure, Signal, classified
-from automation_pipeline.pricing.domain.knobs import Knobs
-from automation_pipeline.pricing.domain.money import Price
-from automation_pipeline.pricing.domain.retrying import throttle_seconds
-from automation_pipeline.pricing.domain.shop_calls import Bucket, Called, Costs, Page, Prices, PriceWrite, Written
-from automation_pipeline.pricing.domain.variant import Variant
-from automation_pipeline.pricing.ports import MOST_PRICES, MOST_WRITES, Storefront
+from automation_pipeline.core.metrics import Meter
+from automation_pipeline.pricing.models.shop import (
+    BucketStatus,
+    CallCosts,
+    CallFailure,
+    CallResult,
+    CataloguePage,
+    FailureSignal,
+    Price,
+    Prices,
+    PriceWrite,
+    ShopOptions,
+    Variant,
+    Written,
+    classify_failure,
+)
+from automation_pipeline.pricing.ports import MAX_PRICES_PER_READ, MAX_PRICES_PER_WRITE, Storefront
+from automation_pipeline.pricing.rules.runs import throttle_seconds
 
-COSTS = Costs(page=753, each_price=1, write=10, prices=1)
+COSTS = CallCosts(page=753, each_price=1, write=10, prices=1)
 # What `fail_once` and `fail_always` take instead of a product.
 PAGES, PRICES = "pages", "prices"
-LOST = Signal(lost=True)
-THROTTLED = Signal(code="THROTTLED")
+LOST = FailureSignal(lost=True)
+THROTTLED = FailureSignal(code="THROTTLED")
 
 Value = TypeVar("Value")
-_Script = tuple[Signal, float | None]
+_Script = tuple[FailureSignal, float | None]
 
 
 def variant(
@@ -37,7 +47,7 @@ def variant(
 class _Points:
     """A bucket that fills by itself, as `seconds` passes."""
 
-    bucket: Bucket
+    bucket: BucketStatus
     seconds: Callable[[], float]
     told_at: float
 
@@ -63,7 +73,7 @@ class FakeShop:
     def __init__(
         self,
         *variants: Variant,
-        bucket: Bucket | None = None,
+        bucket: BucketStatus | None = None,
         page_size: int = 250,
         seconds: Callable[[], float] = monotonic,
         meanwhile: Callable[[str, object], Awaitable[None]] | None = None,
@@ -80,14 +90,14 @@ class FakeShop:
         self._once: dict[str, list[_Script]] = {}
         self._always: dict[str, _Script] = {}
         self._lost: list[str] = []
-        self._refused: dict[str, Failure] = {}
+        self._refused: dict[str, CallFailure] = {}
         self._refusal: _Script | None = None
 
     @property
-    def costs(self) -> Costs:
+    def costs(self) -> CallCosts:
         return COSTS
 
-    def set_bucket(self, bucket: Bucket | None) -> None:
+    def set_bucket(self, bucket: BucketStatus | None) -> None:
         self._points = None if bucket is None else _Points(bucket, self._seconds, self._seconds())
 
     def put(self, *variants: Variant) -> None:
@@ -113,18 +123,18 @@ class FakeShop:
     def times_written(self, variant_id: str) -> int:
         return sum(write.variant_id == variant_id for write in self.written)
 
-    def fail_once(self, subject: str, *signals: Signal, retry_after_seconds: float | None = None) -> None:
+    def fail_once(self, subject: str, *signals: FailureSignal, retry_after_seconds: float | None = None) -> None:
         """The next writes to this product (or reads: PAGES, PRICES) fail so, one each, and have no effect."""
         self._once.setdefault(subject, []).extend((signal, retry_after_seconds) for signal in signals)
 
-    def fail_always(self, subject: str, signal: Signal, *, retry_after_seconds: float | None = None) -> None:
+    def fail_always(self, subject: str, signal: FailureSignal, *, retry_after_seconds: float | None = None) -> None:
         self._always[subject] = signal, retry_after_seconds
 
     def fail_no_more(self, subject: str) -> None:
         self._once.pop(subject, None)
         self._always.pop(subject, None)
 
-    def refuse_everything(self, signal: Signal | None, *, retry_after_seconds: float | None = None) -> None:
+    def refuse_everything(self, signal: FailureSignal | None, *, retry_after_seconds: float | None = None) -> None:
         """Until it is called again with None."""
         self._refusal = None if signal is None else (signal, retry_after_seconds)
 
@@ -134,8 +144,8 @@ class FakeShop:
 
     def refuse(self, variant_id: str, code: str = "INVALID_INPUT", message: str = "Price is not allowed") -> None:
         """A complaint about this one variant, whenever it is written."""
-        signal = Signal(user_error=True, code=code)
-        self._refused[variant_id] = classified(signal, f"The shop refuses the price: {message}, {code}.")
+        signal = FailureSignal(user_error=True, code=code)
+        self._refused[variant_id] = classify_failure(signal, f"The shop refuses the price: {message}, {code}.")
 
     def accept(self, variant_id: str) -> None:
         self._refused.pop(variant_id, None)
@@ -143,12 +153,12 @@ class FakeShop:
     async def check(self) -> None:
         if self._refusal is None:
             return
-        failure = classified(self._refusal[0], "The shop refuses everything.", self._refusal[1])
+        failure = classify_failure(self._refusal[0], "The shop refuses everything.", self._refusal[1])
         if failure.retryable:
             raise TransientError(failure.message, retry_after_seconds=failure.retry_after_seconds)
         raise PermanentError(failure.message)
 
-    async def page(self, after: str | None) -> Called[Page]:
+    async def page(self, after: str | None) -> CallResult[CataloguePage]:
         begin = int(after or 0)
         end = begin + self._page_size
         found = tuple(self._variants.values())
@@ -156,10 +166,10 @@ class FakeShop:
         failure = await self._met("page", after, PAGES, COSTS.page, used=3 + 3 * len(shown))
         if failure is not None:
             return self._failed(failure)
-        return self._told(Page(shown, str(end) if end < len(found) else None))
+        return self._told(CataloguePage(shown, str(end) if end < len(found) else None))
 
-    async def prices(self, variant_ids: Sequence[str]) -> Called[Prices]:
-        assert len(variant_ids) <= MOST_PRICES
+    async def prices(self, variant_ids: Sequence[str]) -> CallResult[Prices]:
+        assert len(variant_ids) <= MAX_PRICES_PER_READ
         cost = COSTS.prices + COSTS.each_price * len(variant_ids)
         failure = await self._met("prices", tuple(variant_ids), PRICES, cost)
         if failure is not None:
@@ -167,18 +177,18 @@ class FakeShop:
         known = {each: self._variants[each].price for each in variant_ids if each in self._variants}
         return self._told({variant_id: price for variant_id, price in known.items() if price is not None})
 
-    async def write(self, product_id: str, writes: Sequence[PriceWrite]) -> Called[Written]:
-        assert 0 < len(writes) <= MOST_WRITES
+    async def write(self, product_id: str, writes: Sequence[PriceWrite]) -> CallResult[Written]:
+        assert 0 < len(writes) <= MAX_PRICES_PER_WRITE
         failure = await self._met("write", product_id, product_id, COSTS.write)
         if failure is not None:
             return self._failed(failure)
         written = {write.variant_id: self._set(product_id, write) for write in writes}
         if product_id in self._lost:
             self._lost.remove(product_id)
-            return self._failed(classified(LOST, "The shop did not answer in time."))
+            return self._failed(classify_failure(LOST, "The shop did not answer in time."))
         return self._told(written)
 
-    def _set(self, product_id: str, write: PriceWrite) -> Price | Failure:
+    def _set(self, product_id: str, write: PriceWrite) -> Price | CallFailure:
         known = self._variants.get(write.variant_id)
         if all(each.product_id != product_id for each in self._variants.values()):
             return _complaint("PRODUCT_DOES_NOT_EXIST")
@@ -197,7 +207,7 @@ class FakeShop:
 
     async def _met(
         self, kind: str, subject: object, script: str, asked: float, *, used: float | None = None
-    ) -> Failure | None:
+    ) -> CallFailure | None:
         """The call, with whatever lies between asking and answering; a failure if it was to fail."""
         self.called.append((kind, subject))
         self._open += 1
@@ -209,18 +219,18 @@ class FakeShop:
         once = self._once.get(script)
         scripted = self._refusal or (once.pop(0) if once else self._always.get(script))
         if scripted is not None:
-            return classified(scripted[0], f"The shop fails as it was told to ({kind}).", scripted[1])
+            return classify_failure(scripted[0], f"The shop fails as it was told to ({kind}).", scripted[1])
         wait = self._points.take(asked, asked if used is None else used) if self._points else None
-        return classified(THROTTLED, "The shop is busy: it holds us back for a while.", wait) if wait else None
+        return classify_failure(THROTTLED, "The shop is busy: it holds us back for a while.", wait) if wait else None
 
-    def _failed(self, failure: Failure) -> Called:
-        return Called(None, failure, self._bucket, self._request_id)
+    def _failed(self, failure: CallFailure) -> CallResult:
+        return CallResult(None, failure, self._bucket, self._request_id)
 
-    def _told(self, value: Value) -> Called[Value]:
-        return Called(value, None, self._bucket, self._request_id)
+    def _told(self, value: Value) -> CallResult[Value]:
+        return CallResult(value, None, self._bucket, self._request_id)
 
     @property
-    def _bucket(self) -> Bucket | None:
+    def _bucket(self) -> BucketStatus | None:
         return self._points.bucket if self._points else None
 
     @property
@@ -228,8 +238,8 @@ class FakeShop:
         return f"request-{len(self.called)}"
 
 
-def _complaint(code: str) -> Failure:
-    return classified(Signal(user_error=True, code=code), f"The shop refuses the price: {code}.")
+def _complaint(code: str) -> CallFailure:
+    return classify_failure(FailureSignal(user_error=True, code=code), f"The shop refuses the price: {code}.")
 
 
 def shelf(products: int, variants: int = 1, *, amount: int = 1000) -> Iterable[Variant]:
@@ -241,4 +251,4 @@ def shelf(products: int, variants: int = 1, *, amount: int = 1000) -> Iterable[V
 
 def storefront(shop: FakeShop, *, meter: Meter | None = None, **knobs: object) -> Storefront:
     """For stages: the same shop, however often it is opened."""
-    return Storefront("shop.test", lambda: nullcontext(shop), Knobs(**knobs), meter or Meter())
+    return Storefront("shop.test", lambda: nullcontext(shop), ShopOptions(**knobs), meter or Meter())

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from automation_pipeline.core.errors import AutomationError, PermanentError
-from automation_pipeline.transcription.domain.transcript import Transcript, Word
+from automation_pipeline.transcription.models import Transcript, Word
 
 WORDS = (
     Word("Bonjour", 0.12, 0.58, "word", "speaker_0"),

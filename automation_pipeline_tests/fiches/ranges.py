@@ -8,25 +8,24 @@ from typing import Any
 from sqlalchemy import delete, select
 
 from automation_pipeline.core.access import Reach, Scope
-from automation_pipeline.core.semaphore import Semaphore
-from automation_pipeline.core.wall_clock import zone
-from automation_pipeline.fiches.domain.fetch_job import FetchJob, Webhook
-from automation_pipeline.fiches.stages.fetch_range import fetch_range
-from automation_pipeline.fiches.stages.request_range import RangeStanding, RangeWish, request_range
-from automation_pipeline.fiches.stages.revalidate_days import revalidate_days
-from automation_pipeline.fiches.store.jobs import get_job
+from automation_pipeline.core.coordination import Semaphore
+from automation_pipeline.core.scheduling.zones import zone
+from automation_pipeline.fiches.days import revalidate_days
+from automation_pipeline.fiches.fetch_jobs import RangeRequest, RangeStatus, fetch_range, request_range
+from automation_pipeline.fiches.models.fetch_jobs import FetchJob, JobWebhook
+from automation_pipeline.fiches.queries.fetch_jobs import get_job
 from automation_pipeline.fiches.tables import FetchDeliveryRow, FetchJobRow, SalesDayRow
 from automation_pipeline.storage.claims import DatabasePermits
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.metadata import Table
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline.storage.types import Table
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, summary
 
 FIRST = date(2026, 2, 2)
 DAYS = tuple(FIRST + timedelta(days=n) for n in range(7))
-HOOK = Webhook("https://hooks.example.com/in/42", "s3cret")
+HOOK = JobWebhook("https://hooks.example.com/in/42", "s3cret")
 
 
 @dataclass
@@ -54,8 +53,8 @@ class Ranges:
     def ask(
         self, start: date = DAYS[0], end: date = DAYS[-1], *, caller: str = "user:1", scope: Scope = Scope.ALL,
         **wish: Any,
-    ) -> RangeStanding:  # fmt: skip
-        given = RangeWish(start=start, end=end, reach=Reach(scope, caller=caller), **wish)
+    ) -> RangeStatus:  # fmt: skip
+        given = RangeRequest(start=start, end=end, reach=Reach(scope, caller=caller), **wish)
         return request_range(given, database=self.database, clock=self.clock, zone=zone("Europe/Paris"))
 
     def job(self, *args: Any, **wish: Any) -> FetchJob:

@@ -10,8 +10,7 @@ import pytest
 
 from automation_pipeline.clients.crm import CrmClient
 from automation_pipeline.core.errors import AutomationError, NotFoundError, PermanentError, TransientError
-from automation_pipeline.core.retry import Backoff
-from automation_pipeline.core.retrying import Retrying
+from automation_pipeline.core.retry import Backoff, Retrying
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.simulator import Kind, World
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording, summary

@@ -19,7 +19,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.schema import DefaultClause
 
 from automation_pipeline.api.app import create_app
-from automation_pipeline.api.rules import RULES
+from automation_pipeline.api.permissions import RULES
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.main import app as command_line
 from automation_pipeline.core.settings import Settings

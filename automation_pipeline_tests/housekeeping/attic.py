@@ -10,18 +10,18 @@ from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.tables import AuditBatchItemRow, AuditBatchRow, AuditConfigRow
 from automation_pipeline.automation.tables import LogRow, NotificationRow, RunRow, ScheduleRow
-from automation_pipeline.enrichment.tables import JobRow as EnrichmentJobRow
-from automation_pipeline.fiches.tables import FetchDeliveryRow, FetchJobRow, FicheCache, RecordingRow
-from automation_pipeline.org_jobs.tables import AlertRow as OrgAlertRow
-from automation_pipeline.pricing.tables import AlertRow as PricingAlertRow
+from automation_pipeline.enrichment.tables import EnrichmentJobRow
+from automation_pipeline.fiches.tables import CallRecordingRow, FetchDeliveryRow, FetchJobRow, FicheCacheRow
+from automation_pipeline.org_jobs.tables import OrgAlertRow
+from automation_pipeline.pricing.tables import PricingAlertRow
 from automation_pipeline.storage.claims import LeaseRow
+from automation_pipeline.storage.heartbeats import StepHeartbeatRow
 from automation_pipeline.storage.idempotency import IdempotencyKeyRow
-from automation_pipeline.storage.metadata import Table
 from automation_pipeline.storage.outbox import NEVER, OutboxRow
 from automation_pipeline.storage.rate_limits import RateLimitRow
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline.storage.step_beats import StepBeatRow
 from automation_pipeline.storage.transitions import TransitionRow
+from automation_pipeline.storage.types import Table
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 
@@ -80,7 +80,7 @@ def _of_ground(session: Session) -> Iterator[tuple[Any, bool]]:
         yield put(session, IdempotencyKeyRow, created_at=at), stays
         yield put(session, LeaseRow, expires_at=at), stays
         yield put(session, RateLimitRow, paid_until=at.timestamp()), stays
-        yield put(session, StepBeatRow, beat_at=at), stays
+        yield put(session, StepHeartbeatRow, beat_at=at), stays
         yield put(session, WorkflowLogRow, created_at=at), stays
 
 
@@ -106,13 +106,13 @@ def _of_crafts(session: Session) -> Iterator[tuple[Any, bool]]:
         job = put(session, FetchJobRow, status=status, completed_at=at)
         yield job, stays
         yield put(session, FetchDeliveryRow, job_id=job.id, event="progress", status=delivery), stays
-    fiche = put(session, FicheCache)
+    fiche = put(session, FicheCacheRow)
     over, working = (put(session, TranscriptionRunRow, status=status) for status in ("completed", "running"))
     for run, state, at, stays in (
         (over, "done", OLD, False), (over, "cached", OLD, False), (over, "failed", OLD, True),
         (working, "done", OLD, True), (over, "done", YOUNG, True),
     ):  # fmt: skip
-        recording = put(session, RecordingRow, fiche_cache_id=fiche.id)
+        recording = put(session, CallRecordingRow, fiche_cache_id=fiche.id)
         task = {"run_id": run.id, "recording_id": recording.id, "state": state, "finished_at": at}
         yield put(session, TranscriptionTaskRow, **task), stays
     batch = put(session, AuditBatchRow, audit_config_id=put(session, AuditConfigRow).id)

@@ -7,18 +7,16 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import func, inspect, select
 
+from automation_pipeline import retention as rounds
 from automation_pipeline.automation.tables import LogRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.housekeeping import rounds
-from automation_pipeline.housekeeping.chores import chores_of
-from automation_pipeline.housekeeping.rounds import go_round
-from automation_pipeline.housekeeping.wishes import ask_for_round
 from automation_pipeline.migrations.tables import METADATA
+from automation_pipeline.retention import ask_for_round, chores_of, go_round
+from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database, DatabaseBusyError
-from automation_pipeline.storage.instants import database_time
-from automation_pipeline.storage.metadata import Table
 from automation_pipeline.storage.run_requests import RunRequestRow, offer_waiting
+from automation_pipeline.storage.types import Table
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.housekeeping.attic import NOW, OLD, YOUNG, fill, put

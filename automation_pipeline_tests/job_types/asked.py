@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from automation_pipeline.org_jobs.domain.job_types import checked_payload, job_type
-from automation_pipeline.org_jobs.ports import AskedJob
+from automation_pipeline.org_jobs.models.job_types import checked_payload, job_type
+from automation_pipeline.org_jobs.ports import JobContext
 from automation_pipeline.storage.database import Database
 
 
@@ -11,9 +11,9 @@ class Killed(Exception):  # noqa: N818  what happened, not an error of ours
     """The end of a worker."""
 
 
-def asked(type_: str, org_id: str = "acme", **payload: object) -> AskedJob:
+def asked(type_: str, org_id: str = "acme", **payload: object) -> JobContext:
     stored = checked_payload(job_type(type_), payload, call_origins=None)  # the receivers of tests are on loopback
-    return AskedJob(org_id=org_id, job_id=7, run_id=12, attempt_no=2, payload=stored, key="org-job-run-12")
+    return JobContext(org_id=org_id, job_id=7, run_id=12, attempt_no=2, payload=stored, key="org-job-run-12")
 
 
 def killed_after(begin: Callable[[], object], database: Database) -> None:

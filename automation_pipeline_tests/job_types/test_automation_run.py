@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from sqlalchemy import event, func, select
 
-from automation_pipeline.automation.stages.cancel_run import cancel_run
-from automation_pipeline.automation.stages.request_run import request_run
+from automation_pipeline.automation.run_endings import cancel_run
+from automation_pipeline.automation.runs import request_run
 from automation_pipeline.automation.tables import RunRow
+from automation_pipeline.clients.service_jobs import AutomationRunJob
 from automation_pipeline.core.errors import ConflictError, NotFoundError
-from automation_pipeline.job_types.automation_run import AutomationRun
-from automation_pipeline.org_jobs.ports import BegunElsewhere
+from automation_pipeline.org_jobs.ports import RemoteRunner
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.conftest import StandingClock
@@ -19,8 +19,8 @@ from automation_pipeline_tests.job_types.asked import Killed, asked, killed_afte
 
 
 @pytest.fixture
-def doer(database: Database, clock: StandingClock) -> BegunElsewhere:
-    return AutomationRun(database, clock)
+def doer(database: Database, clock: StandingClock) -> RemoteRunner:
+    return AutomationRunJob(database, clock)
 
 
 def rows(database: Database) -> tuple[int, int]:
@@ -30,7 +30,7 @@ def rows(database: Database) -> tuple[int, int]:
         return next(counts), next(counts)
 
 
-def a_followed_run(doer: BegunElsewhere, database: Database, clock: StandingClock) -> dict[str, Any]:
+def a_followed_run(doer: RemoteRunner, database: Database, clock: StandingClock) -> dict[str, Any]:
     return dict(doer.start(asked("AUTOMATION_RUN", scheduleId=a_schedule(database, clock).id)))
 
 
@@ -43,14 +43,14 @@ def ended(following: dict[str, Any], database: Database, **columns: Any) -> None
             setattr(row, name, value)
 
 
-def test_a_run_is_asked_for_and_waited_for(doer: BegunElsewhere, database: Database, clock: StandingClock) -> None:
+def test_a_run_is_asked_for_and_waited_for(doer: RemoteRunner, database: Database, clock: StandingClock) -> None:
     following = a_followed_run(doer, database, clock)
     assert rows(database) == (1, 1)
     assert set(following) == {"automationRunId"}
     assert doer.look({5: following}) == {}
 
 
-def test_what_is_not_kept_was_never_asked_for(doer: BegunElsewhere, database: Database, clock: StandingClock) -> None:
+def test_what_is_not_kept_was_never_asked_for(doer: RemoteRunner, database: Database, clock: StandingClock) -> None:
     schedule = a_schedule(database, clock)
     with pytest.raises(Killed):
         killed_after(lambda: doer.start(asked("AUTOMATION_RUN", scheduleId=schedule.id)), database)
@@ -58,7 +58,7 @@ def test_what_is_not_kept_was_never_asked_for(doer: BegunElsewhere, database: Da
 
 
 def test_a_schedule_that_is_busy_paused_or_gone_is_told(
-    doer: BegunElsewhere, database: Database, clock: StandingClock
+    doer: RemoteRunner, database: Database, clock: StandingClock
 ) -> None:
     schedule, paused = a_schedule(database, clock), a_schedule(database, clock, isActive=False)
     request_run(schedule.id, database=database, clock=clock)
@@ -82,7 +82,7 @@ def test_the_end_of_the_run_is_the_end_of_the_job(
     status: str,
     code: str | None,
     error: str | None,
-    doer: BegunElsewhere,
+    doer: RemoteRunner,
     database: Database,
     clock: StandingClock,
 ) -> None:
@@ -102,7 +102,7 @@ def test_the_end_of_the_run_is_the_end_of_the_job(
 
 
 def test_a_run_that_an_operator_cancels_is_cancelled(
-    doer: BegunElsewhere, database: Database, clock: StandingClock
+    doer: RemoteRunner, database: Database, clock: StandingClock
 ) -> None:
     following = a_followed_run(doer, database, clock)
     cancel_run(int(following["automationRunId"]), database=database, clock=clock, reason="wrong day")
@@ -110,12 +110,12 @@ def test_a_run_that_an_operator_cancels_is_cancelled(
     assert (end.status, end.error, end.error_code) == ("cancelled", "Cancelled by an operator: wrong day", None)
 
 
-def test_a_run_that_is_gone_has_failed_for_good(doer: BegunElsewhere) -> None:
+def test_a_run_that_is_gone_has_failed_for_good(doer: RemoteRunner) -> None:
     end = doer.look({1: {"automationRunId": "99"}})[1]
     assert (end.status, end.error_code) == ("failed", "NOT_FOUND")
 
 
-def test_a_cancelled_job_cancels_its_run_once(doer: BegunElsewhere, database: Database, clock: StandingClock) -> None:
+def test_a_cancelled_job_cancels_its_run_once(doer: RemoteRunner, database: Database, clock: StandingClock) -> None:
     following = a_followed_run(doer, database, clock)
     doer.cancel(following, "user:12", "x" * 600)
     doer.cancel(following, "user:13")
@@ -124,7 +124,7 @@ def test_a_cancelled_job_cancels_its_run_once(doer: BegunElsewhere, database: Da
     doer.cancel({"automationRunId": "99"}, "user:12")
 
 
-def test_as_many_queries_look_at_one_as_at_many(doer: BegunElsewhere, database: Database, clock: StandingClock) -> None:
+def test_as_many_queries_look_at_one_as_at_many(doer: RemoteRunner, database: Database, clock: StandingClock) -> None:
     followed = {number: a_followed_run(doer, database, clock) for number in range(4)}
     counts: list[int] = []
     for numbers in ([0], [0, 1, 2, 3]):

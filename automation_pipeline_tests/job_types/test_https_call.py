@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.clients.https_call import HttpsCallClient, HttpsGuard
+from automation_pipeline.clients.service_jobs import HttpsCallJob
+from automation_pipeline.clients.webhooks import HttpsCallClient, HttpsGuard
 from automation_pipeline.core.errors import InvalidInputError, TransientError
-from automation_pipeline.job_types.https_call import HttpsCall
-from automation_pipeline.org_jobs.domain.endings import AttemptEnd
-from automation_pipeline.org_jobs.domain.retry_policy import is_retryable
-from automation_pipeline.org_jobs.ports import DoneHere
+from automation_pipeline.org_jobs.models.attempts import AttemptEnd
+from automation_pipeline.org_jobs.models.jobs import is_retryable
+from automation_pipeline.org_jobs.ports import InProcessRunner
 from automation_pipeline_tests.clients.receiver import Receiver, hangs_up, receiver, says
 from automation_pipeline_tests.job_types.asked import asked
 from automation_pipeline_tests.outside import NO_CERTIFICATES
@@ -36,7 +36,7 @@ def call(
     hook: Receiver, *, environment: dict[str, str] | None = None, org_id: str = "acme", **payload: Any
 ) -> AttemptEnd:
     client = HttpsCallClient(HttpsGuard(exceptions=(hook.url,)), verify=NO_CERTIFICATES)
-    doer: DoneHere = HttpsCall(lambda: client, ENVIRONMENT if environment is None else environment)
+    doer: InProcessRunner = HttpsCallJob(lambda: client, ENVIRONMENT if environment is None else environment)
     return run(doer.work(asked("HTTPS_CALL", org_id, **{"url": f"{hook.url}/hook", "timeoutSeconds": 120} | payload)))
 
 
@@ -128,4 +128,4 @@ def test_no_answer_is_tried_again_and_an_address_that_is_not_called_is_not(hook:
 def test_a_stored_payload_that_is_not_taken_any_more_is_no_bug(hook: Receiver) -> None:
     job = asked("PRICING_RULE_APPLY", ruleId=1)
     with pytest.raises(InvalidInputError, match="The stored payload is refused"):
-        run(HttpsCall(lambda: pytest.fail("nothing is called"), {}).work(job))
+        run(HttpsCallJob(lambda: pytest.fail("nothing is called"), {}).work(job))

@@ -2,9 +2,9 @@
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.org_jobs.domain.job_type import Performer
-from automation_pipeline.org_jobs.domain.job_types import JOB_TYPES
-from automation_pipeline.org_jobs.ports import BegunElsewhere, DoneHere
+from automation_pipeline.org_jobs.models.job_types import JOB_TYPES
+from automation_pipeline.org_jobs.models.jobs import Performer
+from automation_pipeline.org_jobs.ports import InProcessRunner, RemoteRunner
 from automation_pipeline.storage.database import Database
 
 
@@ -12,7 +12,7 @@ def test_each_type_of_this_system_is_done_by_somebody_in_one_way(database: Datab
     ours = Services(Settings(database_url=database.url.render_as_string(hide_password=False)))
     doers = ours.job_doers
     assert set(doers) == {one.name for one in JOB_TYPES.values() if one.performer is Performer.SERVICE}
-    ways = {name: (isinstance(doer, DoneHere), isinstance(doer, BegunElsewhere)) for name, doer in doers.items()}
+    ways = {name: (isinstance(doer, InProcessRunner), isinstance(doer, RemoteRunner)) for name, doer in doers.items()}
     assert ways == {
         "AUTOMATION_RUN": (False, True),
         "PRICING_RULE_APPLY": (False, True),

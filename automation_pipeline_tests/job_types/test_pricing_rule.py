@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
+from automation_pipeline.clients.service_jobs import PricingRuleJob
 from automation_pipeline.core.errors import ConflictError, NotFoundError, PermanentError
-from automation_pipeline.job_types.pricing_rule import PricingRuleApply
-from automation_pipeline.org_jobs.domain.endings import AttemptEnd
-from automation_pipeline.org_jobs.ports import BegunElsewhere
-from automation_pipeline.pricing.domain.pricing_rule import PricingRule
+from automation_pipeline.org_jobs.models.attempts import AttemptEnd
+from automation_pipeline.org_jobs.ports import RemoteRunner
+from automation_pipeline.pricing.models.rules import PricingRule
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
@@ -24,11 +24,11 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 
 @pytest.fixture
-def doer(bench: Bench) -> BegunElsewhere:
-    return PricingRuleApply(bench.database, bench.clock, lambda: bench.front.name)
+def doer(bench: Bench) -> RemoteRunner:
+    return PricingRuleJob(bench.database, bench.clock, lambda: bench.front.name)
 
 
-def start(doer: BegunElsewhere, rule: PricingRule, **more: Any) -> dict[str, Any]:
+def start(doer: RemoteRunner, rule: PricingRule, **more: Any) -> dict[str, Any]:
     return dict(doer.start(asked("PRICING_RULE_APPLY", ruleId=rule.id, **more)))
 
 
@@ -36,11 +36,11 @@ def run_id(following: dict[str, Any]) -> int:
     return int(following["ruleRunId"])
 
 
-def end_of(doer: BegunElsewhere, following: dict[str, Any]) -> AttemptEnd | None:
+def end_of(doer: RemoteRunner, following: dict[str, Any]) -> AttemptEnd | None:
     return doer.look({5: following}).get(5)
 
 
-def test_a_run_is_asked_for_and_waited_for_until_it_is_applied(bench: Bench, doer: BegunElsewhere) -> None:
+def test_a_run_is_asked_for_and_waited_for_until_it_is_applied(bench: Bench, doer: RemoteRunner) -> None:
     following = start(doer, bench.rule())
     row = bench.run_row(run_id(following))
     assert (row.created_by, row.wish, row.shop) == ("org-job:7", "apply", bench.front.name)
@@ -61,7 +61,7 @@ def test_a_run_is_asked_for_and_waited_for_until_it_is_applied(bench: Bench, doe
     )
 
 
-def test_a_run_that_finds_nothing_to_change_is_a_success(bench: Bench, doer: BegunElsewhere) -> None:
+def test_a_run_that_finds_nothing_to_change_is_a_success(bench: Bench, doer: RemoteRunner) -> None:
     following = start(doer, bench.rule(selector={"tag": "nowhere"}))
     bench.work_id(run_id(following))
     end = end_of(doer, following)
@@ -69,14 +69,14 @@ def test_a_run_that_finds_nothing_to_change_is_a_success(bench: Bench, doer: Beg
     assert (end.status, (end.result or {})["targets"]) == ("success", 0)
 
 
-def test_what_is_not_kept_was_never_asked_for(bench: Bench, doer: BegunElsewhere) -> None:
+def test_what_is_not_kept_was_never_asked_for(bench: Bench, doer: RemoteRunner) -> None:
     rule = bench.rule()
     with pytest.raises(Killed):
         killed_after(lambda: start(doer, rule), bench.database)
     assert (run_rows(bench.database), bench.requests()) == ([], [])
 
 
-def test_a_rule_that_is_busy_rests_or_is_gone_is_told(bench: Bench, doer: BegunElsewhere) -> None:
+def test_a_rule_that_is_busy_rests_or_is_gone_is_told(bench: Bench, doer: RemoteRunner) -> None:
     busy, resting, disabled = bench.rule(), bench.rule(cooldownMinutes=60), bench.rule(enabled=False)
     start(doer, busy)
     a_run(bench.database, resting, "APPLIED", bench.clock.now())
@@ -93,7 +93,7 @@ def test_without_a_shop_nothing_is_asked_for(bench: Bench) -> None:
         raise PermanentError("SHOP_API_BASE_URL is not set")
 
     with pytest.raises(PermanentError, match="SHOP_API_BASE_URL"):
-        start(PricingRuleApply(bench.database, bench.clock, unset), bench.rule())
+        start(PricingRuleJob(bench.database, bench.clock, unset), bench.rule())
     assert run_rows(bench.database) == []
 
 
@@ -120,7 +120,7 @@ def test_the_standing_of_the_run_decides_about_the_job(
     ends: str | None,
     code: str | None,
     bench: Bench,
-    doer: BegunElsewhere,
+    doer: RemoteRunner,
 ) -> None:
     said = {name: value for name, value in columns.items() if name != "is_cancelled"}
     if "is_cancelled" in columns:
@@ -130,7 +130,7 @@ def test_the_standing_of_the_run_decides_about_the_job(
     assert (end and end.status, end and end.error_code) == (ends, code)
 
 
-def test_a_partial_run_tells_how_many_prices_could_not_be_set(bench: Bench, doer: BegunElsewhere) -> None:
+def test_a_partial_run_tells_how_many_prices_could_not_be_set(bench: Bench, doer: RemoteRunner) -> None:
     at, targets = bench.clock.now(), ["APPLIED", "FAILED"]
     id_ = a_run(bench.database, bench.rule(), "PARTIAL", at, targets, total_targets=2)
     end = end_of(doer, {"ruleRunId": str(id_)})
@@ -138,7 +138,7 @@ def test_a_partial_run_tells_how_many_prices_could_not_be_set(bench: Bench, doer
     assert (end.result or {})["note"] == ("1 of 2 prices could not be set: see the dead letters of the run.")
 
 
-def test_a_run_that_must_be_approved_is_waited_for_and_then_goes_on(bench: Bench, doer: BegunElsewhere) -> None:
+def test_a_run_that_must_be_approved_is_waited_for_and_then_goes_on(bench: Bench, doer: RemoteRunner) -> None:
     bench.guard(autoApply=False)
     following = start(doer, bench.rule())
     assert bench.work_id(run_id(following)).status == "PREVIEW"
@@ -152,7 +152,7 @@ def test_a_run_that_must_be_approved_is_waited_for_and_then_goes_on(bench: Bench
     assert (end and end.status) == "success"
 
 
-def test_nobody_approved_it_in_time(bench: Bench, doer: BegunElsewhere) -> None:
+def test_nobody_approved_it_in_time(bench: Bench, doer: RemoteRunner) -> None:
     bench.guard(autoApply=False)
     following = start(doer, bench.rule())
     bench.work_id(run_id(following))
@@ -165,12 +165,12 @@ def test_nobody_approved_it_in_time(bench: Bench, doer: BegunElsewhere) -> None:
     assert end.error == f"Rule run {run_id(following)} stayed a preview: The run must be approved first."
 
 
-def test_a_run_that_is_gone_has_failed_for_good(doer: BegunElsewhere) -> None:
+def test_a_run_that_is_gone_has_failed_for_good(doer: RemoteRunner) -> None:
     end = end_of(doer, {"ruleRunId": "99"})
     assert (end and end.error_code, end and end.error) == ("NOT_FOUND", "Rule run 99 is gone.")
 
 
-def test_a_cancelled_job_cancels_its_run(bench: Bench, doer: BegunElsewhere) -> None:
+def test_a_cancelled_job_cancels_its_run(bench: Bench, doer: RemoteRunner) -> None:
     following = start(doer, bench.rule())
     for _ in range(2):
         doer.cancel(following, "user:12", "wrong day")
@@ -182,7 +182,7 @@ def test_a_cancelled_job_cancels_its_run(bench: Bench, doer: BegunElsewhere) -> 
 
 
 def test_a_preview_that_waits_for_its_approval_is_not_waited_for_and_is_applied_by_nobody(
-    bench: Bench, doer: BegunElsewhere
+    bench: Bench, doer: RemoteRunner
 ) -> None:
     bench.guard(autoApply=False)
     following = start(doer, bench.rule())
@@ -198,7 +198,7 @@ def test_a_preview_that_waits_for_its_approval_is_not_waited_for_and_is_applied_
     assert bench.run_row(run.id).cancelled_by == "user:12"
 
 
-def test_as_many_queries_look_at_one_as_at_many(bench: Bench, doer: BegunElsewhere) -> None:
+def test_as_many_queries_look_at_one_as_at_many(bench: Bench, doer: RemoteRunner) -> None:
     ids = [a_run(bench.database, bench.rule(), "APPLIED", bench.clock.now(), ["APPLIED"]) for _ in range(4)]
     counts: list[int] = []
     for chosen in (ids[:1], ids):

@@ -6,10 +6,8 @@ from contextlib import contextmanager
 import pytest
 import redis
 
+from automation_pipeline.clients.redis import RedisPermits, RedisRateLimiter, connect
 from automation_pipeline.core.coordination import Permits, RateLimiter
-from automation_pipeline.locks.redis_connection import connect
-from automation_pipeline.locks.redis_permits import RedisPermits
-from automation_pipeline.locks.redis_rate_limits import RedisRateLimiter
 from automation_pipeline.storage.claims import DatabasePermits
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.rate_limits import DatabaseRateLimiter

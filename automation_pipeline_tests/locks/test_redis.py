@@ -10,11 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from automation_pipeline.clients.redis import RedisPermits, RedisRateLimiter, connect
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import PermanentError, TransientError
-from automation_pipeline.locks.redis_connection import connect
-from automation_pipeline.locks.redis_permits import RedisPermits
-from automation_pipeline.locks.redis_rate_limits import RedisRateLimiter
 from automation_pipeline_tests.services import free_port, redis_server
 from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import wait_until
@@ -92,7 +90,7 @@ def test_a_reservation_whose_answer_was_lost_is_not_made_twice(key: str) -> None
 
 
 def test_a_redis_that_keeps_silent_is_given_up_on(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("automation_pipeline.locks.redis_connection.ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("automation_pipeline.clients.redis.ANSWER_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         client = connect(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
         with pytest.raises(TransientError, match=r"^Redis does not answer: "):

@@ -1,8 +1,8 @@
 """Whether there is mail at all is a matter of two settings."""
 
+from automation_pipeline.clients.factories import open_mail
+from automation_pipeline.clients.smtp import SmtpMail
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.mail.opening import open_mail
-from automation_pipeline.mail.smtp import SmtpMail
 from automation_pipeline_tests.tables import every_case
 
 

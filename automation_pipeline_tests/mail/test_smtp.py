@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from automation_pipeline.clients.smtp import MailNotTakenError, MailRefusedError, MailServer, SmtpMail
 from automation_pipeline.core.errors import AutomationError
-from automation_pipeline.mail.smtp import MailNotTakenError, MailRefusedError, MailServer, SmtpMail
 from automation_pipeline_tests.certificates import Certificate, certificate_for
 from automation_pipeline_tests.mail.letter_box import LetterBox, letter_box
 from automation_pipeline_tests.tables import every_case

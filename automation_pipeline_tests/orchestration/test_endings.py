@@ -9,8 +9,8 @@ import pytest
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus
 from sqlalchemy import select, update
 
-from automation_pipeline.audits.stages.request_audits import Asking, Filed, request_audits
-from automation_pipeline.audits.store.batches import BatchStanding, batch_standing
+from automation_pipeline.audits.queries.requests import AuditBatchSummary, batch_summary
+from automation_pipeline.audits.requests import AuditRequestOptions, FiledAudits, request_audits
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.orchestration.endings import LOST, TERMINATED, end_lost_audits, end_work_of
@@ -42,9 +42,9 @@ def services(bench: Bench) -> Services:
     return our
 
 
-def asked(bench: Bench, *fiches: str, minutes_ago: float = 31) -> Filed:
+def asked(bench: Bench, *fiches: str, minutes_ago: float = 31) -> FiledAudits:
     """As a batch, every request taken by a run named after its fiche."""
-    asking = Asking(audit_config_id=bench.configure(steps=1), batch=True)
+    asking = AuditRequestOptions(audit_config_id=bench.configure(steps=1), batch=True)
     filed = request_audits(fiches, asking, database=bench.database, clock=bench.clock)
     with bench.database.transaction() as session:
         for one in filed.audits:
@@ -62,9 +62,9 @@ def a_run(instance: DagsterInstance, name: str, key: str, status: DagsterRunStat
     return instance.add_run(made)
 
 
-def standing(bench: Bench, filed: Filed) -> BatchStanding:
+def standing(bench: Bench, filed: FiledAudits) -> AuditBatchSummary:
     with bench.database.reading() as session:
-        return batch_standing(session, filed.batch_id or "")
+        return batch_summary(session, filed.batch_id or "")
 
 
 def request_states(bench: Bench) -> list[str]:

@@ -11,8 +11,7 @@ import yaml
 from dagster._core.storage.runs.schema import RunsTable, RunTagsTable
 from sqlalchemy import func, make_url, select
 
-from automation_pipeline.orchestration.event_log import forget_events
-from automation_pipeline.orchestration.run_records import forget_runs
+from automation_pipeline.orchestration.retention import forget_events, forget_runs
 from automation_pipeline_tests.postgres import new_database
 
 LONG_AGO = datetime.now(UTC) - timedelta(days=400)
@@ -161,9 +160,9 @@ def test_a_sqlite_file_shrinks_and_goes_with_the_record_of_its_run(tmp_path: Pat
 def test_a_record_goes_with_its_tags_and_in_pages(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("automation_pipeline.orchestration.run_records.RUNS_AT_ONCE", 2)
-    monkeypatch.setattr("automation_pipeline.orchestration.event_log.RUNS_AT_ONCE", 2)
-    monkeypatch.setattr("automation_pipeline.orchestration.event_log.EVENTS_AT_ONCE", 5)
+    monkeypatch.setattr("automation_pipeline.orchestration.retention.RUNS_AT_ONCE", 2)
+    monkeypatch.setattr("automation_pipeline.orchestration.retention.RUNS_AT_ONCE", 2)
+    monkeypatch.setattr("automation_pipeline.orchestration.retention.EVENTS_AT_ONCE", 5)
     old = [executed(instance) for _ in range(5)]
     young = executed(instance)
     long_ago(instance, *old)

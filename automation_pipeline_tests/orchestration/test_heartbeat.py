@@ -3,8 +3,7 @@
 import pytest
 from sqlalchemy import select, text
 
-from automation_pipeline.automation.stages.keep_alive import keep_alive
-from automation_pipeline.automation.stages.open_run import open_run
+from automation_pipeline.automation.runs import open_run, send_heartbeat
 from automation_pipeline.automation.tables import HeartbeatRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
@@ -37,7 +36,7 @@ def test_the_row_moves_for_as_long_as_the_step_works(
 def test_an_older_attempt_does_not_beat_for_a_newer_one(database: Database, clock: StandingClock) -> None:
     first = an_open_run(database, clock)
     second = open_run(an_opening(1, "d-2", dagster_root_run_id="dagster-1"), database=database, clock=clock)
-    keep_alive(first, "old:1", database=database)
+    send_heartbeat(first, "old:1", database=database)
     with database.reading() as session:
         row = session.scalars(select(HeartbeatRow)).one()
     assert (row.attempt, row.worker) == (second.attempt, "host:1")

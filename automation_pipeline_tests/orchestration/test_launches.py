@@ -6,11 +6,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from automation_pipeline.automation.domain.run import RunTicket
-from automation_pipeline.automation.domain.selection import parse_selection
-from automation_pipeline.automation.stages.open_run import Opening
+from automation_pipeline.automation.models.runs import RunAttempt
+from automation_pipeline.automation.models.selections import parse_selection
+from automation_pipeline.automation.runs import RunLaunch
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.orchestration.launches import opening_tags, parse_launch
+from automation_pipeline.orchestration.automation_runs import opening_tags, parse_launch
 
 BARE: dict[str, Any] = {"schedule_id": 3, "override_fiche_selection": None, "due_at": None, "run_id": None}
 
@@ -18,7 +18,7 @@ BARE: dict[str, Any] = {"schedule_id": 3, "override_fiche_selection": None, "due
 RETRY = dg.DagsterRun("automation_run", run_id="d-2", root_run_id="d-1", parent_run_id="d-1")
 
 
-def launch(**config: object) -> Opening:
+def launch(**config: object) -> RunLaunch:
     return parse_launch({**BARE, **config}, RETRY, "host:1", 25)
 
 
@@ -56,7 +56,7 @@ def test_nonsense_is_named(config: dict[str, object], complaint: str) -> None:
 
 @pytest.mark.parametrize(("present", "trigger"), [({}, "launchpad"), ({"automation/trigger": "manual"}, "manual")])
 def test_a_run_carries_the_tags_by_which_people_find_it(present: dict[str, str], trigger: str) -> None:
-    tags = opening_tags(RunTicket(7, 1), 3, present)
+    tags = opening_tags(RunAttempt(7, 1), 3, present)
     named = {"automation/run_id": "7", "automation/schedule_id": "3", "automation/trigger": trigger}
     assert tags == {**named, "automation/attempt": "1"}
     assert {type(value) for value in tags.values()} == {str}, "Dagster refuses anything else"

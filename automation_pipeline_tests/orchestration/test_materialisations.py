@@ -6,12 +6,12 @@ from datetime import UTC, date, datetime
 import dagster as dg
 import pytest
 
-from automation_pipeline.automation.domain.run import Run, RunStatus, Trigger
-from automation_pipeline.automation.store.runs import add_run, as_run
+from automation_pipeline.automation.models.runs import Run, RunStatus, Trigger
+from automation_pipeline.automation.queries.runs import add_run, as_run
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.orchestration.materialisations import ASSETS, asset_events, assets_of_run
+from automation_pipeline.orchestration.run_summary import ASSETS, asset_events, assets_of_run
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.days import DAY, audit_the_day, sold
 from automation_pipeline_tests.automation.reports import open_a_run

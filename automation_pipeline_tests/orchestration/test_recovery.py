@@ -2,7 +2,7 @@
 
 from dagster import DagsterRunStatus
 
-from automation_pipeline.automation.domain.run import RunStatus
+from automation_pipeline.automation.models.runs import RunStatus
 from automation_pipeline.orchestration.recovery import (
     MOST_LAUNCHES,
     Decision,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from automation_pipeline.automation.store.runs import as_run
+from automation_pipeline.automation.queries.runs import as_run
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings

@@ -3,8 +3,8 @@
 import dagster as dg
 import pytest
 
-from automation_pipeline.automation.domain.selection import SelectionInput, SelectionMode, parse_selection
-from automation_pipeline.orchestration.selection_config import SelectionConfig
+from automation_pipeline.automation.models.selections import SelectionInput, SelectionMode, parse_selection
+from automation_pipeline.orchestration.config import SelectionConfig
 from automation_pipeline_tests.tables import every_case
 
 

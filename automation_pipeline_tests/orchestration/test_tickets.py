@@ -7,20 +7,20 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
-from automation_pipeline.automation.domain.run import RunTicket
-from automation_pipeline.orchestration.tickets import ATTEMPT_TAG, RUN_ID_TAG, Tickets, batch_key
+from automation_pipeline.automation.models.runs import RunAttempt
+from automation_pipeline.orchestration.automation_runs import ATTEMPT_TAG, RUN_ID_TAG, Tickets, batch_key
 
 SEEN: list[object] = []
 
 
 @dg.op
-def opening(context: dg.OpExecutionContext) -> RunTicket:
+def opening(context: dg.OpExecutionContext) -> RunAttempt:
     context.instance.add_run_tags(context.run_id, {RUN_ID_TAG: "7", ATTEMPT_TAG: "2"})
-    return RunTicket(7, 2)
+    return RunAttempt(7, 2)
 
 
 @dg.op(out=dg.DynamicOut(tuple))
-def cut(ticket: RunTicket) -> Iterator[dg.DynamicOutput]:
+def cut(ticket: RunAttempt) -> Iterator[dg.DynamicOutput]:
     for number in (0, 12):
         yield dg.DynamicOutput((ticket, number), mapping_key=batch_key(number))
 
@@ -31,8 +31,8 @@ def note(work: tuple) -> None:
 
 
 @dg.op
-def unopened() -> RunTicket:
-    return RunTicket(7, 2)
+def unopened() -> RunAttempt:
+    return RunAttempt(7, 2)
 
 
 @dg.op
@@ -64,7 +64,7 @@ def test_every_batch_finds_its_ticket_and_its_number_and_nothing_is_on_disk(tmp_
     SEEN.clear()
     with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
         assert in_batches.execute_in_process(instance=instance).success
-    assert sorted(SEEN, key=str) == [(RunTicket(7, 2), 0), (RunTicket(7, 2), 12)]
+    assert sorted(SEEN, key=str) == [(RunAttempt(7, 2), 0), (RunAttempt(7, 2), 12)]
     assert not [file for file in tmp_path.rglob("*result*") if file.is_file()]
 
 

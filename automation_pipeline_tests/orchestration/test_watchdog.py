@@ -8,21 +8,20 @@ import pytest
 from dagster import DagsterRun, DagsterRunStatus
 from sqlalchemy import select, update
 
-from automation_pipeline.automation.domain.run import Run, RunTicket
-from automation_pipeline.automation.stages.cancel_run import cancel_run
-from automation_pipeline.automation.stages.open_run import open_run
-from automation_pipeline.automation.stages.request_run import request_run
-from automation_pipeline.automation.store.runs import get_run
+from automation_pipeline.automation.models.runs import Run, RunAttempt
+from automation_pipeline.automation.queries.runs import get_run
+from automation_pipeline.automation.run_endings import cancel_run
+from automation_pipeline.automation.runs import open_run, request_run
 from automation_pipeline.automation.tables import FicheResultRow, HeartbeatRow, RunRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.orchestration.recovery import Ending, Engine
 from automation_pipeline.orchestration.requests import LAUNCH_TAG, REQUEST_TAG
 from automation_pipeline.orchestration.watchdog import launch_again, look_after_all
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_now
-from automation_pipeline.storage.run_requests import RunRequestRow, RunWish, file_requests, offer_waiting
-from automation_pipeline.storage.step_beats import RUN_WORKER, StepBeatRow, beat_step
+from automation_pipeline.storage.heartbeats import RUN_WORKER, StepHeartbeatRow, record_step_heartbeat
+from automation_pipeline.storage.run_requests import NewRunRequest, RunRequestRow, file_requests, offer_waiting
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_opening
 
@@ -173,11 +172,11 @@ def test_a_started_run_without_a_heartbeat_is_reported_lost(services: Services, 
     run = dagster_run(instance, "d-1", S.NOT_STARTED, run_id=str(run_id))
     instance.handle_new_event(_event(run, dg.DagsterEventType.RUN_START))
     with services.database.transaction() as session:
-        beat_step(session, "d-1", RUN_WORKER, "host:1")
+        record_step_heartbeat(session, "d-1", RUN_WORKER, "host:1")
     look_after_all(instance, services)
     assert (instance.get_run_by_id("d-1") or run).status is S.STARTED
     with services.database.transaction() as session:
-        session.execute(update(StepBeatRow).values(beat_at=database_now(-26)))
+        session.execute(update(StepHeartbeatRow).values(beat_at=database_now(-26)))
     look_after_all(instance, services)
     assert (instance.get_run_by_id("d-1") or run).status is S.FAILURE
     assert [state for _, state, _ in launches(services)] == ["waiting"]
@@ -212,7 +211,7 @@ def test_a_cancelled_pending_run_ends_its_dagster_run(
 def test_a_run_of_a_job_that_was_lost_is_launched_again_three_times(
     services: Services, instance: dg.DagsterInstance
 ) -> None:
-    wish = RunWish("transcribe-7", "transcribe_fiche", {"fiche_id": "7"}, {})
+    wish = NewRunRequest("transcribe-7", "transcribe_fiche", {"fiche_id": "7"}, {})
     with services.database.transaction() as session:
         file_requests(session, [wish], services.clock.now())
     lost = Ending(Engine.CRASHED, "gone")
@@ -233,4 +232,4 @@ def test_the_next_attempt_at_a_run_that_has_ended_finds_nothing_left(services: S
     with services.database.reading() as session:
         schedule_id = get_run(session, run_id).schedule_id
     late = an_opening(schedule_id, "d-2", run_id=run_id, is_next=True)
-    assert open_run(late, database=services.database, clock=services.clock) == RunTicket(run_id, 1)
+    assert open_run(late, database=services.database, clock=services.clock) == RunAttempt(run_id, 1)

@@ -3,16 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from automation_pipeline.org_jobs.domain.agent_job import AgentJob, Orders
-from automation_pipeline.org_jobs.domain.job_type import JobType
-from automation_pipeline.org_jobs.domain.org_job import OrgJobRun
-from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
-from automation_pipeline.org_jobs.stages.claim_jobs import claim_jobs
-from automation_pipeline.org_jobs.stages.list_held_jobs import list_held_jobs
-from automation_pipeline.org_jobs.stages.reap_jobs import reap_jobs
-from automation_pipeline.org_jobs.stages.report_progress import report_progress
-from automation_pipeline.org_jobs.stages.report_result import report_result
+from automation_pipeline.org_jobs.agents import claim_jobs, list_held_jobs, report_progress, report_result
+from automation_pipeline.org_jobs.models.agents import AgentJob, Orders
+from automation_pipeline.org_jobs.models.jobs import JobType, OrgJobRun, RetryPolicy
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
+from automation_pipeline.org_jobs.runs import reap_jobs
 from automation_pipeline.org_jobs.tables import JobRunRow
 from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, Bench
 
@@ -34,7 +29,7 @@ class Agent:
         """The id of a new job for its server."""
         return self.bench.job(self.org_id, of_type, retry=retry, server_instance_id=self.server_id, **of_job)
 
-    def claim(self, most: int = 1, within: Within = EVERYWHERE) -> list[AgentJob]:
+    def claim(self, most: int = 1, within: OrgScope = ALL_ORGANISATIONS) -> list[AgentJob]:
         return claim_jobs(self.host_id, within=within, most=most, **self.on)
 
     def claimed(self, **of_job: Any) -> AgentJob:
@@ -48,15 +43,15 @@ class Agent:
         self.progress(job)
         return job
 
-    def progress(self, job: AgentJob, within: Within = EVERYWHERE, **said: object) -> Orders:
+    def progress(self, job: AgentJob, within: OrgScope = ALL_ORGANISATIONS, **said: object) -> Orders:
         return report_progress(job.run_id, of(job) | said, within=within, **self.on)
 
-    def result(self, job: AgentJob, status: str, within: Within = EVERYWHERE, **said: object) -> OrgJobRun:
+    def result(self, job: AgentJob, status: str, within: OrgScope = ALL_ORGANISATIONS, **said: object) -> OrgJobRun:
         given = of(job) | {"status": status} | said
         return report_result(job.run_id, given, within=within, meter=self.bench.meter, **self.on)
 
     def held(self) -> list[AgentJob]:
-        return list_held_jobs(self.host_id, within=EVERYWHERE, database=self.bench.database)
+        return list_held_jobs(self.host_id, within=ALL_ORGANISATIONS, database=self.bench.database)
 
     def reap(self, job: AgentJob) -> JobRunRow:
         """Nobody has heard of it for too long."""

@@ -10,28 +10,26 @@ from sqlalchemy import select, update
 
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.json_model import JsonModel
-from automation_pipeline.core.meter import Meter
-from automation_pipeline.org_jobs.domain.job_type import JobType, Performer
-from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
-from automation_pipeline.org_jobs.domain.timing import next_planned
-from automation_pipeline.org_jobs.store.new_jobs import NewJob, add_jobs
-from automation_pipeline.org_jobs.store.schedule_moves import plan
-from automation_pipeline.org_jobs.store.timings import timing_of
+from automation_pipeline.core.metrics import Meter
+from automation_pipeline.org_jobs.models.jobs import JobType, Performer, RetryPolicy
+from automation_pipeline.org_jobs.models.timing import next_planned
+from automation_pipeline.org_jobs.queries.jobs import NewJob, add_jobs
+from automation_pipeline.org_jobs.queries.schedules import plan, timing_of
 from automation_pipeline.org_jobs.tables import (
-    AlertRow,
     AttemptRow,
     AuditLogRow,
     BatchRow,
     FireRow,
     HostRow,
-    JobRow,
     JobRunRow,
+    OrgAlertRow,
     OrganisationRow,
-    ScheduleRow,
+    OrgJobRow,
+    OrgScheduleRow,
     ServerRow,
 )
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.outbox import OutboxRow, event_in
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.transitions import TransitionRow
@@ -100,7 +98,7 @@ class Bench:
         self.organisation(org_id)
         if "server_instance_id" not in columns and columns.get("job_type", CHANGING.name) == CHANGING.name:
             columns["server_instance_id"] = self.server(org_id)
-        row = ScheduleRow(**(self._schedule_columns() | {"org_id": org_id} | columns))
+        row = OrgScheduleRow(**(self._schedule_columns() | {"org_id": org_id} | columns))
         if row.state == "ACTIVE" and "next_run_at" not in columns:
             plan(row, next_planned(timing_of(row), self.now))
         elif row.next_run_at is not None and row.next_scheduled_for is None:
@@ -186,13 +184,13 @@ class Bench:
             session.execute(update(JobRunRow).where(JobRunRow.id == run_id).values(**columns))
             if "status" in columns:
                 of_run = select(JobRunRow.job_id).where(JobRunRow.id == run_id).scalar_subquery()
-                session.execute(update(JobRow).where(JobRow.id == of_run).values(status=columns["status"]))
+                session.execute(update(OrgJobRow).where(OrgJobRow.id == of_run).values(status=columns["status"]))
 
     def set_job(self, job_id: int, **columns: Any) -> None:
-        self._set(JobRow, job_id, columns)
+        self._set(OrgJobRow, job_id, columns)
 
     def set_schedule(self, schedule_id: str, **columns: Any) -> None:
-        self._set(ScheduleRow, schedule_id, columns)
+        self._set(OrgScheduleRow, schedule_id, columns)
 
     def set_host(self, host_id: int, **columns: Any) -> None:
         self._set(HostRow, host_id, columns)
@@ -213,14 +211,14 @@ class Bench:
     def server_row(self, server_id: int) -> ServerRow:
         return self._one(ServerRow, server_id)
 
-    def schedule_row(self, schedule_id: str) -> ScheduleRow:
-        return self._one(ScheduleRow, schedule_id)
+    def schedule_row(self, schedule_id: str) -> OrgScheduleRow:
+        return self._one(OrgScheduleRow, schedule_id)
 
     def batch_row(self, batch_id: int) -> BatchRow:
         return self._one(BatchRow, batch_id)
 
-    def job_row(self, job_id: int) -> JobRow:
-        return self._one(JobRow, job_id)
+    def job_row(self, job_id: int) -> OrgJobRow:
+        return self._one(OrgJobRow, job_id)
 
     def run_row(self, job_id: int) -> JobRunRow:
         """The newest run of a job."""
@@ -235,15 +233,15 @@ class Bench:
     def attempts(self, run_id: int) -> Sequence[AttemptRow]:
         return self.rows(select(AttemptRow).where(AttemptRow.run_id == run_id).order_by(AttemptRow.attempt_no))
 
-    def jobs(self, schedule_id: str | None = None) -> Sequence[JobRow]:
-        query = select(JobRow).order_by(JobRow.id)
-        return self.rows(query if schedule_id is None else query.where(JobRow.schedule_id == schedule_id))
+    def jobs(self, schedule_id: str | None = None) -> Sequence[OrgJobRow]:
+        query = select(OrgJobRow).order_by(OrgJobRow.id)
+        return self.rows(query if schedule_id is None else query.where(OrgJobRow.schedule_id == schedule_id))
 
     def fires(self, schedule_id: str) -> Sequence[FireRow]:
         return self.rows(select(FireRow).where(FireRow.schedule_id == schedule_id).order_by(FireRow.id))
 
-    def alerts(self) -> Sequence[AlertRow]:
-        return self.rows(select(AlertRow).order_by(AlertRow.id))
+    def alerts(self) -> Sequence[OrgAlertRow]:
+        return self.rows(select(OrgAlertRow).order_by(OrgAlertRow.id))
 
     def audit(self, entity_id: str | None = None) -> Sequence[AuditLogRow]:
         query = select(AuditLogRow).order_by(AuditLogRow.id)

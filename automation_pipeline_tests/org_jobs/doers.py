@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from automation_pipeline.org_jobs.domain.endings import AttemptEnd, succeeded
-from automation_pipeline.org_jobs.ports import AskedJob
+from automation_pipeline.org_jobs.models.attempts import AttemptEnd, attempt_succeeded
+from automation_pipeline.org_jobs.ports import JobContext
 from automation_pipeline_tests.org_jobs.bench import SERVICE
 
 
@@ -13,13 +13,13 @@ from automation_pipeline_tests.org_jobs.bench import SERVICE
 class Here:
     """Its work is done at once, unless the test says otherwise: `meanwhile` is done first, in a thread of its own."""
 
-    end: AttemptEnd | Exception = field(default_factory=lambda: succeeded({"status": 200}))
+    end: AttemptEnd | Exception = field(default_factory=lambda: attempt_succeeded({"status": 200}))
     meanwhile: Callable[[], object] | None = None
     lasts: bool = False
-    asked: list[AskedJob] = field(default_factory=list)
+    asked: list[JobContext] = field(default_factory=list)
     was_stopped: bool = False
 
-    async def work(self, asked: AskedJob) -> AttemptEnd:
+    async def work(self, asked: JobContext) -> AttemptEnd:
         self.asked.append(asked)
         try:
             if self.meanwhile is not None:
@@ -44,7 +44,7 @@ class Elsewhere:
     looks: int = 0
     stops_at_once: bool = False
 
-    def start(self, asked: AskedJob) -> Mapping[str, object]:
+    def start(self, asked: JobContext) -> Mapping[str, object]:
         if self.fault is not None:
             raise self.fault
         key = f"{asked.run_id}:{asked.attempt_no}"

@@ -8,14 +8,13 @@ from datetime import datetime
 from random import Random
 
 from automation_pipeline.core.errors import ConflictError
-from automation_pipeline.core.meter import Meter
-from automation_pipeline.org_jobs.domain.endings import AttemptEnd
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE
-from automation_pipeline.org_jobs.ports import AskedJob
-from automation_pipeline.org_jobs.stages.release_jobs import release_jobs
-from automation_pipeline.org_jobs.stages.retry_job import retry_job
-from automation_pipeline.org_jobs.stages.work_job import work_job
-from automation_pipeline.org_jobs.store.claims import claim_for_host, claim_run
+from automation_pipeline.core.metrics import Meter
+from automation_pipeline.org_jobs.jobs import release_jobs, retry_job
+from automation_pipeline.org_jobs.models.attempts import AttemptEnd
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
+from automation_pipeline.org_jobs.ports import JobContext
+from automation_pipeline.org_jobs.queries.claims import claim_for_host, claim_run
+from automation_pipeline.org_jobs.runs import work_job
 from automation_pipeline.org_jobs.tables import HostRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.org_jobs.bench import SERVICE
@@ -44,7 +43,7 @@ def release(url: str, now: datetime, limit: int) -> list[int]:
 
 
 class Mortal:
-    async def work(self, asked: AskedJob) -> AttemptEnd:
+    async def work(self, asked: JobContext) -> AttemptEnd:
         os.kill(os.getpid(), signal.SIGKILL)
         return await asyncio.Future()
 
@@ -52,7 +51,7 @@ class Mortal:
 class MortalElsewhere:
     """It is killed when it has begun the work, and nothing of that is kept."""
 
-    def start(self, asked: AskedJob) -> dict[str, object]:
+    def start(self, asked: JobContext) -> dict[str, object]:
         os.kill(os.getpid(), signal.SIGKILL)
         return {}
 
@@ -82,7 +81,7 @@ def work_and_die(url: str, now: str, run_id: int, kind: str) -> None:
 def retry(url: str, now: datetime, job_id: int) -> bool:
     with opened(url) as database:
         try:
-            retry_job(job_id, within=EVERYWHERE, database=database, clock=StandingClock(now), actor="user:1")
+            retry_job(job_id, within=ALL_ORGANISATIONS, database=database, clock=StandingClock(now), actor="user:1")
         except ConflictError:
             return False
         return True

@@ -3,23 +3,25 @@
 from datetime import datetime
 from typing import Any
 
-from automation_pipeline.org_jobs.domain.org_schedule import Dispatched, OrgSchedule
-from automation_pipeline.org_jobs.domain.tenancy import Within
-from automation_pipeline.org_jobs.stages.create_schedule import create_schedule
-from automation_pipeline.org_jobs.stages.pause_schedule import pause_schedule
-from automation_pipeline.org_jobs.stages.resume_schedule import resume_schedule
-from automation_pipeline.org_jobs.stages.run_schedule_now import run_schedule_now
-from automation_pipeline.org_jobs.stages.update_schedule import update_schedule
+from automation_pipeline.org_jobs.models.organisations import OrgScope
+from automation_pipeline.org_jobs.models.schedules import Dispatched, OrgSchedule
+from automation_pipeline.org_jobs.schedules import (
+    create_schedule,
+    pause_schedule,
+    resume_schedule,
+    run_schedule_now,
+    update_schedule,
+)
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, Bench
 
-MINE = Within(ORG)
+MINE = OrgScope(ORG)
 
 
-def world(bench: Bench, within: Within = MINE) -> dict[str, Any]:
+def world(bench: Bench, within: OrgScope = MINE) -> dict[str, Any]:
     return {"within": within, "database": bench.database, "clock": bench.clock, "actor": ACTOR}
 
 
-def created(bench: Bench, org_id: str = ORG, within: Within = MINE, **fields: Any) -> OrgSchedule:
+def created(bench: Bench, org_id: str = ORG, within: OrgScope = MINE, **fields: Any) -> OrgSchedule:
     """A call at 02:00, unless the fields say otherwise."""
     bench.organisation(org_id)
     call = {"url": "https://example.com/"}
@@ -28,7 +30,7 @@ def created(bench: Bench, org_id: str = ORG, within: Within = MINE, **fields: An
 
 
 def updated(
-    bench: Bench, schedule_id: str, *, expected: int | datetime | None = None, within: Within = MINE, **patch: Any
+    bench: Bench, schedule_id: str, *, expected: int | datetime | None = None, within: OrgScope = MINE, **patch: Any
 ) -> OrgSchedule:
     return update_schedule(schedule_id, patch, expected=expected, **world(bench, within))
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from automation_pipeline.pricing.stages import apply_run, work_through
+from automation_pipeline.pricing import worker as apply_run
+from automation_pipeline.pricing import worker as work_through
 from automation_pipeline_tests.pricing.bench import Bench
 from automation_pipeline_tests.waiting import come_true
 

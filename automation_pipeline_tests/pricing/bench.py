@@ -8,30 +8,25 @@ from typing import Any, TypeVar
 from sqlalchemy import select, update
 
 from automation_pipeline.core.events import Event
-from automation_pipeline.core.meter import Meter
-from automation_pipeline.pricing.domain.pricing_rule import PricingRule
-from automation_pipeline.pricing.domain.rule_run import RuleRun, RuleTrigger, Wish
+from automation_pipeline.core.metrics import Meter
+from automation_pipeline.pricing.models.rules import PricingRule
+from automation_pipeline.pricing.models.runs import RuleRun, RuleTrigger, Wish
+from automation_pipeline.pricing.planning import plan_run, preview_rule
 from automation_pipeline.pricing.ports import Storefront
-from automation_pipeline.pricing.stages.approve_run import approve_run
-from automation_pipeline.pricing.stages.create_rule import create_rule
-from automation_pipeline.pricing.stages.plan_run import plan_run
-from automation_pipeline.pricing.stages.preview_rule import preview_rule
-from automation_pipeline.pricing.stages.put_policy import put_policy
-from automation_pipeline.pricing.stages.queue_run import queue_run
-from automation_pipeline.pricing.stages.request_rule_run import request_rule_run
-from automation_pipeline.pricing.stages.work_run import work_run
-from automation_pipeline.pricing.store.new_runs import add_run
-from automation_pipeline.pricing.store.run_views import get_run
+from automation_pipeline.pricing.pricing_rules import create_rule, put_policy
+from automation_pipeline.pricing.queries.runs import add_run, get_run
+from automation_pipeline.pricing.runs import approve_run, queue_run, request_rule_run
 from automation_pipeline.pricing.tables import (
-    CheckRow,
     PriceChangeRow,
+    RuleCheckRow,
     RuleRunRow,
     RuleTargetRow,
     ShopRow,
     SkippedVariantRow,
 )
+from automation_pipeline.pricing.worker import work_run
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.outbox import OutboxRow, event_in
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.transitions import TransitionRow
@@ -160,8 +155,8 @@ class Bench:
         its = PriceChangeRow.rule_run_id == run_id
         return self._rows(select(PriceChangeRow).where(its).order_by(PriceChangeRow.id))
 
-    def checks(self, run_id: int) -> list[CheckRow]:
-        return self._rows(select(CheckRow).where(CheckRow.rule_run_id == run_id).order_by(CheckRow.id))
+    def checks(self, run_id: int) -> list[RuleCheckRow]:
+        return self._rows(select(RuleCheckRow).where(RuleCheckRow.rule_run_id == run_id).order_by(RuleCheckRow.id))
 
     def moves(self, machine: str, entity_id: int) -> list[tuple[str, str]]:
         its = TransitionRow.machine == machine, TransitionRow.entity_id == str(entity_id)

@@ -8,18 +8,15 @@ from datetime import UTC, datetime
 import httpx
 
 from automation_pipeline.clients.shop import ShopifyShop
-from automation_pipeline.core.meter import Meter
-from automation_pipeline.pricing.domain.knobs import Knobs
-from automation_pipeline.pricing.domain.money import Price
-from automation_pipeline.pricing.domain.shop_calls import PriceWrite
-from automation_pipeline.pricing.domain.variant import Variant
+from automation_pipeline.core.metrics import Meter
+from automation_pipeline.pricing.models.shop import Price, PriceWrite, ShopOptions, Variant
 from automation_pipeline.pricing.ports import Shop, Storefront
-from automation_pipeline.pricing.stages.call_shop import call_shop
-from automation_pipeline.pricing.store.chunks import claim_chunk
-from automation_pipeline.pricing.store.holds import take_hold
-from automation_pipeline.pricing.store.shops import take_turn
+from automation_pipeline.pricing.queries.runs import claim_run
+from automation_pipeline.pricing.queries.shops import reserve_call
+from automation_pipeline.pricing.queries.targets import claim_chunk
+from automation_pipeline.pricing.shop_calls import call_shop
+from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_time
 from automation_pipeline_tests.outside import NO_CERTIFICATES, SHOP_TOKEN
 
 NAME = "shop.test"
@@ -33,7 +30,7 @@ def over_http(url: str) -> Storefront:
         now = datetime(2026, 5, 4, tzinfo=UTC)
         return aclosing(ShopifyShop(url, SHOP_TOKEN, version="2026-10", now=lambda: now, transport=transport))
 
-    return Storefront(NAME, opened, Knobs(), Meter())
+    return Storefront(NAME, opened, ShopOptions(), Meter())
 
 
 def catalogue(url: str) -> list[Variant]:
@@ -99,7 +96,7 @@ def may_go(database_url: str) -> bool:
     database = Database(database_url)
     try:
         with database.transaction() as session:
-            return take_turn(session, NAME, 1.0, is_promised=False).seconds <= 0
+            return reserve_call(session, NAME, 1.0, is_promised=False).seconds <= 0
     finally:
         database.dispose()
 
@@ -109,7 +106,7 @@ def take(database_url: str, run_id: int, owner: str) -> int:
     database = Database(database_url)
     try:
         with database.transaction() as session:
-            hold = take_hold(session, run_id, owner, 60.0)
+            hold = claim_run(session, run_id, owner, 60.0)
             return hold.token if hold else 0
     finally:
         database.dispose()

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from automation_pipeline.pricing.domain.rule_run import RuleRun
+from automation_pipeline.pricing.models.runs import RuleRun
 from automation_pipeline_tests.pricing.bench import Bench
 
 

@@ -6,11 +6,11 @@ from typing import Any
 from sqlalchemy import select, update
 
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.pricing.domain.alerts import AlertSeverity
-from automation_pipeline.pricing.stages.raise_alerts import raise_alerts
-from automation_pipeline.pricing.tables import AlertRow, CheckRow, RuleTargetRow, ShopRow
+from automation_pipeline.pricing.alerts import raise_alerts
+from automation_pipeline.pricing.models.history import AlertSeverity
+from automation_pipeline.pricing.tables import PricingAlertRow, RuleCheckRow, RuleTargetRow, ShopRow
+from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_time
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.pricing.kept import SHOP, a_rule, a_run
 
@@ -71,12 +71,12 @@ def a_check(
     """It read one price, unless `counts` say otherwise."""
     found = {"total_checked": 1, "mismatches": mismatches, "unverified": 0} | counts
     with database.transaction() as session:
-        session.add(CheckRow(rule_run_id=run_id, name=name, due_at=at, checked_at=at, worst=worst, **found))
+        session.add(RuleCheckRow(rule_run_id=run_id, name=name, due_at=at, checked_at=at, worst=worst, **found))
 
 
-def alert_rows(database: Database) -> list[AlertRow]:
+def alert_rows(database: Database) -> list[PricingAlertRow]:
     with database.reading() as session:
-        return list(session.scalars(select(AlertRow).order_by(AlertRow.id)))
+        return list(session.scalars(select(PricingAlertRow).order_by(PricingAlertRow.id)))
 
 
 def raise_many(url: str, now: str, times: int) -> int:

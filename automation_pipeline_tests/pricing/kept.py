@@ -9,12 +9,11 @@ from sqlalchemy import delete, select, update
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.core.events import Event
-from automation_pipeline.pricing.domain.due_rules import DueRules
-from automation_pipeline.pricing.domain.pricing_rule import TENANT, PricingRule
-from automation_pipeline.pricing.domain.rule_run import RuleTrigger
-from automation_pipeline.pricing.stages.create_rule import create_rule
-from automation_pipeline.pricing.stages.request_rule_run import request_rule_run
-from automation_pipeline.pricing.stages.start_due_rules import start_due_rules
+from automation_pipeline.pricing.models.rules import TENANT, PricingRule
+from automation_pipeline.pricing.models.runs import RuleTrigger
+from automation_pipeline.pricing.pricing_rules import create_rule
+from automation_pipeline.pricing.rules.runs import DuePriceRules
+from automation_pipeline.pricing.runs import request_rule_run, start_due_rules
 from automation_pipeline.pricing.tables import RuleRow, RuleRunRow, RuleTargetRow, RuleVersionRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow, event_in
@@ -39,7 +38,7 @@ def asked_for(rule: PricingRule, database: Database, clock: Clock, *, force: boo
     )
 
 
-def look(database: Database, clock: Clock) -> DueRules:
+def look(database: Database, clock: Clock) -> DuePriceRules:
     return start_due_rules(database=database, clock=clock, shop=SHOP)
 
 

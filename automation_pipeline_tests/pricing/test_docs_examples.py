@@ -7,18 +7,28 @@ from pathlib import Path
 
 from automation_pipeline.clients.shop import COSTS, PAGE_SIZE
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.pricing.domain.evaluation import price
-from automation_pipeline.pricing.domain.failures import FailureKind
-from automation_pipeline.pricing.domain.money import Price, in_words, parse_amount
-from automation_pipeline.pricing.domain.outcome import Outcome, Skip, Warn
-from automation_pipeline.pricing.domain.policy import Policy, parse_policy
-from automation_pipeline.pricing.domain.reconciliation import MismatchSeverity
-from automation_pipeline.pricing.domain.rounding import Round
-from automation_pipeline.pricing.domain.rule import OnDrift, RuleInput, parse_rule
-from automation_pipeline.pricing.domain.selector import Comparison, Selector
-from automation_pipeline.pricing.domain.states import RULE_RUN, RULE_TARGET, TargetState
-from automation_pipeline.pricing.domain.transform import Operation, Transform, names_amounts
-from automation_pipeline.pricing.domain.variant import VariantField
+from automation_pipeline.pricing.models.history import MismatchSeverity
+from automation_pipeline.pricing.models.rules import (
+    Comparison,
+    OnDrift,
+    Policy,
+    RuleInput,
+    Selector,
+    parse_policy,
+    parse_rule,
+)
+from automation_pipeline.pricing.models.runs import RULE_RUN, RULE_TARGET, TargetState
+from automation_pipeline.pricing.models.shop import FailureKind, Price, VariantField, parse_amount, price_text
+from automation_pipeline.pricing.models.transforms import (
+    Operation,
+    PriceOutcome,
+    Round,
+    Skip,
+    Transform,
+    Warn,
+    names_amounts,
+)
+from automation_pipeline.pricing.rules.evaluation import price
 from automation_pipeline_tests.pricing.domain.rules import rule, selector, variant
 from automation_pipeline_tests.tables import every_case
 
@@ -44,15 +54,15 @@ def _is_rule(row: list[str]) -> bool:
     return bool(row) and all(cell.strip("-") == "" for cell in row)
 
 
-def told(outcome: Outcome) -> tuple[str, str, str]:
+def told(outcome: PriceOutcome) -> tuple[str, str, str]:
     """What becomes of the variant, in the page's words."""
     if outcome.after is None:
         return str(outcome.skipped), "", ""
     after, currency = outcome.after, outcome.after.currency
-    struck = "none" if after.compare_at is None else in_words(after.compare_at, currency)
+    struck = "none" if after.compare_at is None else price_text(after.compare_at, currency)
     moved = outcome.trace.constraints.applied if outcome.trace else ()
     return (
-        in_words(after.unit_amount, currency),
+        price_text(after.unit_amount, currency),
         struck if outcome.writes_compare_at else "",
         ", ".join([*moved, *outcome.warnings]),
     )

@@ -12,11 +12,16 @@ import pytest
 
 from automation_pipeline.clients.shop import ShopifyShop
 from automation_pipeline.core.errors import PermanentError, TransientError
-from automation_pipeline.pricing.domain.failures import Failure, FailureKind, Signal
-from automation_pipeline.pricing.domain.money import Price
-from automation_pipeline.pricing.domain.shop_calls import Bucket, PriceWrite
-from automation_pipeline.pricing.domain.variant import Variant
-from automation_pipeline.pricing.ports import MOST_PRICES, Shop
+from automation_pipeline.pricing.models.shop import (
+    BucketStatus,
+    CallFailure,
+    FailureKind,
+    FailureSignal,
+    Price,
+    PriceWrite,
+    Variant,
+)
+from automation_pipeline.pricing.ports import MAX_PRICES_PER_READ, Shop
 from automation_pipeline_tests.fakes.shop import LOST, PAGES, PRICES, THROTTLED, FakeShop, shelf, storefront, variant
 from automation_pipeline_tests.outside import NO_CERTIFICATES, SHOP_TOKEN, fault, set_up_shop, shop_totals
 
@@ -35,7 +40,7 @@ class Place:
 
     stock: Callable[[int], None]
     opened: Callable[[], Any]
-    strike: Callable[[Signal, dict[str, object]], None]
+    strike: Callable[[FailureSignal, dict[str, object]], None]
     drop: Callable[[str, bool], None]
     shrink: Callable[[float], None]
     written: Callable[[str], int]
@@ -84,12 +89,12 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
 
 
 def in_memory() -> Place:
-    fake = FakeShop(bucket=Bucket(2000, 2000, 100))
+    fake = FakeShop(bucket=BucketStatus(2000, 2000, 100))
 
     def stock(products: int) -> None:
         fake.put(*(replace(each, is_active=each.product_id not in DRAFTS) for each in shelf(products, 2)))
 
-    def strike(signal: Signal, rule: dict[str, object]) -> None:
+    def strike(signal: FailureSignal, rule: dict[str, object]) -> None:
         fake.refuse_everything(signal, retry_after_seconds=rule.get("retry_after"))
 
     def drop(product_id: str, after: bool) -> None:
@@ -101,7 +106,7 @@ def in_memory() -> Place:
         opened=lambda: nullcontext(fake),
         strike=strike,
         drop=drop,
-        shrink=lambda points: fake.set_bucket(Bucket(points, points, 0.05)),
+        shrink=lambda points: fake.set_bucket(BucketStatus(points, points, 0.05)),
         written=fake.times_written,
     )
 
@@ -137,8 +142,8 @@ def setting(variant: Variant, amount: int, compare_at: int | None = None, *, als
     return PriceWrite(variant.variant_id, Price(amount, variant.currency, compare_at), writes_compare_at=also)
 
 
-def kinds(written: dict[str, Price | Failure]) -> dict[str, object]:
-    return {key: said.kind if isinstance(said, Failure) else said.unit_amount for key, said in written.items()}
+def kinds(written: dict[str, Price | CallFailure]) -> dict[str, object]:
+    return {key: said.kind if isinstance(said, CallFailure) else said.unit_amount for key, said in written.items()}
 
 
 def test_the_catalogue_comes_page_by_page_in_a_steady_order(place: Place) -> None:
@@ -218,13 +223,13 @@ def test_of_a_product_that_is_not_there_no_price_can_be_set(place: Place) -> Non
 
 
 FAILURES = [
-    (Signal(status=429), {"status": 429, "retry_after": 7}, FailureKind.RATE_LIMIT, 7),
-    (Signal(status=503), {"status": 503}, FailureKind.SERVER, None),
-    (Signal(status=500), {"status": 500}, FailureKind.SERVER, None),
-    (Signal(status=401), {"status": 401}, FailureKind.AUTHENTICATION, None),
-    (Signal(status=402), {"status": 402}, FailureKind.SHOP_CLOSED, None),
-    (Signal(status=403), {"status": 403}, FailureKind.AUTHORIZATION, None),
-    (Signal(status=423), {"status": 423}, FailureKind.SHOP_CLOSED, None),
+    (FailureSignal(status=429), {"status": 429, "retry_after": 7}, FailureKind.RATE_LIMIT, 7),
+    (FailureSignal(status=503), {"status": 503}, FailureKind.SERVER, None),
+    (FailureSignal(status=500), {"status": 500}, FailureKind.SERVER, None),
+    (FailureSignal(status=401), {"status": 401}, FailureKind.AUTHENTICATION, None),
+    (FailureSignal(status=402), {"status": 402}, FailureKind.SHOP_CLOSED, None),
+    (FailureSignal(status=403), {"status": 403}, FailureKind.AUTHORIZATION, None),
+    (FailureSignal(status=423), {"status": 423}, FailureKind.SHOP_CLOSED, None),
     (THROTTLED, {"body": "throttled"}, FailureKind.RATE_LIMIT, ...),
     (LOST, {"drop": True}, FailureKind.NETWORK, None),
 ]
@@ -232,7 +237,7 @@ FAILURES = [
 
 @pytest.mark.parametrize(("signal", "rule", "kind", "wait"), FAILURES, ids=lambda value: str(value)[:24])
 def test_whatever_the_shop_does_is_a_value_and_writes_nothing(
-    place: Place, signal: Signal, rule: dict[str, object], kind: FailureKind, wait: object
+    place: Place, signal: FailureSignal, rule: dict[str, object], kind: FailureKind, wait: object
 ) -> None:
     variant, _ = place.pair()
     place.strike(signal, rule)
@@ -286,7 +291,7 @@ def test_no_call_asks_for_more_than_a_shop_gives_at_once(place: Place) -> None:
 
     told = place.ask(costs)
     assert 0 < told.page <= 1000
-    assert 0 < told.prices + told.each_price * MOST_PRICES <= 1000
+    assert 0 < told.prices + told.each_price * MAX_PRICES_PER_READ <= 1000
     assert 0 < told.write <= 1000
 
 
@@ -297,14 +302,14 @@ def test_a_shop_that_is_well_passes_the_check(place: Place) -> None:
 @pytest.mark.parametrize(
     ("signal", "status", "error"),
     [
-        (Signal(status=401), 401, PermanentError),
-        (Signal(status=423), 423, PermanentError),
-        (Signal(status=503), 503, TransientError),
-        (Signal(status=429), 429, TransientError),
+        (FailureSignal(status=401), 401, PermanentError),
+        (FailureSignal(status=423), 423, PermanentError),
+        (FailureSignal(status=503), 503, TransientError),
+        (FailureSignal(status=429), 429, TransientError),
     ],
 )
 def test_the_check_says_whether_waiting_helps(
-    place: Place, signal: Signal, status: int, error: type[Exception]
+    place: Place, signal: FailureSignal, status: int, error: type[Exception]
 ) -> None:
     place.strike(signal, {"status": status})
     with pytest.raises(error) as caught:
@@ -314,8 +319,8 @@ def test_the_check_says_whether_waiting_helps(
 
 def test_the_fake_fails_once_as_often_as_it_was_told_and_remembers_every_call() -> None:
     fake = FakeShop(*shelf(1))
-    fake.fail_once("1", Signal(status=500), Signal(status=429), retry_after_seconds=5)
-    fake.fail_once(PAGES, Signal(status=503))
+    fake.fail_once("1", FailureSignal(status=500), FailureSignal(status=429), retry_after_seconds=5)
+    fake.fail_once(PAGES, FailureSignal(status=503))
     fake.fail_always(PRICES, LOST)
 
     async def work() -> list[object]:
@@ -358,7 +363,7 @@ def test_the_fake_knows_how_many_calls_were_open_together_and_what_happened_mean
 
 def test_the_bucket_of_the_fake_fills_as_its_time_passes() -> None:
     times = iter([0.0, 0.0, 1.0, 21.0])
-    fake = FakeShop(*shelf(1), bucket=Bucket(10, 100, 0.5), seconds=lambda: next(times))
+    fake = FakeShop(*shelf(1), bucket=BucketStatus(10, 100, 0.5), seconds=lambda: next(times))
     write = [setting(variant("101"), 5)]
     called = [asyncio.run(fake.write("1", write)) for _ in range(3)]
     assert [each.failure and each.failure.retry_after_seconds for each in called] == [None, 19.0, None]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import update
 
-from automation_pipeline.automation.stages.publish_events import publish_events
+from automation_pipeline.automation.relay import publish_events
 from automation_pipeline.storage.claims import LeaseRow
 from automation_pipeline_tests.realtime.studio import channels
 from automation_pipeline_tests.storage.processes import is_any_left, opened

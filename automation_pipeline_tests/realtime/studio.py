@@ -4,9 +4,8 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from automation_pipeline.core.meter import Meter
-from automation_pipeline.realtime.pusher_channels import PusherChannels
-from automation_pipeline.realtime.wire import PusherApp
+from automation_pipeline.clients.pusher import PusherApp, PusherChannels
+from automation_pipeline.core.metrics import Meter
 from automation_pipeline_tests.outside import PUSHER_APP_ID, PUSHER_KEY, PUSHER_SECRET
 
 

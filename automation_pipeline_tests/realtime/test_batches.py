@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.realtime.batches import MOST_ENTRIES, Entry, NoMessageError, entries_of, in_batches
+from automation_pipeline.clients.pusher import MOST_ENTRIES, Entry, NoMessageError, entries_of, in_batches
 from automation_pipeline_tests.storage.processes import event
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from pydantic import SecretStr
 
-from automation_pipeline.automation.ports import Published
+from automation_pipeline.automation.ports import PublishResult
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.settings import Settings
@@ -41,7 +41,7 @@ def test_with_all_of_them_it_is_what_the_relay_publishes_with(simulated: str) ->
     assert ours.realtime is not None
     assert ours.post_office.publisher is ours.realtime
     asyncio.run(ours.realtime.check())
-    assert asyncio.run(ours.realtime.publish([event("a")])) == Published(1)
+    assert asyncio.run(ours.realtime.publish([event("a")])) == PublishResult(1)
     assert ours.meter.drain()["provider_calls_total", 'provider="pusher",status="200"'] == 2
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.realtime.payload import KEPT, message_of
+from automation_pipeline.clients.pusher import KEPT, message_of
 from automation_pipeline_tests.tables import every_case
 
 ANYTHING = st.recursive(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from automation_pipeline.automation.ports import EventPublisher, Published
+from automation_pipeline.automation.ports import EventPublisher, PublishResult
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline.core.events import Event
 from automation_pipeline_tests.fakes.post import FakePublisher
@@ -24,7 +24,7 @@ class Provider:
     come_back: Callable[[], None]
     poison: Callable[[str], Event]
 
-    def publish(self, events: Sequence[Event]) -> Published:
+    def publish(self, events: Sequence[Event]) -> PublishResult:
         return asyncio.run(self.publisher.publish(events))
 
 
@@ -72,12 +72,12 @@ def provider(request: pytest.FixtureRequest) -> Provider:
 
 def test_all_are_out_in_their_order(provider: Provider) -> None:
     keys = [f"event {number}" for number in range(37)]
-    assert provider.publish([event(key) for key in keys]) == Published(37)
+    assert provider.publish([event(key) for key in keys]) == PublishResult(37)
     assert provider.published() == keys
 
 
 def test_nothing_is_nothing(provider: Provider) -> None:
-    assert provider.publish([]) == Published(0)
+    assert provider.publish([]) == PublishResult(0)
     assert provider.published() == []
 
 
@@ -88,7 +88,7 @@ def test_an_outage_is_transient_and_what_is_given_again_comes_out(provider: Prov
     assert (away.out, provider.published()) == (0, [])
     assert isinstance(away.stopped, TransientError)
     provider.come_back()
-    assert provider.publish(events) == Published(12)
+    assert provider.publish(events) == PublishResult(12)
     assert provider.published() == [f"event {number}" for number in range(12)]
 
 
@@ -103,5 +103,5 @@ def test_an_event_that_is_refused_is_told_by_its_place_and_those_before_it_are_o
     assert isinstance(stopped.stopped, AutomationError)
     assert not isinstance(stopped.stopped, TransientError)
     assert provider.published() == [f"event {number}" for number in range(place)]
-    assert provider.publish(events[place + 1 :]) == Published(24 - place)
+    assert provider.publish(events[place + 1 :]) == PublishResult(24 - place)
     assert provider.published() == [f"event {number}" for number in range(25) if number != place]

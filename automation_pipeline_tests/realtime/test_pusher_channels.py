@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.automation.ports import Member, Published
+from automation_pipeline.automation.ports import ChannelMember, PublishResult
+from automation_pipeline.clients.pusher import in_thread
 from automation_pipeline.core.errors import AutomationError, InvalidInputError, PermanentError, TransientError
-from automation_pipeline.core.meter import Meter
-from automation_pipeline.realtime.threads import in_thread
+from automation_pipeline.core.metrics import Meter
 from automation_pipeline_tests.outside import PUSHER_KEY, PUSHER_SECRET, fault, shown_to_browsers
 from automation_pipeline_tests.realtime.studio import channels
 from automation_pipeline_tests.services import free_port
 from automation_pipeline_tests.storage.processes import event
 from automation_pipeline_tests.tables import every_case
 
-ANNA = Member("user:7", {"name": "Anna"})
+ANNA = ChannelMember("user:7", {"name": "Anna"})
 
 
 def problem(url: str, **how: Any) -> Exception | None:
@@ -29,7 +29,7 @@ def problem(url: str, **how: Any) -> Exception | None:
 
 def test_an_event_reaches_each_of_its_channels_with_its_payload(simulated: str) -> None:
     told = event("k", audit_id="a:1", fiche_id="7", text="é" * 100)
-    assert asyncio.run(channels(simulated).publish([told])) == Published(1)
+    assert asyncio.run(channels(simulated).publish([told])) == PublishResult(1)
     shown = shown_to_browsers(simulated)
     assert [event["channels"] for event in shown] == [["private-audit-a_1"], ["private-fiche-7"]]
     assert {event["name"] for event in shown} == {"run.completed"}
@@ -43,7 +43,7 @@ def test_without_private_channels_anybody_may_listen(simulated: str) -> None:
 
 def test_a_big_event_is_cut_down_and_goes_out(simulated: str) -> None:
     told = [event("emoji", fiche_id="7", text="🎧" * 2_200), event("big", fiche_id="8", text="é" * 5_000)]
-    assert asyncio.run(channels(simulated).publish(told)) == Published(2)
+    assert asyncio.run(channels(simulated).publish(told)) == PublishResult(2)
     whole, cut = [json.loads(event["data"]) for event in shown_to_browsers(simulated)]
     assert (whole["text"], cut) == ("🎧" * 2_200, {"fiche_id": "8", "truncated": True})
 
@@ -51,7 +51,7 @@ def test_a_big_event_is_cut_down_and_goes_out(simulated: str) -> None:
 def test_internal_events_stay_here_and_hold_up_nothing(simulated: str) -> None:
     internal = event("i")
     object.__setattr__(internal, "name", "automation/completed")
-    assert asyncio.run(channels(simulated).publish([internal, event("a"), internal])) == Published(3)
+    assert asyncio.run(channels(simulated).publish([internal, event("a"), internal])) == PublishResult(3)
     assert len(shown_to_browsers(simulated)) == 1
 
 
@@ -171,7 +171,7 @@ def test_a_dry_run_logs_where_events_would_go_and_nothing_of_what_they_say(
 ) -> None:
     with caplog.at_level(logging.INFO):
         told = event("k", fiche_id="7", name_of_prospect="Zoé")
-        assert asyncio.run(channels(simulated, dry_run=True).publish([told])) == Published(1)
+        assert asyncio.run(channels(simulated, dry_run=True).publish([told])) == PublishResult(1)
     assert "run.completed to private-fiche-7" in caplog.text
     assert "Zoé" not in caplog.text
     assert shown_to_browsers(simulated) == []

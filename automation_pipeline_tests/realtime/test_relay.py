@@ -9,7 +9,7 @@ from sqlalchemy import event as listening
 from sqlalchemy import func, select, update
 
 from automation_pipeline.automation.ports import EventPublisher
-from automation_pipeline.automation.stages.relay_events import relay_events
+from automation_pipeline.automation.relay import relay_events
 from automation_pipeline.storage.claims import LeaseRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow, enqueue

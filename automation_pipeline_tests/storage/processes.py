@@ -8,13 +8,20 @@ from datetime import UTC, datetime
 from sqlalchemy import select, text
 
 from automation_pipeline import migrations
-from automation_pipeline.storage.bulk import upsert
 from automation_pipeline.storage.claims import LeaseRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.outbox import Event, OutboxRow, claim_waiting, enqueue, mark_published
-from automation_pipeline.storage.outbox_order import claim_in_order, take_turn
-from automation_pipeline.storage.pauses import pause as begin_pause
-from automation_pipeline.storage.run_requests import RunWish, file_requests, offer_waiting
+from automation_pipeline.storage.outbox import (
+    Event,
+    OutboxRow,
+    claim_in_order,
+    claim_waiting,
+    enqueue,
+    lock_publishing,
+    mark_published,
+)
+from automation_pipeline.storage.rate_limits import pause as begin_pause
+from automation_pipeline.storage.run_requests import NewRunRequest, file_requests, offer_waiting
+from automation_pipeline.storage.statements import upsert
 from automation_pipeline_tests.waiting import pause
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -33,8 +40,8 @@ def event(key: str, aggregate: str = "correlation", **payload: object) -> Event:
     return Event("tenant", key, "run.completed", "test", aggregate, LONG_AGO, {"key": key, **payload})
 
 
-def wish(key: str, job: str = "job") -> RunWish:
-    return RunWish(key, job, {"ops": {"key": key}}, {"tag": key})
+def wish(key: str, job: str = "job") -> NewRunRequest:
+    return NewRunRequest(key, job, {"ops": {"key": key}}, {"tag": key})
 
 
 def lease_rows(numbers: Sequence[int], owner: str, token: int) -> list[dict[str, object]]:
@@ -74,7 +81,7 @@ def publish_in_order(url: str, worker: str, batch: int) -> list[tuple[float, str
             told += [(time.monotonic(), claimed.event.key) for claimed in claims]
             pause(0.002)
             with database.transaction() as session:
-                take_turn(session)
+                lock_publishing(session)
                 mark_published(session, worker, [claimed.id for claimed in claims])
     return told
 

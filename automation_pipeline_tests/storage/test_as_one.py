@@ -6,22 +6,22 @@ import pytest
 from sqlalchemy import func, select
 
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.pulses import PulseRow, beat_pulse
+from automation_pipeline.storage.heartbeats import ProcessHeartbeatRow, record_heartbeat
 
 
 def beats(database: Database) -> int:
     with database.reading() as session:
-        return session.scalar(select(func.count()).select_from(PulseRow)) or 0
+        return session.scalar(select(func.count()).select_from(ProcessHeartbeatRow)) or 0
 
 
 def beat(database: Database, name: str) -> None:
     with database.transaction() as session:
-        beat_pulse(session, name)
+        record_heartbeat(session, name)
 
 
 def beat_in_vain(database: Database) -> None:
     with database.transaction() as session:
-        beat_pulse(session, "in vain")
+        record_heartbeat(session, "in vain")
         raise OnPurposeError
 
 

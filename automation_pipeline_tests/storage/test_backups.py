@@ -15,7 +15,7 @@ from automation_pipeline.migrations.tables import METADATA
 from automation_pipeline.storage import backups
 from automation_pipeline.storage.backups import advance_ids, back_up, is_filled, restore
 from automation_pipeline.storage.database import Database, DatabaseBusyError
-from automation_pipeline.storage.run_requests import RunRequestRow, RunWish, file_requests
+from automation_pipeline.storage.run_requests import NewRunRequest, RunRequestRow, file_requests
 from automation_pipeline.storage.transitions import Transition, TransitionRow, record_transitions
 from automation_pipeline_tests.conftest import StandingClock
 
@@ -28,7 +28,9 @@ def quiet(_done: int, _total: int) -> None:
 
 def file(database: Database, clock: StandingClock, *keys: str) -> None:
     with database.transaction() as session:
-        file_requests(session, [RunWish(key, "automation_run", {"text": key * 500}, {}) for key in keys], clock.now())
+        file_requests(
+            session, [NewRunRequest(key, "automation_run", {"text": key * 500}, {}) for key in keys], clock.now()
+        )
 
 
 def filed(database: Database) -> int:

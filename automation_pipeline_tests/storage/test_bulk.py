@@ -3,10 +3,10 @@
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.storage.bulk import among, upsert
 from automation_pipeline.storage.claims import LeaseRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow, enqueue
+from automation_pipeline.storage.statements import among, upsert
 from automation_pipeline_tests.processes import at_once
 from automation_pipeline_tests.storage.processes import event, lease_rows, upsert_rounds
 from automation_pipeline_tests.tables import every_case

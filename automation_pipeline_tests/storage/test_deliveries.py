@@ -7,10 +7,10 @@ from datetime import datetime
 
 import pytest
 
-from automation_pipeline.core.delivery import Answer, Delivery, DeliveryStatus, Patience
 from automation_pipeline.core.errors import TransientError
+from automation_pipeline.core.webhooks import Delivery, DeliveryPolicy, DeliveryStatus, WebhookAnswer
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline.storage.deliveries import BROKE_OFF, Tray, deliver_waiting
+from automation_pipeline.storage.deliveries import BROKE_OFF, DeliveryQueue, deliver_waiting
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Letters:
         self.recorded: dict[int, Delivery] = {}
 
     @property
-    def tray(self) -> Tray[Letter]:
-        return Tray(lambda _: bool(self.waiting), self._claim, self._record)
+    def tray(self) -> DeliveryQueue[Letter]:
+        return DeliveryQueue(lambda _: bool(self.waiting), self._claim, self._record)
 
     def _claim(self, _session: Session) -> Sequence[Letter]:
         claimed, self.waiting = self.waiting, []
@@ -41,11 +41,11 @@ class Letters:
 
 
 def deliver(database: Database, letters: Letters, sent: list[int]) -> int:
-    async def send(letter: Letter, _now: datetime) -> Answer:
+    async def send(letter: Letter, _now: datetime) -> WebhookAnswer:
         sent.append(letter.id)
-        return Answer(200, "thanks")
+        return WebhookAnswer(200, "thanks")
 
-    return asyncio.run(deliver_waiting(letters.tray, send, patience=Patience(attempts=3), database=database))
+    return asyncio.run(deliver_waiting(letters.tray, send, patience=DeliveryPolicy(attempts=3), database=database))
 
 
 def test_where_nothing_waits_nothing_is_claimed(database: Database) -> None:

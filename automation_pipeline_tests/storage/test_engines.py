@@ -6,8 +6,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from automation_pipeline.storage.database import Database, DatabaseBusyError, DatabaseUnreachableError
-from automation_pipeline.storage.engines import Pace
+from automation_pipeline.storage.database import Database, DatabaseBusyError, DatabaseUnreachableError, Pace
 
 POSTGRES_ONLY = pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
 PAY = text("UPDATE rate_limits SET paid_until = 2")

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 from sqlalchemy import event, select
 
-from automation_pipeline.core.events import Event
-from automation_pipeline.core.notes import Note
+from automation_pipeline.core.events import Event, WorkflowLogEntry
+from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline.storage.instants import database_time
+from automation_pipeline.storage.heartbeats import ProcessHeartbeatRow, record_heartbeat
 from automation_pipeline.storage.outbox import OutboxRow, enqueue
-from automation_pipeline.storage.pulses import PulseRow, beat_pulse
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow, write_notes
 
 CALLER: ContextVar[str] = ContextVar("CALLER", default="nobody")
@@ -63,18 +62,18 @@ def commits_of(database: Database) -> list[object]:
 
 
 def beat(name: str, session: Session) -> str:
-    beat_pulse(session, name)
+    record_heartbeat(session, name)
     return name
 
 
 def fail(session: Session) -> None:
-    beat_pulse(session, "in vain")
+    record_heartbeat(session, "in vain")
     raise OnPurposeError
 
 
 def names(database: Database) -> set[str]:
     with database.reading() as session:
-        return set(session.scalars(select(PulseRow.name)))
+        return set(session.scalars(select(ProcessHeartbeatRow.name)))
 
 
 def test_each_has_its_own_result_and_all_share_a_commit(database: Database) -> None:
@@ -95,10 +94,10 @@ def test_one_that_fails_takes_nothing_from_the_others(database: Database) -> Non
 def test_none_sees_what_another_has_loaded(database: Database) -> None:
     written_together(database, [partial(beat, "one")])
     with database.reading() as session:
-        before = session.get_one(PulseRow, "one").beat_at
+        before = session.get_one(ProcessHeartbeatRow, "one").beat_at
 
-    def load(session: Session) -> PulseRow:
-        return session.get_one(PulseRow, "one")
+    def load(session: Session) -> ProcessHeartbeatRow:
+        return session.get_one(ProcessHeartbeatRow, "one")
 
     mine, _, after = written_together(database, [load, partial(beat, "one"), load])
     assert mine.beat_at == before  # pyright: ignore[reportAttributeAccessIssue]  what `load` gave
@@ -218,7 +217,7 @@ def test_threads_and_transactions_of_their_own_wait_for_each_other(database: Dat
         for n in range(20):
             database.write_soon(partial(beat, f"{name}{n}"))
             with database.transaction() as session:
-                beat_pulse(session, f"{name}{n} alone")
+                record_heartbeat(session, f"{name}{n} alone")
 
     threads = [Thread(target=many, args=(name,)) for name in "abcd"]
     for thread in threads:
@@ -235,8 +234,8 @@ def test_it_can_be_used_again_after_it_was_disposed_of(database: Database) -> No
     assert names(database) == {"one", "two"}
 
 
-def a_note(message: str) -> Note:
-    return Note(workflow="test", entity_type="fiche", entity_id="1", trace_id="1", message=message)
+def a_note(message: str) -> WorkflowLogEntry:
+    return WorkflowLogEntry(workflow="test", entity_type="fiche", entity_id="1", trace_id="1", message=message)
 
 
 def an_event(*, key: str) -> Event:

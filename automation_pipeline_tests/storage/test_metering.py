@@ -5,31 +5,30 @@ import asyncio
 import pytest
 from sqlalchemy import text
 
-from automation_pipeline.core.meter import Meter
+from automation_pipeline.core.metrics import Meter
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.measures import Measure, all_measures
-from automation_pipeline.storage.metering import Metering
+from automation_pipeline.storage.metrics import MetricsFlusher, MetricValue, all_metrics
 from automation_pipeline_tests.waiting import wait_until
 
 
-def stored(database: Database) -> list[Measure]:
+def stored(database: Database) -> list[MetricValue]:
     with database.reading() as session:
-        return all_measures(session)
+        return all_metrics(session)
 
 
 def test_counts_of_several_processes_add_up(database: Database) -> None:
     for _ in range(2):
         meter = Meter()
         meter.count("a_total", 1.5, provider="crm")
-        Metering(meter, lambda: database).flush()
-    assert stored(database) == [Measure("a_total", 'provider="crm"', 3.0)]
+        MetricsFlusher(meter, lambda: database).flush()
+    assert stored(database) == [MetricValue("a_total", 'provider="crm"', 3.0)]
 
 
 def test_nothing_counted_opens_nothing() -> None:
     def never() -> Database:
         raise AssertionError("opened")
 
-    Metering(Meter(), never).flush()
+    MetricsFlusher(Meter(), never).flush()
 
 
 def test_what_cannot_be_written_is_kept_and_is_no_error(database: Database) -> None:
@@ -37,12 +36,12 @@ def test_what_cannot_be_written_is_kept_and_is_no_error(database: Database) -> N
     meter.count("a_total", 2)
     with database.transaction() as session:
         session.execute(text("ALTER TABLE measures RENAME TO gone"))
-    Metering(meter, lambda: database).flush()
+    MetricsFlusher(meter, lambda: database).flush()
     meter.count("a_total")
     with database.transaction() as session:
         session.execute(text("ALTER TABLE gone RENAME TO measures"))
-    Metering(meter, lambda: database).flush()
-    assert stored(database) == [Measure("a_total", "", 3.0)]
+    MetricsFlusher(meter, lambda: database).flush()
+    assert stored(database) == [MetricValue("a_total", "", 3.0)]
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
@@ -50,7 +49,7 @@ def test_counts_are_written_beside_the_work_and_after_it_however_it_ends(databas
     meter = Meter()
 
     async def work() -> None:
-        async with Metering(meter, lambda: database, every_seconds=0.02).beside():
+        async with MetricsFlusher(meter, lambda: database, every_seconds=0.02).beside():
             meter.count("early_total")
             await asyncio.to_thread(wait_until, lambda: len(stored(database)) == 1)
             meter.count("late_total")

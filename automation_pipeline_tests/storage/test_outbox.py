@@ -9,16 +9,9 @@ from itertools import chain
 import pytest
 from sqlalchemy import func, select
 
+from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_time
-from automation_pipeline.storage.outbox import (
-    ClaimedEvent,
-    OutboxRow,
-    claim_waiting,
-    enqueue,
-    mark_published,
-    put_back,
-)
+from automation_pipeline.storage.outbox import ClaimedEvent, OutboxRow, claim_waiting, enqueue, mark_published, put_back
 from automation_pipeline_tests.processes import CREW, at_once
 from automation_pipeline_tests.storage.processes import enqueue_events, event, publish_all
 from automation_pipeline_tests.waiting import wait_until

@@ -8,8 +8,17 @@ from sqlalchemy import event as listening
 from sqlalchemy import select, update
 
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.outbox import OutboxRow, enqueue, mark_published, park, put_back
-from automation_pipeline.storage.outbox_order import claim_in_order, count_attempts, hand_back, take_turn
+from automation_pipeline.storage.outbox import (
+    OutboxRow,
+    claim_in_order,
+    count_attempts,
+    enqueue,
+    hand_back,
+    lock_publishing,
+    mark_published,
+    park,
+    put_back,
+)
 from automation_pipeline_tests.processes import CREW, at_once
 from automation_pipeline_tests.storage.processes import event, publish_in_order
 from automation_pipeline_tests.waiting import wait_until
@@ -93,7 +102,7 @@ def test_what_is_handed_back_untried_counts_no_attempt(database: Database) -> No
     fill(database, "a1", "a2")
     claim(database)
     with database.transaction() as session:
-        take_turn(session)
+        lock_publishing(session)
         hand_back(session, "somebody else", ids(database, "a1"), error="not mine")
         hand_back(session, "anna", ids(database, "a1", "a2"), error="away")
     with database.reading() as session:

@@ -3,14 +3,7 @@
 from sqlalchemy import select
 
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.outbox import (
-    OutboxRow,
-    claim_waiting,
-    enqueue,
-    is_waiting,
-    park,
-    put_all_back,
-)
+from automation_pipeline.storage.outbox import OutboxRow, claim_waiting, enqueue, is_waiting, park, put_all_back
 from automation_pipeline_tests.storage.processes import event
 
 

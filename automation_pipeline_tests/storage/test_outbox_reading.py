@@ -8,8 +8,15 @@ from sqlalchemy import text, update
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.events import Event
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline.storage.outbox import OutboxRow, enqueue
-from automation_pipeline.storage.outbox_reading import BEGINNING, Bookmark, events_after, is_withheld, newest_bookmark
+from automation_pipeline.storage.outbox import (
+    BEGINNING,
+    Bookmark,
+    OutboxRow,
+    enqueue,
+    events_after,
+    is_withheld,
+    newest_bookmark,
+)
 from automation_pipeline_tests.storage.processes import event
 from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import wait_until

@@ -6,7 +6,7 @@ import pytest
 
 from automation_pipeline.storage.claims import LeaseRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.pauses import end_pause, is_paused, pause
+from automation_pipeline.storage.rate_limits import end_pause, is_paused, pause
 from automation_pipeline_tests.processes import CREW, at_once
 from automation_pipeline_tests.storage.processes import pause_once
 

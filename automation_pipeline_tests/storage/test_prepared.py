@@ -25,9 +25,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from automation_pipeline.storage.bulk import among_given
 from automation_pipeline.storage.database import Database, DatabaseUnreachableError
 from automation_pipeline.storage.prepared import execute, execute_each
+from automation_pipeline.storage.statements import among_given
 from automation_pipeline.storage.types import BigId, BigIntList, Json, TextList, UtcDateTime
 
 EVERY_KIND = Table(

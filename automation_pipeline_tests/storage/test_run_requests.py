@@ -4,13 +4,13 @@ from itertools import chain
 
 from sqlalchemy import func, select, update
 
-from automation_pipeline.core.correlation import CORRELATION_TAG, correlated
+from automation_pipeline.core.logs import CORRELATION_TAG, correlated
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.run_requests import (
     OFFER_AGAIN_SECONDS,
+    NewRunRequest,
     RunRequestRow,
-    RunWish,
     file_requests,
     mark_refused,
     mark_taken,
@@ -21,12 +21,12 @@ from automation_pipeline_tests.processes import CREW, at_once
 from automation_pipeline_tests.storage.processes import LONG_AGO, file_wishes, offer_all, wish
 
 
-def file(database: Database, *wishes: RunWish) -> None:
+def file(database: Database, *wishes: NewRunRequest) -> None:
     with database.transaction() as session:
         file_requests(session, wishes, LONG_AGO)
 
 
-def offer(database: Database, limit: int = 100) -> list[RunWish]:
+def offer(database: Database, limit: int = 100) -> list[NewRunRequest]:
     with database.transaction() as session:
         return offer_waiting(session, limit=limit)
 
@@ -48,7 +48,7 @@ def test_a_wish_is_offered_as_it_was_filed(database: Database) -> None:
 
 
 def test_the_id_of_who_asks_goes_with_the_wish_unless_it_has_one(database: Database) -> None:
-    own = RunWish("own", "job", {}, {CORRELATION_TAG: "own-1"})
+    own = NewRunRequest("own", "job", {}, {CORRELATION_TAG: "own-1"})
     with correlated("wish-7"):
         file(database, wish("a"), own)
     inherited, kept = offer(database)

@@ -1,28 +1,30 @@
 """Heartbeats of steps: which are silent, and what is left when a step ends."""
 
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.step_beats import (
-    beat_step,
-    beats,
+from automation_pipeline.storage.heartbeats import (
+    delete_step_heartbeats,
     end_step,
-    forget_steps,
+    record_step_heartbeat,
+    step_heartbeats,
 )
 
 
 def shown(database: Database, dagster_run_id: str | None = None) -> list[tuple[str, str, str]]:
     with database.reading() as session:
-        return sorted((beat.dagster_run_id, beat.step_key, beat.worker) for beat in beats(session, dagster_run_id))
+        return sorted(
+            (beat.dagster_run_id, beat.step_key, beat.worker) for beat in step_heartbeats(session, dagster_run_id)
+        )
 
 
 def test_a_heartbeat_moves_forward(database: Database) -> None:
     with database.transaction() as session:
-        beat_step(session, "d-1", "work[1]", "host:1")
+        record_step_heartbeat(session, "d-1", "work[1]", "host:1")
     with database.reading() as session:
-        first = beats(session)[0]
+        first = step_heartbeats(session)[0]
     with database.transaction() as session:
-        beat_step(session, "d-1", "work[1]", "host:1")
+        record_step_heartbeat(session, "d-1", "work[1]", "host:1")
     with database.reading() as session:
-        second = beats(session)[0]
+        second = step_heartbeats(session)[0]
     assert second.beat_at > first.beat_at
     assert first.now >= first.beat_at
 
@@ -30,8 +32,8 @@ def test_a_heartbeat_moves_forward(database: Database) -> None:
 def test_the_end_of_a_step_leaves_those_of_others_and_a_copy_elsewhere(database: Database) -> None:
     with database.transaction() as session:
         for run, step, worker in (("d-1", "a", "host:1"), ("d-1", "b", "host:1"), ("d-2", "a", "host:1")):
-            beat_step(session, run, step, worker)
-        beat_step(session, "d-1", "a", "host:2")
+            record_step_heartbeat(session, run, step, worker)
+        record_step_heartbeat(session, "d-1", "a", "host:2")
         end_step(session, "d-1", "a", "host:1")
         end_step(session, "d-1", "b", "host:1")
     assert shown(database) == [("d-1", "a", "host:2"), ("d-2", "a", "host:1")]
@@ -41,6 +43,6 @@ def test_the_end_of_a_step_leaves_those_of_others_and_a_copy_elsewhere(database:
 def test_all_steps_of_a_run_are_forgotten(database: Database) -> None:
     with database.transaction() as session:
         for run, step in (("d-1", "a"), ("d-1", "b"), ("d-2", "a")):
-            beat_step(session, run, step, "host:1")
-        forget_steps(session, "d-1")
+            record_step_heartbeat(session, run, step, "host:1")
+        delete_step_heartbeats(session, "d-1")
     assert shown(database) == [("d-2", "a", "host:1")]

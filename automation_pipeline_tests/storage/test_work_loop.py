@@ -5,13 +5,12 @@ import contextlib
 
 import pytest
 
-from automation_pipeline.core.correlation import correlated, correlation_id
-from automation_pipeline.core.meter import Meter
-from automation_pipeline.core.pool import work_through
+from automation_pipeline.bootstrap import WorkLoop
+from automation_pipeline.core.background import process_concurrently
+from automation_pipeline.core.logs import correlated, correlation_id
+from automation_pipeline.core.metrics import Meter
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.measures import all_measures
-from automation_pipeline.storage.metering import Metering
-from automation_pipeline.storage.work_loop import WorkLoop
+from automation_pipeline.storage.metrics import MetricsFlusher, all_metrics
 
 pytestmark = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 
@@ -21,7 +20,7 @@ async def current() -> str | None:
 
 
 def test_each_call_works_under_the_id_of_its_caller(database: Database) -> None:
-    loop = WorkLoop(Metering(Meter(), lambda: database))
+    loop = WorkLoop(MetricsFlusher(Meter(), lambda: database))
     assert loop.run(current()) is None
     for name in ("one", "two"):
         with correlated(name):
@@ -31,7 +30,7 @@ def test_each_call_works_under_the_id_of_its_caller(database: Database) -> None:
 
 def test_interrupted_work_leaves_nothing_running_and_its_counts_are_kept(database: Database) -> None:
     meter, ended = Meter(), []
-    loop = WorkLoop(Metering(meter, lambda: database))
+    loop = WorkLoop(MetricsFlusher(meter, lambda: database))
 
     async def beside() -> None:
         with contextlib.suppress(asyncio.CancelledError):
@@ -50,7 +49,7 @@ def test_interrupted_work_leaves_nothing_running_and_its_counts_are_kept(databas
     assert ended == ["beside"]
     assert loop.run(current()) is None, "and the loop goes on working"
     with database.reading() as session:
-        assert [each.name for each in all_measures(session)] == ["a_total"]
+        assert [each.name for each in all_metrics(session)] == ["a_total"]
 
 
 def test_whoever_is_at_work_at_an_interrupt_tidies_up_undisturbed(database: Database) -> None:
@@ -68,8 +67,8 @@ def test_whoever_is_at_work_at_an_interrupt_tidies_up_undisturbed(database: Data
 
     async def work() -> None:
         asyncio.get_running_loop().call_later(0.01, interrupt)
-        await work_through(range(50), call, list, width=50)
+        await process_concurrently(range(50), call, list, width=50)
 
     with pytest.raises(KeyboardInterrupt):
-        WorkLoop(Metering(Meter(), lambda: database)).run(work())
+        WorkLoop(MetricsFlusher(Meter(), lambda: database)).run(work())
     assert sorted(tidied) == list(range(50))

@@ -2,7 +2,7 @@
 
 from sqlalchemy import select
 
-from automation_pipeline.core.notes import Note
+from automation_pipeline.core.events import WorkflowLogEntry
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow, write_notes
 
@@ -11,7 +11,9 @@ def test_what_is_told_with_a_note_is_masked(database: Database) -> None:
     data = {"headers": {"Authorization": "Bearer hush"}, "to": ["anna@host.test"], "tokens": 7}
     with database.transaction() as session:
         write_notes(
-            session, Note("audit", "fiche", "1", "9", "Told", data=data), Note("audit", "fiche", "2", "9", "No")
+            session,
+            WorkflowLogEntry("audit", "fiche", "1", "9", "Told", data=data),
+            WorkflowLogEntry("audit", "fiche", "2", "9", "No"),
         )
     with database.reading() as session:
         rows = session.scalars(select(WorkflowLogRow).order_by(WorkflowLogRow.id)).all()

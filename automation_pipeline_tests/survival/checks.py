@@ -10,12 +10,12 @@ from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.automation.tables import FicheResultRow, NotificationRow, RunRow
-from automation_pipeline.realtime.batches import entries_of
+from automation_pipeline.clients.pusher import entries_of
 from automation_pipeline.storage.claims import LeaseRow
-from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.clock import database_now
+from automation_pipeline.storage.heartbeats import StepHeartbeatRow
 from automation_pipeline.storage.outbox import OutboxRow, event_in
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline.storage.step_beats import StepBeatRow
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 from automation_pipeline_tests.outside import shown_to_browsers
 from automation_pipeline_tests.survival.world import World
@@ -65,7 +65,7 @@ def left_behind(session: Session) -> Iterator[str]:
         "leases": select(LeaseRow.key).where(LeaseRow.expires_at > database_now(), LeaseRow.owner != "pause"),
         "events unsent": select(OutboxRow.id).where(OutboxRow.published_at.is_(None)),
         "notifications unsent": select(NotificationRow.id).where(NotificationRow.status == "pending"),
-        "steps at work": select(StepBeatRow.step_key),
+        "steps at work": select(StepHeartbeatRow.step_key),
         "runs at work": select(RunRow.id).where(RunRow.completed_at.is_(None)),
     }
     for name, query in live.items():

@@ -4,8 +4,7 @@ from sqlalchemy import Column, text
 
 from automation_pipeline.migrations.tables import TABLE_MODULES
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.metadata import Table
-from automation_pipeline.storage.types import UtcDateTime
+from automation_pipeline.storage.types import Table, UtcDateTime
 
 assert TABLE_MODULES  # every table is known
 # GCRA's instants are numbers.

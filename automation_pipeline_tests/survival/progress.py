@@ -9,9 +9,9 @@ from sqlalchemy import or_, select
 
 from automation_pipeline.audits.tables import AuditRow, StepResultRow
 from automation_pipeline.automation.tables import FicheResultRow, HeartbeatRow, RunRow
-from automation_pipeline.fiches.tables import FicheCache, RecordingRow
+from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.step_beats import RUN_WORKER, StepBeatRow
+from automation_pipeline.storage.heartbeats import RUN_WORKER, StepHeartbeatRow
 from automation_pipeline_tests.outside import NO_CERTIFICATES
 
 ROUTES = ("crm.details", "speech.transcribe", "llm.complete")
@@ -28,16 +28,16 @@ def finished(database: Database, run_id: int, fiche_ids: Sequence[str]) -> set[s
         )
         details = [f"crm.details {fiche_id}" for fiche_id in fetched]
         heard = session.scalars(
-            select(RecordingRow.call_id)
-            .join(FicheCache, FicheCache.id == RecordingRow.fiche_cache_id)
-            .where(FicheCache.fiche_id.in_(fiche_ids), RecordingRow.has_transcription)
+            select(CallRecordingRow.call_id)
+            .join(FicheCacheRow, FicheCacheRow.id == CallRecordingRow.fiche_cache_id)
+            .where(FicheCacheRow.fiche_id.in_(fiche_ids), CallRecordingRow.has_transcription)
         )
         transcripts = [f"speech.transcribe {call_id}" for call_id in heard]
         steps = session.execute(
-            select(FicheCache.fiche_id, StepResultRow.step_position)
-            .join(AuditRow, AuditRow.fiche_cache_id == FicheCache.id)
+            select(FicheCacheRow.fiche_id, StepResultRow.step_position)
+            .join(AuditRow, AuditRow.fiche_cache_id == FicheCacheRow.id)
             .join(StepResultRow, StepResultRow.audit_id == AuditRow.id)
-            .where(FicheCache.fiche_id.in_(fiche_ids), StepResultRow.error.is_(None))
+            .where(FicheCacheRow.fiche_id.in_(fiche_ids), StepResultRow.error.is_(None))
         ).tuples()
         judged = [f"llm.complete {fiche_id}/{position}" for fiche_id, position in steps]
     return {*details, *transcripts, *judged}
@@ -66,7 +66,9 @@ def process_that_waits(database: Database, run_id: int) -> psutil.Process | None
     mine = select(RunRow.dagster_run_id).where(RunRow.id == run_id).scalar_subquery()
     with database.reading() as session:
         worker = session.scalars(
-            select(StepBeatRow.worker).where(StepBeatRow.dagster_run_id == mine, StepBeatRow.step_key == RUN_WORKER)
+            select(StepHeartbeatRow.worker).where(
+                StepHeartbeatRow.dagster_run_id == mine, StepHeartbeatRow.step_key == RUN_WORKER
+            )
         ).one_or_none()
     return _alive(worker)
 

@@ -9,25 +9,29 @@ from sqlalchemy import select, update
 
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.fiches.domain.fiche import Recording
-from automation_pipeline.fiches.tables import RecordingRow
+from automation_pipeline.fiches.models.fiches import Recording
+from automation_pipeline.fiches.tables import CallRecordingRow
+from automation_pipeline.storage.clock import database_now, database_time
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_now, database_time
 from automation_pipeline.storage.outbox import OutboxRow
-from automation_pipeline.transcription.domain.attempts import Knobs
-from automation_pipeline.transcription.domain.run import Priority, Standing, TaskState
-from automation_pipeline.transcription.domain.transcript import Transcript
-from automation_pipeline.transcription.ports import Provider
-from automation_pipeline.transcription.stages.begin_transcription import Wish, begin_transcription
-from automation_pipeline.transcription.stages.transcribe_waiting import transcribe_waiting
-from automation_pipeline.transcription.store.runs import standings
+from automation_pipeline.transcription.models import (
+    SpeechOptions,
+    TaskState,
+    Transcript,
+    TranscriptionPriority,
+    TranscriptionSummary,
+)
+from automation_pipeline.transcription.ports import SpeechProvider
+from automation_pipeline.transcription.queries.runs import list_summaries
+from automation_pipeline.transcription.recordings import transcribe_waiting
+from automation_pipeline.transcription.runs import TranscriptionRunRequest, begin_transcription
 from automation_pipeline.transcription.tables import TranscriptionTaskRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText, transcript
 from automation_pipeline_tests.waiting import come_true, leap, run
 
-KNOBS = Knobs(
+KNOBS = SpeechOptions(
     per_minute=60_000,
     max_attempts=3,
     backoff=Backoff(base_seconds=0, cap_seconds=0),
@@ -60,7 +64,7 @@ def call(call_id: str, *, url: str | None = None) -> Recording:
 class Bench:
     database: Database
     clock: StandingClock
-    knobs: Knobs = KNOBS
+    knobs: SpeechOptions = KNOBS
     crm: FakeFicheSource = field(default_factory=FakeFicheSource)
     speech: FakeSpeechToText = field(default_factory=lambda: FakeSpeechToText(otherwise=heard))
     limiter: NoLimit = field(default_factory=NoLimit)
@@ -68,8 +72,10 @@ class Bench:
     def sell(self, fiche_id: str, *calls: Recording) -> None:
         self.crm.add(fiche(fiche_id, *calls))
 
-    def begin(self, fiche_id: str, run_id: str | None = None, priority: Priority = Priority.NORMAL) -> Standing:
-        wish = Wish(run_id or f"run-{fiche_id}-{Random().random()}", fiche_id, priority)
+    def begin(
+        self, fiche_id: str, run_id: str | None = None, priority: TranscriptionPriority = TranscriptionPriority.NORMAL
+    ) -> TranscriptionSummary:
+        wish = TranscriptionRunRequest(run_id or f"run-{fiche_id}-{Random().random()}", fiche_id, priority)
         return asyncio.run(begin_transcription(wish, database=self.database, source=self.crm, clock=self.clock))
 
     def work(self, *run_ids: str, owner: str = "me") -> None:
@@ -80,7 +86,7 @@ class Bench:
         run(self.working(*run_ids), threads=1)
 
     async def working(self, *run_ids: str, owner: str = "me") -> None:
-        provider = Provider(self.speech, self.limiter, self.knobs)
+        provider = SpeechProvider(self.speech, self.limiter, self.knobs)
         await transcribe_waiting(run_ids, database=self.database, provider=provider, owner=owner)
 
     async def longer_than_its_lease(self) -> None:
@@ -101,9 +107,9 @@ class Bench:
         with self.database.reading() as session:
             return (min(session.scalars(held)) - database_time(session)).total_seconds()
 
-    def standing(self, run_id: str) -> Standing:
+    def standing(self, run_id: str) -> TranscriptionSummary:
         with self.database.reading() as session:
-            return standings(session, [run_id])[0]
+            return list_summaries(session, [run_id])[0]
 
     def events(self, name: str | None = None) -> list[dict[str, object]]:
         with self.database.reading() as session:
@@ -115,7 +121,7 @@ class Bench:
 
     def transcribed(self) -> set[str]:
         with self.database.reading() as session:
-            return set(session.scalars(select(RecordingRow.call_id).where(RecordingRow.has_transcription)))
+            return set(session.scalars(select(CallRecordingRow.call_id).where(CallRecordingRow.has_transcription)))
 
 
 def urls(call_ids: Sequence[str], of: Callable[[str], Recording] = call) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from automation_pipeline.clients.elevenlabs import ElevenLabsSpeechToText
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
-from automation_pipeline.transcription.domain.transcript import Transcript
+from automation_pipeline.transcription.models import Transcript
 from automation_pipeline.transcription.ports import SpeechToText
 from automation_pipeline_tests.clients.studio import (
     AUDIO,

@@ -5,19 +5,17 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.core.coordination import Rate
+from automation_pipeline.core.coordination import FailoverRateLimiter, Rate
 from automation_pipeline.core.errors import PermanentError, TransientError
-from automation_pipeline.core.failover import FailoverRateLimiter
-from automation_pipeline.fiches.domain.fiche import DetailsFetched
-from automation_pipeline.fiches.store.details import save_outcomes
+from automation_pipeline.fiches.models.fiches import DetailsFetched
+from automation_pipeline.fiches.queries.details import save_outcomes
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import mark_taken
-from automation_pipeline.transcription.domain.requests import Requested
-from automation_pipeline.transcription.domain.run import Priority, RunStatus
-from automation_pipeline.transcription.stages.request_transcriptions import request_transcriptions
-from automation_pipeline.transcription.stages.sweep_transcriptions import sweep_transcriptions
-from automation_pipeline.transcription.store.status import transcription_status
-from automation_pipeline.transcription.store.tasks import claim_next, put_back
+from automation_pipeline.transcription.models import RequestedTranscription, TranscriptionPriority, TranscriptionStatus
+from automation_pipeline.transcription.queries.recordings import transcription_status
+from automation_pipeline.transcription.queries.tasks import claim_next, release_for_retry
+from automation_pipeline.transcription.requests import request_transcriptions
+from automation_pipeline.transcription.runs import sweep_transcriptions
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
@@ -34,9 +32,9 @@ def status(bench: Bench, fiche_id: str = "7") -> dict[str, Any]:
         return dict(transcription_status(session, fiche_id))
 
 
-def request(bench: Bench, *, batch: bool = False) -> Requested:
+def request(bench: Bench, *, batch: bool = False) -> RequestedTranscription:
     [requested] = request_transcriptions(
-        ["7"], priority=Priority.NORMAL, batch=batch, database=bench.database, clock=bench.clock
+        ["7"], priority=TranscriptionPriority.NORMAL, batch=batch, database=bench.database, clock=bench.clock
     )
     return requested
 
@@ -61,7 +59,7 @@ def test_2_redis_that_is_down_ends_nothing(bench: Bench) -> None:
     bench.limiter = FailoverRateLimiter(Down(), second)  # type: ignore[assignment]
     bench.sell("7", call("a"), call("b"))
     bench.work(bench.begin("7", "r1").run_id)
-    assert bench.standing("r1").status is RunStatus.COMPLETED
+    assert bench.standing("r1").status is TranscriptionStatus.COMPLETED
     assert bench.names()[-2:] == ["transcription.completed", "fiche/transcribed"]
     assert second.reserved == 2
 
@@ -97,7 +95,7 @@ def test_4b_while_it_waits_the_status_says_how_long(bench: Bench) -> None:
     with bench.database.transaction() as session:
         [claim] = claim_next(session, "me", 1, lease_seconds=30, per_fiche=10)
         assert claim
-        assert put_back(session, claim, timedelta(seconds=40), "status=429 slow down", of_audio=False)
+        assert release_for_retry(session, claim, timedelta(seconds=40), "status=429 slow down", of_audio=False)
     task = status(bench)["run"]["tasks"][0]
     assert (task["state"], task["error"], task["owner"]) == ("waiting", "status=429 slow down", None)
     assert 10 < task["againInSeconds"] <= 40
@@ -151,7 +149,7 @@ def test_8_a_batch_repeated_on_purpose_is_not_swallowed(bench: Bench) -> None:
     assert request(bench, batch=True).key is None, "nothing is lacking"
 
 
-def _carry_out(bench: Bench, requested: Requested) -> None:
+def _carry_out(bench: Bench, requested: RequestedTranscription) -> None:
     assert requested.key
     assert requested.run_id
     with bench.database.transaction() as session:

@@ -3,9 +3,8 @@
 import threading
 import time
 
+from automation_pipeline.api.health import NOT_CONFIGURED, Check, Finding, State, findings_of
 from automation_pipeline.core.errors import InvalidInputError, PermanentError, TransientError
-from automation_pipeline.vitals.beside import NOT_CONFIGURED, Check, findings_of
-from automation_pipeline.vitals.finding import Finding, State
 from automation_pipeline_tests.tables import every_case
 
 

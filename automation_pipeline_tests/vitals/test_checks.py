@@ -5,13 +5,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from automation_pipeline.access.stages.create_token import create_token
-from automation_pipeline.access.stages.revoke_token import revoke_token
+from automation_pipeline.access.tokens import create_token, revoke_token
+from automation_pipeline.api import health as checks
+from automation_pipeline.api.health import Finding
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.pulses import DAEMON, beat_pulse
-from automation_pipeline.vitals import checks
-from automation_pipeline.vitals.finding import Finding
+from automation_pipeline.storage.heartbeats import DAEMON, record_heartbeat
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.outside import (
     ENTREPRISE_TOKEN,
@@ -136,7 +135,7 @@ def test_a_daemon_that_ticks_is_well(serving: MakeServices, database: Database) 
     silent = found(serving())["daemon"]
     assert (silent.state, silent.is_trouble) == ("failed", False)
     with database.transaction() as session:
-        beat_pulse(session, DAEMON)
+        record_heartbeat(session, DAEMON)
     assert found(serving())["daemon"].state == "ok"
 
 

@@ -5,23 +5,20 @@ from datetime import timedelta
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from automation_pipeline.api.metrics import exposition
+from automation_pipeline.api.metrics import exposition, gauges, histograms
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.core.spread import observe
-from automation_pipeline.enrichment.domain.measures import LATENCY_MS, RATE_LIMITED
-from automation_pipeline.enrichment.domain.vocabulary import SourceApi
-from automation_pipeline.enrichment.stages.request_enrichment import request_enrichment
-from automation_pipeline.enrichment.stages.sweep_enrichments import sweep_enrichments
-from automation_pipeline.enrichment.stages.work_enrichment import work_enrichment
-from automation_pipeline.enrichment.store.requests import Asking
-from automation_pipeline.enrichment.store.sources import rest
+from automation_pipeline.core.metrics import observe
+from automation_pipeline.enrichment.jobs import sweep_enrichments, work_enrichment
+from automation_pipeline.enrichment.models import LATENCY_MS, RATE_LIMITED, SourceApi
+from automation_pipeline.enrichment.queries.requests import Requester
+from automation_pipeline.enrichment.queries.sources import set_rest
+from automation_pipeline.enrichment.requests import request_enrichment
 from automation_pipeline.storage.database import Database
-from automation_pipeline.vitals.gauges import gauges, histograms
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.registries import NEVER_WAITS, SIREN, FakeRegistry, record, registries
 from automation_pipeline_tests.vitals.conftest import MakeServices
 
-ASKING = Asking(tenant_id="main", correlation_id="c-1", actor="user:12")
+ASKING = Requester(tenant_id="main", correlation_id="c-1", actor="user:12")
 
 
 def read(services: Services) -> dict[str, dict[str, float]]:
@@ -55,7 +52,7 @@ def test_companies_sources_and_the_backlog_are_counted(
 ) -> None:
     enrich(database, clock)
     with database.transaction() as session:
-        rest(session, SourceApi.INPI, timedelta(days=90), "Banned.", clock.now())
+        set_rest(session, SourceApi.INPI, timedelta(days=90), "Banned.", clock.now())
     told = read(serving())
     assert (told["enrichment_status"]["SUCCESS"], told["enrichment_source_calls_today"][SourceApi.SEARCH]) == (1, 1)
     assert told["enrichment_source_resting"][SourceApi.INPI] == 1

@@ -4,16 +4,16 @@ from datetime import timedelta
 
 from sqlalchemy import event, update
 
-from automation_pipeline.audits.domain.audit import AuditStatus
+from automation_pipeline.api.metrics import gauges, labels_of
+from automation_pipeline.audits.models.audits import AuditStatus
 from automation_pipeline.automation.tables import NotificationRow, RunRow
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_time
-from automation_pipeline.storage.measures import Measure, add_measures
+from automation_pipeline.storage.heartbeats import DAEMON, record_heartbeat
+from automation_pipeline.storage.metrics import MetricValue, add_metrics
 from automation_pipeline.storage.outbox import NEVER, OutboxRow, enqueue
-from automation_pipeline.storage.pulses import DAEMON, beat_pulse
-from automation_pipeline.storage.run_requests import RunWish, file_requests, mark_refused
-from automation_pipeline.vitals.gauges import gauges, labels_of
+from automation_pipeline.storage.run_requests import NewRunRequest, file_requests, mark_refused
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.automation.stages.post import an_ended_run
 from automation_pipeline_tests.conftest import StandingClock
@@ -65,7 +65,9 @@ def test_runs_and_fiches_are_counted_by_how_they_ended(
 
 def test_what_waits_is_told_by_its_queue(serving: MakeServices, database: Database, clock: StandingClock) -> None:
     with database.transaction() as session:
-        file_requests(session, [RunWish(f"wish-{number}", "audit_fiche", {}, {}) for number in range(3)], clock.now())
+        file_requests(
+            session, [NewRunRequest(f"wish-{number}", "audit_fiche", {}, {}) for number in range(3)], clock.now()
+        )
         mark_refused(session, "wish-1", "No")
     bench = Bench(database, clock)
     bench.sell("1")
@@ -99,7 +101,7 @@ def test_messages_that_nobody_received_and_the_daemons_silence_are_told(
     an_ended_run(database, clock, webhookUrl="https://hooks.example.com/run", notifyEmails=["a@example.com"])
     with database.transaction() as session:
         session.execute(update(NotificationRow).where(NotificationRow.channel == "email").values(status="failed"))
-        beat_pulse(session, DAEMON)
+        record_heartbeat(session, DAEMON)
     told = numbers(serving())
     assert told["automation_notifications_failed"] == 1
     assert 0 <= told["automation_daemon_silence_seconds"] < 600
@@ -107,9 +109,9 @@ def test_messages_that_nobody_received_and_the_daemons_silence_are_told(
 
 def test_what_all_processes_count_is_told_as_counters(serving: MakeServices, database: Database) -> None:
     with database.transaction() as session:
-        add_measures(session, [Measure("provider_calls_total", 'provider="crm",status="200"', 3)])
-        add_measures(session, [Measure("provider_calls_total", 'provider="crm",status="200"', 2)])
-        add_measures(session, [Measure("provider_calls_total", 'provider="llm",status="429"', 1)])
+        add_metrics(session, [MetricValue("provider_calls_total", 'provider="crm",status="200"', 3)])
+        add_metrics(session, [MetricValue("provider_calls_total", 'provider="crm",status="200"', 2)])
+        add_metrics(session, [MetricValue("provider_calls_total", 'provider="llm",status="429"', 1)])
     [counter] = [gauge for gauge in gauges(serving()) if gauge.kind == "counter"]
     assert [(dict(sample.labels), sample.value) for sample in counter.samples] == [
         ({"provider": "crm", "status": "200"}, 5),

@@ -6,13 +6,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import event
 
-from automation_pipeline.api.metrics import exposition
+from automation_pipeline.api.metrics import exposition, gauges, histograms
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.core.spread import observe
-from automation_pipeline.org_jobs.domain.measures import FIRES, LATENCY_MS
+from automation_pipeline.core.metrics import observe
+from automation_pipeline.org_jobs.events import FIRE_LATENCY_MS, FIRES
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.metering import Metering
-from automation_pipeline.vitals.gauges import gauges, histograms
+from automation_pipeline.storage.metrics import MetricsFlusher
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, READING, SERVICE, Bench
 from automation_pipeline_tests.vitals.conftest import MakeServices
@@ -71,8 +70,8 @@ def test_what_was_counted_is_told_with_its_labels_and_as_histograms(serving: Mak
     services = serving()
     services.meter.count(FIRES, outcome="skipped", reason="overlap")
     services.meter.count(FIRES, outcome="dispatched", reason="")
-    observe(services.meter, LATENCY_MS, 2_000)
-    Metering(services.meter, lambda: database).flush()
+    observe(services.meter, FIRE_LATENCY_MS, 2_000)
+    MetricsFlusher(services.meter, lambda: database).flush()
     told = read(services)
     assert told["schedules_fire_count_total"] == {"skipped overlap": 1, "dispatched ": 1}
     assert told["schedules_fire_latency_ms_count"] == {"": 1}

@@ -5,14 +5,12 @@ from datetime import timedelta
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import event
 
-from automation_pipeline.api.metrics import exposition
+from automation_pipeline.api.metrics import exposition, gauges, histograms
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.pricing.stages.tell_times import tell_times
-from automation_pipeline.pricing.store.run_views import get_run
+from automation_pipeline.pricing.queries.runs import get_run
+from automation_pipeline.pricing.worker import observe_durations
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.measures import Measure, add_measures
-from automation_pipeline.storage.metering import Metering
-from automation_pipeline.vitals.gauges import gauges, histograms
+from automation_pipeline.storage.metrics import MetricsFlusher, MetricValue, add_metrics
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.pricing.ended import a_check, a_shop, an_ended_run
 from automation_pipeline_tests.pricing.kept import a_rule, a_run, change_run
@@ -56,8 +54,8 @@ def test_durations_are_a_histogram(serving: MakeServices, database: Database, cl
         began, queued = now - seconds * SECOND, now - (seconds + 60) * SECOND
         run_id = an_ended_run(database, clock, 1, ended=timedelta(0), started_at=began, queued_at=queued)
         with database.reading() as session:
-            tell_times(services.meter, get_run(session, run_id))
-    Metering(services.meter, lambda: database).flush()
+            observe_durations(services.meter, get_run(session, run_id))
+    MetricsFlusher(services.meter, lambda: database).flush()
     told = read(services)
     assert {name.partition("_ms_")[2] for name in told if "_ms" in name} == {"bucket", "sum", "count"}
     buckets = {
@@ -78,8 +76,8 @@ def test_what_a_histogram_has_counted_stays_when_a_run_is_tried_again(
     services = serving()
     run_id = an_ended_run(database, clock, 1, 1)
     with database.reading() as session:
-        tell_times(services.meter, get_run(session, run_id))
-    Metering(services.meter, lambda: database).flush()
+        observe_durations(services.meter, get_run(session, run_id))
+    MetricsFlusher(services.meter, lambda: database).flush()
     before = {name: values for name, values in read(services).items() if "_ms_" in name}
     change_run(database, run_id, status="APPLYING", finished_at=None, retry_cycle=1)
     assert {name: values for name, values in read(services).items() if "_ms_" in name} == before
@@ -133,8 +131,8 @@ def test_a_shops_circuit_the_queue_and_the_guardrails_are_told(
 
 def test_what_the_worker_counts_is_told_with_its_labels(serving: MakeServices, database: Database) -> None:
     with database.transaction() as session:
-        add_measures(session, [Measure("rules_429_count_total", 'shop="shop.example"', 3)])
-        add_measures(session, [Measure("rules_target_retries_total", 'kind="manual"', 2)])
+        add_metrics(session, [MetricValue("rules_429_count_total", 'shop="shop.example"', 3)])
+        add_metrics(session, [MetricValue("rules_target_retries_total", 'kind="manual"', 2)])
     told = read(serving())
     assert told["rules_429_count_total"] == {"shop.example": 3}
     assert told["rules_target_retries_total"] == {"manual": 2}

@@ -5,17 +5,19 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
+from automation_pipeline.api.health import REDIS_IS_AWAY, readiness
+from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_time
-from automation_pipeline.storage.pulses import DAEMON, PulseRow, beat_pulse
-from automation_pipeline.vitals.readiness import REDIS_IS_AWAY, readiness
+from automation_pipeline.storage.heartbeats import DAEMON, ProcessHeartbeatRow, record_heartbeat
 from automation_pipeline_tests.vitals.conftest import MakeServices
 
 
 def beat(database: Database, seconds_ago: float) -> None:
     with database.transaction() as session:
-        beat_pulse(session, DAEMON)
-        session.execute(update(PulseRow).values(beat_at=database_time(session) - timedelta(seconds=seconds_ago)))
+        record_heartbeat(session, DAEMON)
+        session.execute(
+            update(ProcessHeartbeatRow).values(beat_at=database_time(session) - timedelta(seconds=seconds_ago))
+        )
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,17 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from automation_pipeline.audits.domain.day import AUDIT_CHECKS, judge_audits
-from automation_pipeline.audits.stages.audit_day import DayWork, audit_day
-from automation_pipeline.audits.store.days import audits_of
+from automation_pipeline.audits.days import DayAuditRequest, audit_day
+from automation_pipeline.audits.queries.days import audits_of_day
+from automation_pipeline.audits.rules.days import AUDIT_CHECKS, judge_audits
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.defs.transcription.asset import transcripts
-from automation_pipeline.fiches.store.sales import sales_day
+from automation_pipeline.fiches.queries.days import sales_day
 from automation_pipeline.orchestration.audits import day_metadata
+from automation_pipeline.orchestration.batch_context import listener
 from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of
 from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
 from automation_pipeline.orchestration.heartbeat import worker_name
-from automation_pipeline.orchestration.listening import listener
 from automation_pipeline.orchestration.resource import ServicesResource
 
 
@@ -25,15 +25,15 @@ def audit_outcomes(context: dg.AssetExecutionContext, services: ServicesResource
     with verdicts():
         listen = listener(our, f"{worker_name()}/{context.run.run_id}")
         auditing = audit_day(
-            work, database=our.database, source=our.crm, listen=listen, judge=our.judge, clock=our.clock
+            work, database=our.database, source=our.crm, ensure_transcribed=listen, judge=our.judge, clock=our.clock
         )
         day = our.run(auditing)
     return dg.MaterializeResult(metadata=day_metadata(day))
 
 
-def _work(context: dg.AssetExecutionContext, our: Services) -> DayWork:
+def _work(context: dg.AssetExecutionContext, our: Services) -> DayAuditRequest:
     run = context.run
-    return DayWork(
+    return DayAuditRequest(
         day=day_of(context),
         attempt=run.root_run_id or run.run_id,
         width=our.settings.audit_run_concurrency,
@@ -47,6 +47,6 @@ def audit_outcomes_checks(
 ) -> Iterator[dg.AssetCheckResult]:
     """Nearly every fiche audited, nearly every step answered, and few quotations that were never said."""
     with services.get().database.reading() as session:
-        day, listed = audits_of(session, day_of(context)), sales_day(session, day_of(context))
+        day, listed = audits_of_day(session, day_of(context)), sales_day(session, day_of(context))
     for finding in judge_audits(day, asked=listed is not None):
         yield check_result("audit_outcomes", finding)

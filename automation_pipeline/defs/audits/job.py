@@ -3,13 +3,13 @@
 import dagster as dg
 from pydantic import Field
 
-from automation_pipeline.audits.domain.audit import AuditStatus, Wish
-from automation_pipeline.audits.stages.audit_fiche import audit_fiche as audit_to_the_end
+from automation_pipeline.audits.audits import audit_fiche as audit_to_the_end
+from automation_pipeline.audits.models.audits import AuditStatus, FicheAuditRequest
 from automation_pipeline.orchestration.audits import fail_audit_of, standing_metadata, tracking_id_of
+from automation_pipeline.orchestration.batch_context import listener
 from automation_pipeline.orchestration.config import StrictConfig
 from automation_pipeline.orchestration.failures import verdicts, words_of
 from automation_pipeline.orchestration.heartbeat import worker_name
-from automation_pipeline.orchestration.listening import listener
 from automation_pipeline.orchestration.requests import take_request
 from automation_pipeline.orchestration.resource import ServicesResource
 
@@ -34,9 +34,14 @@ def audit(context: dg.OpExecutionContext, config: AuditFicheConfig, services: Se
     our, wish = services.get(), _wish(config, context.run)
     with verdicts():
         take_request(context, our)
-        listen = listener(our, f"{worker_name()}/{context.run_id}")
+        ensure_transcribed = listener(our, f"{worker_name()}/{context.run_id}")
         work = audit_to_the_end(
-            wish, database=our.database, source=our.crm, listen=listen, judge=our.judge, clock=our.clock
+            wish,
+            database=our.database,
+            source=our.crm,
+            ensure_transcribed=ensure_transcribed,
+            judge=our.judge,
+            clock=our.clock,
         )
         standing = our.run(work)
     if standing.status is not AuditStatus.COMPLETED:
@@ -44,8 +49,8 @@ def audit(context: dg.OpExecutionContext, config: AuditFicheConfig, services: Se
     context.add_output_metadata(standing_metadata(standing))
 
 
-def _wish(config: AuditFicheConfig, run: dg.DagsterRun) -> Wish:
-    return Wish(
+def _wish(config: AuditFicheConfig, run: dg.DagsterRun) -> FicheAuditRequest:
+    return FicheAuditRequest(
         tracking_id=tracking_id_of(run) or run.run_id,
         fiche_id=config.fiche_id,
         audit_config_id=config.audit_config_id,

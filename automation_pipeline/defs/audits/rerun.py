@@ -3,11 +3,9 @@
 import dagster as dg
 from pydantic import Field
 
-from automation_pipeline.audits.domain.place import Place
-from automation_pipeline.audits.domain.requests import rerun_id
-from automation_pipeline.audits.domain.rerun import Rerun
-from automation_pipeline.audits.stages.rerun_control_point import rerun_control_point
-from automation_pipeline.audits.stages.rerun_step import rerun_step
+from automation_pipeline.audits.models.audits import StepLocation, rerun_id
+from automation_pipeline.audits.reruns import rerun_control_point, rerun_step
+from automation_pipeline.audits.rules.reviews import Rerun
 from automation_pipeline.orchestration.audits import step_metadata
 from automation_pipeline.orchestration.config import StrictConfig
 from automation_pipeline.orchestration.failures import verdicts
@@ -38,7 +36,7 @@ def rerun(context: dg.OpExecutionContext, config: AuditRerunConfig, services: Se
 
 def _wish(config: AuditRerunConfig, run: dg.DagsterRun) -> Rerun:
     """Retries of a run carry out its rerun."""
-    place = Place(config.audit_id, config.step_position, config.control_point_index)
+    place = StepLocation(config.audit_id, config.step_position, config.control_point_index)
     made_up = rerun_id(place.audit_id, place.position, place.point, run.root_run_id or run.run_id)
     return Rerun(rerun_id=config.rerun_id or made_up, place=place, instructions=config.custom_prompt)
 

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from automation_pipeline.audits.stages.sweep_audits import sweep_audits as end_abandoned
+from automation_pipeline.audits.audits import sweep_audits as end_abandoned
 from automation_pipeline.orchestration.config import every
 from automation_pipeline.orchestration.endings import end_lost_audits
 from automation_pipeline.orchestration.resource import ServicesResource

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from automation_pipeline.automation.stages.start_due_runs import start_due_runs
+from automation_pipeline.automation.schedules import start_due_runs
 from automation_pipeline.bootstrap import due_rules
 from automation_pipeline.orchestration.config import every
 from automation_pipeline.orchestration.resource import ServicesResource

@@ -6,16 +6,14 @@ from collections.abc import Iterator, Sequence
 import dagster as dg
 from pydantic import Field
 
-from automation_pipeline.automation.domain.run import RunTicket
-from automation_pipeline.automation.stages import open_run as opening
+from automation_pipeline.automation import runs as opening
+from automation_pipeline.automation.models.runs import RunAttempt
 from automation_pipeline.defs.automation.hook import close_run
-from automation_pipeline.orchestration.config import StrictConfig
+from automation_pipeline.orchestration.automation_runs import STATUS_TAG, batch_key, opening_tags, parse_launch
+from automation_pipeline.orchestration.config import SelectionConfig, StrictConfig
 from automation_pipeline.orchestration.failures import verdicts
 from automation_pipeline.orchestration.heartbeat import beating, worker_name
-from automation_pipeline.orchestration.launches import STATUS_TAG, opening_tags, parse_launch
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.orchestration.selection_config import SelectionConfig
-from automation_pipeline.orchestration.tickets import batch_key
 
 
 class AutomationRunConfig(StrictConfig):
@@ -34,7 +32,7 @@ class AutomationRunConfig(StrictConfig):
 
 
 @dg.op
-def open_run(context: dg.OpExecutionContext, config: AutomationRunConfig, services: ServicesResource) -> RunTicket:
+def open_run(context: dg.OpExecutionContext, config: AutomationRunConfig, services: ServicesResource) -> RunAttempt:
     """Begin an attempt at the run and fence off earlier ones."""
     our = services.get()
     with verdicts():
@@ -45,10 +43,10 @@ def open_run(context: dg.OpExecutionContext, config: AutomationRunConfig, servic
 
 
 @dg.op(out=dg.DynamicOut(tuple))
-def select_fiches(ticket: RunTicket, services: ServicesResource) -> Iterator[dg.DynamicOutput]:
+def select_fiches(ticket: RunAttempt, services: ServicesResource) -> Iterator[dg.DynamicOutput]:
     """Resolve the selection, write one pending row a fiche; hand on the batches that have work left."""
-    from automation_pipeline.automation.stages import select_fiches as selecting  # noqa: PLC0415  its own
-    from automation_pipeline.orchestration.knobs import crm_of_run, selection_knobs  # noqa: PLC0415  its own
+    from automation_pipeline.automation import selection as selecting  # noqa: PLC0415  its own
+    from automation_pipeline.orchestration.batch_context import crm_of_run, selection_knobs  # noqa: PLC0415  its own
 
     our = services.get()
     with verdicts(), beating(ticket, our):
@@ -61,8 +59,8 @@ def select_fiches(ticket: RunTicket, services: ServicesResource) -> Iterator[dg.
 @dg.op
 def fetch_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesResource) -> None:
     """Fetch the details of a batch's fiches, many at once, and apply the filters; rows move while it runs."""
-    from automation_pipeline.automation.stages import fetch_batch as fetching  # noqa: PLC0415  its own
-    from automation_pipeline.orchestration.knobs import crm_of_run, fetch_knobs  # noqa: PLC0415  its own
+    from automation_pipeline.automation import fetching  # noqa: PLC0415  its own
+    from automation_pipeline.orchestration.batch_context import crm_of_run, fetch_knobs  # noqa: PLC0415  its own
 
     our, (ticket, batch) = services.get(), work
     with verdicts(), beating(ticket, our):
@@ -72,9 +70,9 @@ def fetch_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesR
 
 
 @dg.op(ins={"fetched": dg.In(dg.Nothing)}, out=dg.DynamicOut(tuple))
-def settle_fetch(ticket: RunTicket, services: ServicesResource) -> Iterator[dg.DynamicOutput]:
+def settle_fetch(ticket: RunAttempt, services: ServicesResource) -> Iterator[dg.DynamicOutput]:
     """End who needs nothing more; hand on the batches that are transcribed and audited."""
-    from automation_pipeline.automation.stages import settle_fetch as settling  # noqa: PLC0415  its own
+    from automation_pipeline.automation import fetching as settling  # noqa: PLC0415  its own
 
     our = services.get()
     with verdicts(), beating(ticket, our):
@@ -85,27 +83,30 @@ def settle_fetch(ticket: RunTicket, services: ServicesResource) -> Iterator[dg.D
 @dg.op
 def work_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesResource) -> None:
     """Transcribe and audit a batch's fiches; each one's audits begin when its own transcripts are there."""
-    from automation_pipeline.automation.stages import work_batch as working  # noqa: PLC0415  its own
-    from automation_pipeline.orchestration.workshops import workshop  # noqa: PLC0415  its own
+    from automation_pipeline.automation import auditing as working  # noqa: PLC0415  its own
+    from automation_pipeline.orchestration.batch_context import batch_context  # noqa: PLC0415  its own
 
     our, (ticket, batch) = services.get(), work
     with verdicts(), beating(ticket, our):
-        shop = workshop(our, f"{worker_name()}/{context.run_id}", ticket.run_id)
+        shop = batch_context(our, f"{worker_name()}/{context.run_id}", ticket.run_id)
         ended = our.run(working.work_batch(ticket, batch, shop=shop))
     context.add_output_metadata({str(status): count for status, count in ended.items()})
 
 
-def _batches(ticket: RunTicket, numbers: Sequence[int]) -> Iterator[dg.DynamicOutput]:
+def _batches(ticket: RunAttempt, numbers: Sequence[int]) -> Iterator[dg.DynamicOutput]:
     for number in numbers:
         yield dg.DynamicOutput((ticket, number), mapping_key=batch_key(number))
 
 
 @dg.op(ins={"worked": dg.In(dg.Nothing)})
-def finalise_run(context: dg.OpExecutionContext, ticket: RunTicket, services: ServicesResource) -> None:
+def finalise_run(context: dg.OpExecutionContext, ticket: RunAttempt, services: ServicesResource) -> None:
     """Derive the verdict from the rows, after checking that none is missing."""
-    from automation_pipeline.automation.stages import finalise_run as finalising  # noqa: PLC0415  its own
-    from automation_pipeline.orchestration.materialisations import asset_events, assets_of_run  # noqa: PLC0415  its own
-    from automation_pipeline.orchestration.run_summary import run_summary  # noqa: PLC0415  its own
+    from automation_pipeline.automation import run_endings as finalising  # noqa: PLC0415  its own
+    from automation_pipeline.orchestration.run_summary import (  # noqa: PLC0415  only where it is used
+        asset_events,
+        assets_of_run,
+        run_summary,
+    )
 
     our = services.get()
     with verdicts():

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from automation_pipeline.enrichment.domain.coverage import COVERAGE, FRESHNESS, judge_companies
-from automation_pipeline.enrichment.store.gauges import coverage_of
-from automation_pipeline.enrichment.store.views import source_views
-from automation_pipeline.orchestration.enrichment_pages import companies_page, judged
+from automation_pipeline.enrichment.queries.maintenance import coverage_of
+from automation_pipeline.enrichment.queries.views import source_views
+from automation_pipeline.enrichment.rules.evaluation import COVERAGE, FRESHNESS, evaluate_coverage
+from automation_pipeline.orchestration.enrichment import companies_page, judged
 from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
 from automation_pipeline.orchestration.resource import ServicesResource
 
@@ -36,5 +36,5 @@ def companies_checks(services: ServicesResource) -> Iterator[dg.AssetCheckResult
     our = services.get()
     with our.database.reading() as session:
         coverage = coverage_of(session, our.clock.now(), our.registries.knobs.freshness)
-    for finding in judge_companies(coverage):
+    for finding in evaluate_coverage(coverage):
         yield judged("companies", finding)

@@ -4,10 +4,9 @@ import dagster as dg
 from pydantic import Field
 
 from automation_pipeline.core.errors import PermanentError
-from automation_pipeline.enrichment.domain.states import EnrichmentStatus
+from automation_pipeline.enrichment.models import EnrichmentStatus
 from automation_pipeline.orchestration.config import StrictConfig
-from automation_pipeline.orchestration.enrichment import EnrichmentLaunch, job_to_work, worked
-from automation_pipeline.orchestration.enrichment_pages import job_page
+from automation_pipeline.orchestration.enrichment import EnrichmentLaunch, job_page, job_to_work, worked
 from automation_pipeline.orchestration.failures import verdicts
 from automation_pipeline.orchestration.requests import take_request
 from automation_pipeline.orchestration.resource import ServicesResource

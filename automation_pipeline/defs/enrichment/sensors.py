@@ -2,8 +2,8 @@
 
 import dagster as dg
 
-from automation_pipeline.enrichment.domain.configured import NOT_CONFIGURED
-from automation_pipeline.enrichment.stages.sweep_enrichments import sweep_enrichments as sweep
+from automation_pipeline.enrichment.jobs import sweep_enrichments as sweep
+from automation_pipeline.enrichment.models import NOT_CONFIGURED
 from automation_pipeline.orchestration.config import every
 from automation_pipeline.orchestration.enrichment import has_registries
 from automation_pipeline.orchestration.resource import ServicesResource

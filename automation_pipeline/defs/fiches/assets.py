@@ -2,9 +2,9 @@
 
 import dagster as dg
 
-from automation_pipeline.fiches.stages.fetch_days import fetch_days
-from automation_pipeline.fiches.stages.revalidate_day import revalidate_day
-from automation_pipeline.fiches.store.freshness import coverage_of
+from automation_pipeline.fiches.days import revalidate_day
+from automation_pipeline.fiches.details import fetch_days
+from automation_pipeline.fiches.queries.details import coverage_of
 from automation_pipeline.orchestration.days import DAYS, coverage_metadata, day_of, sales_day_metadata
 from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
 from automation_pipeline.orchestration.resource import ServicesResource

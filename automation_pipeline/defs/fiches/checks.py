@@ -5,11 +5,9 @@ from collections.abc import Iterator
 import dagster as dg
 
 from automation_pipeline.defs.fiches.assets import fiche_details, sales_list
-from automation_pipeline.fiches.domain.coverage import COVERAGE_CHECKS
-from automation_pipeline.fiches.domain.days import DAY_CHECKS, STALE_CHECK
-from automation_pipeline.fiches.stages.find_stale_days import find_stale_days
-from automation_pipeline.fiches.stages.judge_details_day import judge_details_day
-from automation_pipeline.fiches.stages.judge_sales_day import judge_sales_day
+from automation_pipeline.fiches.days import check_sales_day, find_stale_days
+from automation_pipeline.fiches.details import check_details_day
+from automation_pipeline.fiches.rules import COVERAGE_CHECKS, DAY_CHECKS, STALE_CHECK
 from automation_pipeline.orchestration.days import check_result, check_specs, day_of
 from automation_pipeline.orchestration.resource import ServicesResource
 
@@ -19,7 +17,7 @@ def sales_list_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> Iterator[dg.AssetCheckResult]:
     """Not empty on a weekday, no id twice, a usual volume, every fiche with its cle."""
-    for finding in judge_sales_day(day_of(context), database=services.get().database):
+    for finding in check_sales_day(day_of(context), database=services.get().database):
         yield check_result("sales_list", finding)
 
 
@@ -36,5 +34,5 @@ def fiche_details_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> Iterator[dg.AssetCheckResult]:
     """Nearly every fiche of the day has its details, and few are unknown to the CRM."""
-    for finding in judge_details_day(day_of(context), database=services.get().database):
+    for finding in check_details_day(day_of(context), database=services.get().database):
         yield check_result("fiche_details", finding)

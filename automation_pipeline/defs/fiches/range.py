@@ -3,12 +3,12 @@
 import dagster as dg
 from pydantic import Field
 
-from automation_pipeline.fiches.domain.fetch_job import JobStatus
-from automation_pipeline.fiches.stages.fetch_range import fetch_range
+from automation_pipeline.fiches.fetch_jobs import fetch_range
+from automation_pipeline.fiches.models.fetch_jobs import JobStatus
 from automation_pipeline.orchestration.config import StrictConfig, every
 from automation_pipeline.orchestration.endings import end_lost_ranges
 from automation_pipeline.orchestration.failures import verdicts, words_of
-from automation_pipeline.orchestration.ranges import fail_range_of, job_metadata
+from automation_pipeline.orchestration.fetch_jobs import fail_range_of, job_metadata
 from automation_pipeline.orchestration.requests import take_request
 from automation_pipeline.orchestration.resource import ServicesResource
 

@@ -6,9 +6,9 @@ from pydantic import Field
 from automation_pipeline.orchestration.config import StrictConfig
 from automation_pipeline.orchestration.days import SETTINGS
 from automation_pipeline.orchestration.failures import verdicts
-from automation_pipeline.orchestration.housekeeping import housekeeping_page, keep_house
 from automation_pipeline.orchestration.requests import take_request
 from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.retention import housekeeping_page, keep_house
 
 
 class HousekeepingConfig(StrictConfig):

@@ -6,10 +6,10 @@ import dagster as dg
 
 from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of, span_of
 from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
-from automation_pipeline.orchestration.org_job_pages import day_page
+from automation_pipeline.orchestration.org_jobs import day_page
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.org_jobs.domain.day import DAY_CHECKS, judge_day
-from automation_pipeline.org_jobs.store.days import day_of_jobs
+from automation_pipeline.org_jobs.queries.statistics import day_of_jobs
+from automation_pipeline.org_jobs.rules.days import DAY_CHECKS, judge_day
 
 
 @dg.asset(partitions_def=DAYS, group_name="org_jobs", retry_policy=CRASH_RETRIES)

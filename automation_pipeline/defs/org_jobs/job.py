@@ -5,11 +5,10 @@ from pydantic import Field
 
 from automation_pipeline.orchestration.config import StrictConfig
 from automation_pipeline.orchestration.failures import others_at_it, verdicts
-from automation_pipeline.orchestration.org_job_pages import job_page
-from automation_pipeline.orchestration.org_jobs import work_on
+from automation_pipeline.orchestration.org_jobs import job_page, work_on
 from automation_pipeline.orchestration.requests import take_request
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.org_jobs.store.holds import RunBusyError
+from automation_pipeline.org_jobs.queries.claims import JobRunBusyError
 
 
 class OrgJobConfig(StrictConfig):
@@ -25,7 +24,7 @@ class OrgJobConfig(StrictConfig):
 def work_org_job(context: dg.OpExecutionContext, config: OrgJobConfig, services: ServicesResource) -> None:
     """One attempt. A job that failed is an outcome, not an error: its own policy says when it is tried again."""
     our = services.get()
-    with verdicts(), others_at_it(context, RunBusyError):
+    with verdicts(), others_at_it(context, JobRunBusyError):
         take_request(context, our)
         job = work_on(config.job_run_id, context, our)
         context.add_output_metadata(job_page(job))

@@ -5,8 +5,7 @@ import asyncio
 import dagster as dg
 
 from automation_pipeline.orchestration.config import every
-from automation_pipeline.orchestration.org_alerts import alert_about_jobs
-from automation_pipeline.orchestration.org_jobs import dispatch_due, keep_moving
+from automation_pipeline.orchestration.org_jobs import alert_about_jobs, dispatch_due, keep_moving
 from automation_pipeline.orchestration.resource import ServicesResource
 
 RUNNING = dg.DefaultSensorStatus.RUNNING

@@ -6,10 +6,10 @@ import dagster as dg
 
 from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of, span_of
 from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
-from automation_pipeline.orchestration.pricing_pages import day_page
+from automation_pipeline.orchestration.pricing import day_page
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.pricing.domain.day import DAY_CHECKS, judge_runs
-from automation_pipeline.pricing.store.days import runs_that_ended
+from automation_pipeline.pricing.queries.health import runs_that_ended
+from automation_pipeline.pricing.rules.monitoring import DAY_CHECKS, evaluate_day
 
 
 @dg.asset(partitions_def=DAYS, group_name="pricing", retry_policy=CRASH_RETRIES)
@@ -28,5 +28,5 @@ def pricing_runs_checks(
     span = span_of(day_of(context))
     with services.get().database.reading() as session:
         day = runs_that_ended(session, *span)
-    for finding in judge_runs(day):
+    for finding in evaluate_day(day):
         yield check_result("pricing_runs", finding)

@@ -5,13 +5,11 @@ from pydantic import Field
 
 from automation_pipeline.orchestration.config import StrictConfig
 from automation_pipeline.orchestration.failures import others_at_it, verdicts
-from automation_pipeline.orchestration.pricing import Launch, counting_moves, work_on
-from automation_pipeline.orchestration.pricing_pages import MOST_TARGETS, run_page
+from automation_pipeline.orchestration.pricing import MOST_TARGETS, Launch, counting_moves, run_page, work_on
 from automation_pipeline.orchestration.requests import take_request
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.pricing.domain.states import RunState
-from automation_pipeline.pricing.store.holds import RunBusyError
-from automation_pipeline.pricing.store.run_views import targets_of
+from automation_pipeline.pricing.models.runs import PricingRunState
+from automation_pipeline.pricing.queries.runs import PricingRunBusyError, targets_of
 
 
 class RuleRunConfig(StrictConfig):
@@ -39,12 +37,12 @@ class RuleRunConfig(StrictConfig):
 def work_rule_run(context: dg.OpExecutionContext, config: RuleRunConfig, services: ServicesResource) -> None:
     """Go on with the run until nothing is left, or nothing yet. The step fails when the run has FAILED."""
     our = services.get()
-    with verdicts(), counting_moves(our), others_at_it(context, RunBusyError):
+    with verdicts(), counting_moves(our), others_at_it(context, PricingRunBusyError):
         take_request(context, our)
         run = our.run(work_on(Launch(**config.model_dump()), context, our))
         with our.database.reading() as session:
             page = run_page(run, targets_of(session, run.id, limit=MOST_TARGETS))
-        if run.status is RunState.FAILED:
+        if run.status is PricingRunState.FAILED:
             reason = run.error_message or f"Run {run.id} has failed: none of its prices was applied."
             raise dg.Failure(reason, metadata=page, allow_retries=False)
         context.add_output_metadata(page)

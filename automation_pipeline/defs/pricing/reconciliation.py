@@ -6,9 +6,7 @@ from pydantic import Field
 from automation_pipeline.orchestration.config import StrictConfig
 from automation_pipeline.orchestration.days import SETTINGS
 from automation_pipeline.orchestration.failures import verdicts
-from automation_pipeline.orchestration.price_checks import check_prices
-from automation_pipeline.orchestration.pricing import NOT_CONFIGURED
-from automation_pipeline.orchestration.pricing_pages import reports_page
+from automation_pipeline.orchestration.pricing import NOT_CONFIGURED, check_prices, reports_page
 from automation_pipeline.orchestration.requests import take_request
 from automation_pipeline.orchestration.resource import ServicesResource
 

@@ -5,12 +5,11 @@ import asyncio
 import dagster as dg
 
 from automation_pipeline.orchestration.config import every
-from automation_pipeline.orchestration.price_alerts import alert_about_prices
-from automation_pipeline.orchestration.pricing import NOT_CONFIGURED, has_shop
+from automation_pipeline.orchestration.pricing import NOT_CONFIGURED, alert_about_prices, has_shop
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.pricing.stages.request_due_checks import request_due_checks
-from automation_pipeline.pricing.stages.start_due_rules import start_due_rules
-from automation_pipeline.pricing.stages.sweep_rule_runs import sweep_rule_runs as ask_again
+from automation_pipeline.pricing.checks import request_due_checks
+from automation_pipeline.pricing.runs import start_due_rules
+from automation_pipeline.pricing.runs import sweep_rule_runs as ask_again
 
 RUNNING = dg.DefaultSensorStatus.RUNNING
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import dagster as dg
 
-from automation_pipeline.automation.domain.quality import REPORT_CHECK, judge_report
-from automation_pipeline.automation.store.quality import audits_on, quality_of
+from automation_pipeline.automation.models.reports import REPORT_CHECK, evaluate_report
+from automation_pipeline.automation.queries.reports import audits_on, quality_of
 from automation_pipeline.defs.audits.asset import audit_outcomes
-from automation_pipeline.fiches.store.sales import sales_day
+from automation_pipeline.fiches.queries.days import sales_day
 from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of
 from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
-from automation_pipeline.orchestration.report.quality import rows_filed, write_report
+from automation_pipeline.orchestration.report import rows_filed, write_report
 from automation_pipeline.orchestration.resource import ServicesResource
 
 
@@ -35,4 +35,4 @@ def daily_quality_report_checks(
     with our.database.reading() as session:
         audits, listed = audits_on(session, day), sales_day(session, day)
     rows = rows_filed(day, Path(our.settings.automation_reports_dir))
-    return check_result("daily_quality_report", judge_report(rows, audits, asked=listed is not None))
+    return check_result("daily_quality_report", evaluate_report(rows, audits, asked=listed is not None))

@@ -4,10 +4,10 @@ import asyncio
 
 import dagster as dg
 
-from automation_pipeline.automation.stages.relay_events import relay_events
+from automation_pipeline.automation.relay import relay_events
 from automation_pipeline.orchestration.config import every
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.storage.pulses import DAEMON, beating
+from automation_pipeline.storage.heartbeats import DAEMON, heartbeat_of
 
 
 @dg.sensor(
@@ -18,7 +18,7 @@ from automation_pipeline.storage.pulses import DAEMON, beating
 )
 def relay_outbox(services: ServicesResource) -> dg.SkipReason:
     our = services.get()
-    beat = beating(our.database, DAEMON)
+    beat = heartbeat_of(our.database, DAEMON)
     beat()
     # A loop of its own: sensors run in threads of one process, where the services' loop may be at work.
     relayed = asyncio.run(our.counted(relay_events(our.post_office, database=our.database, beat=beat)))

@@ -13,7 +13,7 @@ from automation_pipeline.defs.pricing.job import rule_run
 from automation_pipeline.defs.pricing.reconciliation import rule_reconciliation
 from automation_pipeline.defs.transcription.job import transcribe_fiche
 from automation_pipeline.orchestration.config import every
-from automation_pipeline.orchestration.doors import run_request
+from automation_pipeline.orchestration.requests import run_request
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.storage.run_requests import offer_waiting
 

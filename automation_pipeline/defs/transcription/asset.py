@@ -3,15 +3,15 @@
 import dagster as dg
 
 from automation_pipeline.defs.fiches.assets import fiche_details
-from automation_pipeline.fiches.store.sales import sales_day
+from automation_pipeline.fiches.queries.days import sales_day
 from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of
 from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
 from automation_pipeline.orchestration.heartbeat import worker_name
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.orchestration.transcripts import day_metadata
-from automation_pipeline.transcription.domain.day import CHECK, judge_transcripts
-from automation_pipeline.transcription.stages.transcribe_day import transcribe_day
-from automation_pipeline.transcription.store.days import transcripts_of
+from automation_pipeline.transcription.fiches import transcribe_day
+from automation_pipeline.transcription.models import COVERAGE_CHECK, judge_transcripts
+from automation_pipeline.transcription.queries.recordings import transcripts_of_day
 
 
 @dg.asset(partitions_def=DAYS, group_name="speech", kinds={"http"}, deps=[fiche_details], retry_policy=CRASH_RETRIES)
@@ -31,9 +31,9 @@ def transcripts(context: dg.AssetExecutionContext, services: ServicesResource) -
     return dg.MaterializeResult(metadata=day_metadata(day))
 
 
-@dg.multi_asset_check(specs=check_specs(transcripts, (CHECK,)))
+@dg.multi_asset_check(specs=check_specs(transcripts, (COVERAGE_CHECK,)))
 def transcripts_checks(context: dg.AssetCheckExecutionContext, services: ServicesResource) -> dg.AssetCheckResult:
     """Nearly every recording of the day has its transcript."""
     with services.get().database.reading() as session:
-        day, listed = transcripts_of(session, day_of(context)), sales_day(session, day_of(context))
-    return check_result("transcripts", judge_transcripts(day, asked=listed is not None))
+        day, listed = transcripts_of_day(session, day_of(context)), sales_day(session, day_of(context))
+    return check_result("transcripts", judge_transcripts(day, history=listed is not None))

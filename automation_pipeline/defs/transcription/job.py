@@ -11,9 +11,9 @@ from automation_pipeline.orchestration.heartbeat import worker_name
 from automation_pipeline.orchestration.requests import recorded_refusal, take_request
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.orchestration.transcripts import judged, run_id_of
-from automation_pipeline.transcription.domain.run import Priority
-from automation_pipeline.transcription.stages.begin_transcription import Wish
-from automation_pipeline.transcription.stages.transcribe_fiches import transcribe_fiches
+from automation_pipeline.transcription.fiches import transcribe_fiches
+from automation_pipeline.transcription.models import TranscriptionPriority
+from automation_pipeline.transcription.runs import TranscriptionRunRequest
 
 
 class TranscribeFicheConfig(StrictConfig):
@@ -32,7 +32,9 @@ class TranscribeFicheConfig(StrictConfig):
 )
 def transcribe(context: dg.OpExecutionContext, config: TranscribeFicheConfig, services: ServicesResource) -> None:
     our, last_try = services.get(), context.retry_number >= STEP_RETRIES
-    wish = Wish(run_id_of(context.run), config.fiche_id, Priority(config.priority), context.run_id)
+    wish = TranscriptionRunRequest(
+        run_id_of(context.run), config.fiche_id, TranscriptionPriority(config.priority), context.run_id
+    )
     with verdicts(), recorded_refusal(context, our, last_try=last_try):
         take_request(context, our)
         work = transcribe_fiches(

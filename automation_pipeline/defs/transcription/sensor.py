@@ -4,7 +4,7 @@ import dagster as dg
 
 from automation_pipeline.orchestration.config import every
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.transcription.stages.sweep_transcriptions import sweep_transcriptions
+from automation_pipeline.transcription.runs import sweep_transcriptions
 
 
 @dg.sensor(

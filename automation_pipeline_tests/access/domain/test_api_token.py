@@ -3,8 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from automation_pipeline.access.domain.api_token import ApiToken, token_document
-from automation_pipeline.access.domain.permissions import OF_ORGANISATIONS
+from automation_pipeline.access.models import ORGANISATION_PERMISSIONS, ApiToken, token_document
 from automation_pipeline.core.access import Action, Permission, Reach, Scope
 from automation_pipeline_tests.tables import every_case
 
@@ -47,7 +46,7 @@ def test_a_token_is_good_until_it_expires_or_is_revoked(
 @every_case(("seconds_ago", "worth"), [(None, True), (60, True), (3600, True), (59.9, False), (0, False), (-90, False)])
 def test_a_use_is_noted_once_a_minute(seconds_ago: float | None, worth: bool) -> None:
     last = None if seconds_ago is None else NOW - timedelta(seconds=seconds_ago)
-    assert replace(TOKEN, last_used_at=last).is_use_worth_noting(NOW) is worth
+    assert replace(TOKEN, last_used_at=last).should_record_use(NOW) is worth
 
 
 def test_the_caller_is_a_machine_with_the_tokens_reach() -> None:
@@ -64,7 +63,7 @@ def test_the_caller_is_a_machine_with_the_tokens_reach() -> None:
 def test_the_caller_of_an_organisation_may_nothing_beyond_it() -> None:
     words = ("org-jobs.write", "org-jobs.agents.read", "automation.write", "organisations.write", "*")
     caller = replace(TOKEN, permissions=words, scope=Scope.ALL, groupes=(), org_id="acme").caller()
-    assert (caller.org_id, set(caller.grants)) == ("acme", OF_ORGANISATIONS)
+    assert (caller.org_id, set(caller.grants)) == ("acme", ORGANISATION_PERMISSIONS)
     assert caller.reach(Permission.ORG_JOBS, Action.WRITE) == Reach(Scope.ALL, caller="token:3")
     assert TOKEN.caller().org_id is None
 

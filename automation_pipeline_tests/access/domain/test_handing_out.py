@@ -1,8 +1,7 @@
 """Whoever makes a token hands out no more than they have."""
 
-from automation_pipeline.access.domain.handing_out import excess
-from automation_pipeline.access.domain.permissions import grants_of
-from automation_pipeline.access.domain.token_wish import parse_wish
+from automation_pipeline.access.models import grants_of, parse_token_request
+from automation_pipeline.access.rules import excess_grants
 from automation_pipeline.core.access import Caller, Scope, whole_grants
 from automation_pipeline_tests.tables import every_case
 
@@ -41,8 +40,8 @@ OF_77 = {"crmUserId": "77"}
 def test_what_is_beyond_the_giver_is_named(
     who: Caller, words: str, scope: str, about: dict[str, object], at_fault: list[str]
 ) -> None:
-    wish = parse_wish({"name": "x", "permissions": words.split(), "scope": scope, **about})
-    assert [field for field, _ in excess(wish, who)] == at_fault
+    wish = parse_token_request({"name": "x", "permissions": words.split(), "scope": scope, **about})
+    assert [field for field, _ in excess_grants(wish, who)] == at_fault
 
 
 JOBS = {"name": "x", "permissions": ["org-jobs.write"], "scope": "ALL"}
@@ -64,19 +63,19 @@ def test_nobody_of_an_organisation_hands_out_what_is_beyond_it(
     own: str, org_id: str | None, wanted: str | None, at_fault: list[str]
 ) -> None:
     who = Caller("token:1", grants_of([own], Scope.ALL), org_id=org_id)
-    assert [field for field, _ in excess(parse_wish(JOBS | {"orgId": wanted}), who)] == at_fault
+    assert [field for field, _ in excess_grants(parse_token_request(JOBS | {"orgId": wanted}), who)] == at_fault
 
 
 @every_case("who", [giver("org-jobs.write", Scope.GROUP, "N"), giver("org-jobs.write", Scope.SELF)])
 def test_who_reaches_no_organisation_hands_none_out(who: Caller) -> None:
-    assert [field for field, _ in excess(parse_wish(JOBS | {"orgId": "acme"}), who)] == ["scope"]
+    assert [field for field, _ in excess_grants(parse_token_request(JOBS | {"orgId": "acme"}), who)] == ["scope"]
 
 
 def test_who_may_do_everything_may_hand_out_everything() -> None:
     everybody = Caller("machine:environment", whole_grants())
-    assert excess(parse_wish({"name": "x", "permissions": ["*"], "scope": "ALL"}), everybody) == ()
+    assert excess_grants(parse_token_request({"name": "x", "permissions": ["*"], "scope": "ALL"}), everybody) == ()
 
 
 def test_the_complaint_names_the_permissions() -> None:
-    wish = parse_wish({"name": "x", "permissions": ["audits.write"], "scope": "ALL"})
-    assert excess(wish, ALL) == (("permissions", "you may not do yourself: audits.write"),)
+    wish = parse_token_request({"name": "x", "permissions": ["audits.write"], "scope": "ALL"})
+    assert excess_grants(wish, ALL) == (("permissions", "you may not do yourself: audits.write"),)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.access.domain.permissions import grants_of, plain_words, word_fault
+from automation_pipeline.access.models import grants_of, normalise_permissions, permission_error
 from automation_pipeline.core.access import Action, Grant, Permission, Scope
 from automation_pipeline_tests.tables import every_case
 
@@ -42,7 +42,7 @@ words = st.builds(str.__add__, st.sampled_from(BASES), st.sampled_from(SUFFIXES)
     ],
 )
 def test_words_come_to_these(given_words: list[str], plain: tuple[str, ...]) -> None:
-    assert plain_words(given_words) == plain
+    assert normalise_permissions(given_words) == plain
 
 
 @every_case(
@@ -63,23 +63,23 @@ def test_words_come_to_these(given_words: list[str], plain: tuple[str, ...]) -> 
     ],
 )
 def test_other_words_are_refused_and_grant_nothing(word: str) -> None:
-    assert word_fault(word)
-    assert plain_words([word]) == ()
+    assert permission_error(word)
+    assert normalise_permissions([word]) == ()
     assert grants_of([word], Scope.ALL) == {}
 
 
 def test_the_complaint_names_what_can_be_said() -> None:
-    complaint = word_fault("nope")
+    complaint = permission_error("nope")
     assert complaint is not None
     assert all(permission in complaint for permission in Permission)
 
 
 @given(st.lists(words, min_size=1), st.sampled_from(Scope))
 def test_plain_words_mean_the_same_and_are_plain_already(given_words: list[str], scope: Scope) -> None:
-    plain = plain_words(given_words)
-    assert plain_words(plain) == plain
+    plain = normalise_permissions(given_words)
+    assert normalise_permissions(plain) == plain
     assert grants_of(plain, scope) == grants_of(given_words, scope)
-    assert not any(map(word_fault, given_words))
+    assert not any(map(permission_error, given_words))
 
 
 @given(st.lists(words, min_size=1), st.sampled_from(Scope))

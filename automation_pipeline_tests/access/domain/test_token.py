@@ -5,13 +5,13 @@ import hashlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.access.domain.token import (
+from automation_pipeline.access.models import (
     SECRET_BYTES,
+    format_token,
     is_same_hash,
     is_token,
-    shown_part,
     token_hash,
-    token_of,
+    token_prefix,
 )
 from automation_pipeline_tests.tables import every_case
 
@@ -20,7 +20,7 @@ secrets = st.binary(min_size=SECRET_BYTES, max_size=SECRET_BYTES)
 
 @given(secrets, secrets)
 def test_every_secret_makes_another_token_and_another_hash(one: bytes, other: bytes) -> None:
-    tokens = token_of(one), token_of(other)
+    tokens = format_token(one), format_token(other)
     assert all(map(is_token, tokens))
     assert (tokens[0] == tokens[1]) is (one == other)
     assert is_same_hash(*map(token_hash, tokens)) is (one == other)
@@ -28,16 +28,16 @@ def test_every_secret_makes_another_token_and_another_hash(one: bytes, other: by
 
 @given(secrets)
 def test_the_hash_is_sha_256_and_shows_nothing_of_the_token(secret: bytes) -> None:
-    token = token_of(secret)
+    token = format_token(secret)
     assert token_hash(token) == hashlib.sha256(token.encode()).hexdigest()
     assert token[4:] not in token_hash(token)
 
 
 def test_what_people_see_leaves_more_than_200_bits_to_guess() -> None:
-    token = token_of(bytes(range(SECRET_BYTES)))
-    assert token.startswith(shown_part(token))
-    assert shown_part(token).startswith("apt_")
-    assert (len(token) - len(shown_part(token))) * 6 > 200
+    token = format_token(bytes(range(SECRET_BYTES)))
+    assert token.startswith(token_prefix(token))
+    assert token_prefix(token).startswith("apt_")
+    assert (len(token) - len(token_prefix(token))) * 6 > 200
 
 
 @every_case(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from automation_pipeline.access.domain.token_wish import parse_wish
+from automation_pipeline.access.models import parse_token_request
 from automation_pipeline.core.access import Scope
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline_tests.tables import every_case
@@ -11,7 +11,7 @@ LEAST = {"name": "nightly", "permissions": ["fiches"], "scope": "ALL"}
 
 
 def test_a_wish_needs_little() -> None:
-    wish = parse_wish(LEAST)
+    wish = parse_token_request(LEAST)
     assert (wish.name, wish.permissions, wish.scope) == ("nightly", ("fiches.read",), Scope.ALL)
     assert (wish.groupes, wish.crm_user_id, wish.expires_in_days) == ((), None, None)
 
@@ -27,13 +27,13 @@ def test_a_wish_needs_little() -> None:
 def test_each_scope_says_whose_fiches(
     given: dict[str, object], scope: Scope, groupes: tuple[str, ...], crm_user: str | None
 ) -> None:
-    wish = parse_wish(LEAST | given)
+    wish = parse_token_request(LEAST | given)
     assert (wish.scope, wish.groupes, wish.crm_user_id) == (scope, groupes, crm_user)
 
 
 @every_case("words", [["org-jobs"], ["org-jobs.write", "org-jobs.agents.write"], ["org-jobs.agents"]])
 def test_a_token_may_belong_to_an_organisation(words: list[str]) -> None:
-    wish = parse_wish(LEAST | {"orgId": " acme ", "permissions": words})
+    wish = parse_token_request(LEAST | {"orgId": " acme ", "permissions": words})
     assert (wish.org_id, wish.scope, len(wish.permissions)) == ("acme", Scope.ALL, len(words))
 
 
@@ -78,7 +78,7 @@ def test_a_token_may_belong_to_an_organisation(words: list[str]) -> None:
 )
 def test_the_field_at_fault_is_named(given: dict[str, object], field: str, why: str) -> None:
     with pytest.raises(InvalidInputError, match="Invalid token") as refused:
-        parse_wish(LEAST | given)
+        parse_token_request(LEAST | given)
     [(named, told)] = refused.value.fields
     assert named == field
     assert told.startswith(why)
@@ -86,5 +86,5 @@ def test_the_field_at_fault_is_named(given: dict[str, object], field: str, why: 
 
 def test_every_fault_is_named_at_once() -> None:
     with pytest.raises(InvalidInputError) as refused:
-        parse_wish({"permissions": ["x"], "scope": "SELF", "groupes": ["NORD"]})
+        parse_token_request({"permissions": ["x"], "scope": "SELF", "groupes": ["NORD"]})
     assert {field for field, _ in refused.value.fields} == {"name", "permissions.0", "groupes", "crmUserId"}

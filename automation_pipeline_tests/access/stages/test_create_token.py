@@ -3,10 +3,9 @@
 import pytest
 from sqlalchemy import select, text
 
-from automation_pipeline.access.domain.token import is_token, token_hash
-from automation_pipeline.access.stages.create_token import create_token
-from automation_pipeline.access.stages.recognise_token import recognise_token
+from automation_pipeline.access.models import is_token, token_hash
 from automation_pipeline.access.tables import ApiTokenRow
+from automation_pipeline.access.tokens import authenticate_token, create_token
 from automation_pipeline.core.access import Caller, Permission, whole_grants
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.storage.database import Database
@@ -61,10 +60,10 @@ def test_a_wrong_wish_stores_nothing(
 
 def test_nobody_hands_out_more_than_they_have(database: Database, clock: StandingClock) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        create_token(WISH, database=database, clock=clock, giver=Caller("user:1", {}))
+        create_token(WISH, database=database, clock=clock, issuer=Caller("user:1", {}))
     assert list(dict(refused.value.fields)) == ["permissions"]
     giver = Caller("machine:environment", whole_grants())
-    assert create_token(WISH, database=database, clock=clock, giver=giver).token.name == "nightly"
+    assert create_token(WISH, database=database, clock=clock, issuer=giver).token.name == "nightly"
 
 
 OF_ACME = {"name": "agents", "orgId": "acme", "permissions": ["org-jobs.agents.write"], "scope": "ALL"}
@@ -77,9 +76,9 @@ def test_a_token_of_an_organisation_is_known_as_such(database: Database, clock: 
         asked.append(org_id)
         return True
 
-    issued = create_token(OF_ACME, database=database, clock=clock, knows_organisation=knows)
+    issued = create_token(OF_ACME, database=database, clock=clock, organisation_exists=knows)
     assert (issued.token.org_id, asked) == ("acme", ["acme"])
-    caller = recognise_token(issued.secret, database=database, now=clock.now())
+    caller = authenticate_token(issued.secret, database=database, now=clock.now())
     assert caller is not None
     assert (caller.org_id, list(caller.grants)) == ("acme", [Permission.ORG_JOBS_AGENTS])
 

@@ -8,10 +8,9 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import event, text, update
 
-from automation_pipeline.access.stages.create_token import IssuedToken, create_token
-from automation_pipeline.access.stages.recognise_token import recognise_token
-from automation_pipeline.access.store.tokens import list_tokens
+from automation_pipeline.access.queries import list_tokens
 from automation_pipeline.access.tables import ApiTokenRow
+from automation_pipeline.access.tokens import IssuedToken, authenticate_token, create_token
 from automation_pipeline.core.access import Action, Permission, Reach, Scope
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
@@ -45,7 +44,7 @@ def statements(database: Database) -> Iterator[list[str]]:
 
 def test_the_caller_has_what_the_token_was_made_for(database: Database, clock: StandingClock) -> None:
     issued = issue(database, clock, scope="SELF", crmUserId="77")
-    caller = recognise_token(issued.secret, database=database, now=clock.now())
+    caller = authenticate_token(issued.secret, database=database, now=clock.now())
     assert caller is not None
     assert caller.id == f"token:{issued.token.id}"
     reach = Reach(Scope.SELF, frozenset(), "77", caller.id)
@@ -56,22 +55,22 @@ def test_the_caller_has_what_the_token_was_made_for(database: Database, clock: S
 def test_an_expired_token_is_refused(database: Database, clock: StandingClock) -> None:
     issued = issue(database, clock, expiresInDays=1)
     day = timedelta(days=1)
-    assert recognise_token(issued.secret, database=database, now=clock.now() + day - timedelta(microseconds=1))
-    assert recognise_token(issued.secret, database=database, now=clock.now() + day) is None
+    assert authenticate_token(issued.secret, database=database, now=clock.now() + day - timedelta(microseconds=1))
+    assert authenticate_token(issued.secret, database=database, now=clock.now() + day) is None
 
 
 def test_what_is_nobodys_is_refused(database: Database, clock: StandingClock) -> None:
     secret = issue(database, clock).secret
     wrong = "B" if secret.endswith("A") else "A"
     for text_ in (secret[:-1] + wrong, secret[:-1], secret + "A", secret.swapcase(), f" {secret}", "apt_" + "A" * 43):
-        assert recognise_token(text_, database=database, now=clock.now()) is None
+        assert authenticate_token(text_, database=database, now=clock.now()) is None
     assert last_used_at(database) is None
 
 
 def test_what_looks_like_no_token_costs_no_query(database: Database, clock: StandingClock) -> None:
     with statements(database) as told:
         for text_ in ("", "guess", "\0", "é" * 47, "x" * 100_000, "a.b.c"):
-            assert recognise_token(text_, database=database, now=clock.now()) is None
+            assert authenticate_token(text_, database=database, now=clock.now()) is None
     assert told == []
 
 
@@ -79,7 +78,7 @@ def test_a_use_is_noted_at_most_once_a_minute(database: Database, clock: Standin
     secret, start = issue(database, clock).secret, clock.now()
     noted = []
     for seconds in (0, 1, 59, 60, 61, 119, 120):
-        assert recognise_token(secret, database=database, now=start + timedelta(seconds=seconds))
+        assert authenticate_token(secret, database=database, now=start + timedelta(seconds=seconds))
         last = last_used_at(database)
         assert last is not None
         noted.append((last - start).total_seconds())
@@ -88,9 +87,9 @@ def test_a_use_is_noted_at_most_once_a_minute(database: Database, clock: Standin
 
 def test_between_two_notes_it_is_one_read(database: Database, clock: StandingClock) -> None:
     secret = issue(database, clock).secret
-    assert recognise_token(secret, database=database, now=clock.now())
+    assert authenticate_token(secret, database=database, now=clock.now())
     with statements(database) as told:
-        assert recognise_token(secret, database=database, now=clock.now())
+        assert authenticate_token(secret, database=database, now=clock.now())
     asked = [statement for statement in told if not statement.startswith("BEGIN")]
     assert len(asked) == 1
     assert asked[0].startswith("SELECT")
@@ -101,10 +100,10 @@ def test_nobody_waits_for_a_writer_who_is_in_the_way(database: Database, clock: 
     with database.transaction() as session:
         session.execute(update(ApiTokenRow).values(name="renamed"))
         began = time.monotonic()
-        assert recognise_token(secret, database=database, now=clock.now())
+        assert authenticate_token(secret, database=database, now=clock.now())
         assert time.monotonic() - began < AT_ONCE_SECONDS
     assert last_used_at(database) is None
-    assert recognise_token(secret, database=database, now=clock.now())
+    assert authenticate_token(secret, database=database, now=clock.now())
     assert last_used_at(database) == clock.now()
 
 
@@ -122,7 +121,7 @@ def test_a_note_that_cannot_be_made_keeps_nobody_out(database: Database, clock: 
     with database.transaction() as session:
         for statement in REFUSING[database.dialect]:
             session.execute(text(statement))
-    assert recognise_token(secret, database=database, now=clock.now())
+    assert authenticate_token(secret, database=database, now=clock.now())
     assert last_used_at(database) is None
 
 
@@ -133,6 +132,6 @@ def test_a_permission_that_is_no_more_grants_nothing(
     secret = issue(database, clock).secret
     with database.transaction() as session:
         session.execute(update(ApiTokenRow).values(permissions=permissions))
-    caller = recognise_token(secret, database=database, now=clock.now())
+    caller = authenticate_token(secret, database=database, now=clock.now())
     assert caller is not None
     assert set(caller.grants) == ({Permission.FICHES} if len(permissions) == 2 else set())

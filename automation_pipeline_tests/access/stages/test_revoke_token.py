@@ -2,10 +2,8 @@
 
 import pytest
 
-from automation_pipeline.access.stages.create_token import create_token
-from automation_pipeline.access.stages.recognise_token import recognise_token
-from automation_pipeline.access.stages.revoke_token import revoke_token
-from automation_pipeline.access.store.tokens import list_tokens
+from automation_pipeline.access.queries import list_tokens
+from automation_pipeline.access.tokens import authenticate_token, create_token, revoke_token
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.access.processes import use_or_revoke
@@ -17,11 +15,11 @@ WISH = {"name": "x", "permissions": ["*"], "scope": "ALL"}
 
 def test_a_revoked_token_is_refused_from_the_next_call_on(database: Database, clock: StandingClock) -> None:
     issued, other = (create_token(WISH, database=database, clock=clock) for _ in range(2))
-    assert recognise_token(issued.secret, database=database, now=clock.now())
+    assert authenticate_token(issued.secret, database=database, now=clock.now())
     revoked = revoke_token(issued.token.id, database=database, clock=clock)
     assert revoked.revoked_at == clock.now()
-    assert recognise_token(issued.secret, database=database, now=clock.now()) is None
-    assert recognise_token(other.secret, database=database, now=clock.now())
+    assert authenticate_token(issued.secret, database=database, now=clock.now()) is None
+    assert authenticate_token(other.secret, database=database, now=clock.now())
 
 
 def test_the_first_revocation_counts(database: Database, clock: StandingClock) -> None:

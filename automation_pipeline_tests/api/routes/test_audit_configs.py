@@ -5,9 +5,15 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from automation_pipeline.api.envelope import Answer, Listing
-from automation_pipeline.api.schemas.audit_configs import CONFIG, STEP, ConfigChanged, ConfigCreated, Validity
-from automation_pipeline.audits.domain.config_shown import ConfigShown, ConfigStats, ConfigStepShown
+from automation_pipeline.api.responses import Answer, Listing
+from automation_pipeline.audits.models.configs import ConfigShown, ConfigStats, ConfigStepShown
+from automation_pipeline.audits.routes.configs import (
+    CONFIG_EXAMPLE,
+    STEP_EXAMPLE,
+    ConfigChanged,
+    ConfigCreated,
+    Validity,
+)
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.configurations import FULL, add, add_audit, document, read, step_document
@@ -56,8 +62,8 @@ def test_a_configuration_is_made_and_read_back(client: TestClient) -> None:
 
 
 def test_the_examples_of_the_document_are_accepted(client: TestClient) -> None:
-    make(client, dict(CONFIG))
-    assert ok(client.post(f"{PATH}/1/steps", json=dict(STEP) | {"position": 2}), 201)["position"] == 2
+    make(client, dict(CONFIG_EXAMPLE))
+    assert ok(client.post(f"{PATH}/1/steps", json=dict(STEP_EXAMPLE) | {"position": 2}), 201)["position"] == 2
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,15 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
-from automation_pipeline.api.schemas.audit_work import (
+from automation_pipeline.audits.configs import set_config_active
+from automation_pipeline.audits.queries.requests import batch_summary
+from automation_pipeline.audits.routes.requests import (
     AuditQueued,
     BatchQueued,
     LatestAuditQueued,
     PointRerunQueued,
     StepRerunQueued,
 )
-from automation_pipeline.audits.stages.set_config_active import set_config_active
-from automation_pipeline.audits.store.batches import batch_standing
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.api.conftest import Login
@@ -99,7 +99,7 @@ def test_a_batch_is_followed_as_one(client: TestClient, filed: Filed) -> None:
     assert (told["fiche_ids"], told["audit_config_id"]) == (["2", "1"], "1")
     assert sorted(told["event_ids"]) == sorted(config["key"] for config in filed.configs())
     with filed.database.reading() as session:
-        assert batch_standing(session, told["batch_id"]).total == 2
+        assert batch_summary(session, told["batch_id"]).total == 2
 
 
 @every_case(

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from automation_pipeline.api.schemas.audits import (
+from automation_pipeline.api.responses import WorkflowLines
+from automation_pipeline.audits.routes.audits import (
     AuditDetail,
     AuditedFiches,
     AuditGroups,
@@ -13,7 +14,6 @@ from automation_pipeline.api.schemas.audits import (
     AuditsOfFiche,
     PointShown,
 )
-from automation_pipeline.api.schemas.logs import WorkflowLines
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline_tests.api.conftest import Login

@@ -9,8 +9,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.enrichment.domain.vocabulary import SourceApi
-from automation_pipeline.enrichment.store.sources import rest, take_call
+from automation_pipeline.enrichment.models import SourceApi
+from automation_pipeline.enrichment.queries.sources import set_rest, take_call
 from automation_pipeline_tests.api.conftest import MACHINE, client_of
 from automation_pipeline_tests.api.promised import promise_check
 from automation_pipeline_tests.conftest import StandingClock
@@ -48,7 +48,7 @@ def test_sources_tell_whether_they_rest_and_what_they_were_asked(
 ) -> None:
     with services.database.transaction() as session:
         take_call(session, SourceApi.SEARCH, None, clock.now())
-        rest(session, SourceApi.INPI, timedelta(minutes=10), "Too many calls.", clock.now())
+        set_rest(session, SourceApi.INPI, timedelta(minutes=10), "Too many calls.", clock.now())
     told = {one["source_api"]: one for one in client.get("/v1/sources").json()["sources"]}
     search, inpi, rcs = (told[source] for source in SourceApi)
     assert (search["calls_today"], search["calls_a_day"], search["resting_until"]) == (1, 9, None)

@@ -13,8 +13,8 @@ from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.enrichment.domain.vocabulary import SourceApi
-from automation_pipeline.enrichment.tables import CompanyRequestRow, JobRow
+from automation_pipeline.enrichment.models import SourceApi
+from automation_pipeline.enrichment.tables import CompanyRequestRow, EnrichmentJobRow
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.api.conftest import MACHINE, Login, client_of
 from automation_pipeline_tests.api.promised import promise_check
@@ -78,7 +78,7 @@ def test_a_company_that_is_found_in_time_is_answered_at_once(companies: TestClie
     )
     assert [one["source_api"] for one in told["source_retrievals"]] == [SourceApi.SEARCH]
     with services.database.reading() as session:
-        assert session.scalars(select(JobRow.correlation_id)).all() == ["c-1"]
+        assert session.scalars(select(EnrichmentJobRow.correlation_id)).all() == ["c-1"]
         assert session.scalars(select(RunRequestRow.job)).all() == ["company_enrichment"]
 
 
@@ -163,7 +163,7 @@ def test_a_refresh_by_hand_is_granted_once_in_a_while(
     refused = companies.post(deed)
     assert (refused.status_code, refused.json()["code"]) == (409, "CONFLICT")
     assert "2026-05-04T10:15:00" in refused.json()["message"]
-    assert count(services, JobRow) == 2
+    assert count(services, EnrichmentJobRow) == 2
 
 
 def test_what_is_stale_is_refreshed_because_somebody_looks(companies: TestClient, clock: StandingClock) -> None:

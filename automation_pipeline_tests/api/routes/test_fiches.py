@@ -7,19 +7,12 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from automation_pipeline.api.schemas.fiches import (
-    CacheRow,
-    DayShown,
-    FicheDetails,
-    FicheStatus,
-    Found,
-    RecordingRow,
-)
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.coordination import Semaphore
 from automation_pipeline.core.errors import TransientError
-from automation_pipeline.core.semaphore import Semaphore
-from automation_pipeline.fiches.stages.fetch_fiches import fetch_fiches
-from automation_pipeline.fiches.stages.revalidate_day import revalidate_day
+from automation_pipeline.fiches.days import revalidate_day
+from automation_pipeline.fiches.details import fetch_fiches
+from automation_pipeline.fiches.routes.fiches import CacheRow, DayShown, FicheDetails, FicheStatus, Found, RecordingRow
 from automation_pipeline.storage.claims import DatabasePermits
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.conftest import StandingClock

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from automation_pipeline.org_jobs.tables import AlertRow
+from automation_pipeline.org_jobs.tables import OrgAlertRow
 from automation_pipeline_tests.api.conftest import Member
 from automation_pipeline_tests.org_jobs.bench import Bench
 
@@ -13,7 +13,7 @@ from automation_pipeline_tests.org_jobs.bench import Bench
 def alert(orgs: Bench, org_id: str | None, subject: str) -> None:
     told = {"severity": "critical", "message": "Late", "status": "unsent"}
     with orgs.database.transaction() as session:
-        row = AlertRow(org_id=org_id, name="oldest_due", subject=subject, **told)
+        row = OrgAlertRow(org_id=org_id, name="oldest_due", subject=subject, **told)
         row.raised_at = row.next_retry_at = orgs.now
         session.add(row)
 

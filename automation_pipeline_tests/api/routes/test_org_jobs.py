@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from automation_pipeline.org_jobs.domain.job_types import JOB_TYPES
+from automation_pipeline.org_jobs.models.job_types import JOB_TYPES
 from automation_pipeline_tests.api.conftest import Login, Member
 from automation_pipeline_tests.org_jobs.bench import SERVICE, Bench
 from automation_pipeline_tests.tables import every_case

@@ -2,7 +2,7 @@
 
 from fastapi.testclient import TestClient
 
-from automation_pipeline.pricing.domain.failures import Signal
+from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.fakes.shop import PRICES
 from automation_pipeline_tests.pricing.bench import Bench
@@ -31,7 +31,7 @@ def test_what_was_not_applied_is_not_looked_up(pricing: TestClient, bench: Bench
 
 def test_a_price_that_cannot_be_read_proves_nothing(pricing: TestClient, bench: Bench) -> None:
     run = bench.work(bench.queued())
-    bench.shop.fail_always(PRICES, Signal(status=403))
+    bench.shop.fail_always(PRICES, FailureSignal(status=403))
     report = pricing.post(f"{PATH}/{run.id}/reconcile").json()["data"]
     assert (report["totalChecked"], report["mismatches"], len(report["unverified"])) == (0, 0, 2)
 

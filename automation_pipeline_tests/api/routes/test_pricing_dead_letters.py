@@ -3,7 +3,7 @@
 import pytest
 from fastapi.testclient import TestClient
 
-from automation_pipeline.pricing.domain.failures import Signal
+from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline_tests.pricing.bench import Bench
 
 PATH = "/api/pricing/dead-letters"
@@ -13,7 +13,7 @@ KEY = {"Idempotency-Key": "once"}
 @pytest.fixture
 def run_id(bench: Bench) -> int:
     """A run of the project shoes, one target of which failed for good."""
-    bench.shop.fail_always("2", Signal(status=404))
+    bench.shop.fail_always("2", FailureSignal(status=404))
     run = bench.work(bench.queued(bench.rule(project_id="shoes")))
     bench.shop.fail_no_more("2")
     return run.id

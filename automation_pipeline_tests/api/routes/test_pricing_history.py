@@ -4,8 +4,8 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from automation_pipeline.pricing.domain.alerts import Alert, AlertName, AlertSeverity
-from automation_pipeline.pricing.store.alerts import add_alerts
+from automation_pipeline.pricing.models.history import AlertCandidate, AlertSeverity, PricingAlertName
+from automation_pipeline.pricing.queries.history import add_alerts
 from automation_pipeline_tests.pricing.bench import Bench
 from automation_pipeline_tests.tables import every_case
 
@@ -37,7 +37,9 @@ def listed(pricing: TestClient, query: dict[str, Any]) -> list[tuple[str, int]]:
 
 
 def test_alerts_are_listed_newest_first(pricing: TestClient, bench: Bench) -> None:
-    alert = Alert(AlertName.DEAD_LETTERS, AlertSeverity.WARNING, "51 failed price changes wait for somebody.")
+    alert = AlertCandidate(
+        PricingAlertName.DEAD_LETTERS, AlertSeverity.WARNING, "51 failed price changes wait for somebody."
+    )
     for project in ("default", "shoes"):
         with bench.database.transaction() as session:
             add_alerts(session, [(project, alert)], bench.clock.now(), webhooks={})

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from automation_pipeline.pricing.domain.failures import Signal
+from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import PAGES
@@ -142,7 +142,7 @@ class TestPreview:
 
     def test_a_shop_that_refuses_us_is_told_as_such(self, pricing: TestClient, bench: Bench) -> None:
         made(pricing)
-        bench.shop.fail_always(PAGES, Signal(status=401))
+        bench.shop.fail_always(PAGES, FailureSignal(status=401))
         refused = pricing.post(f"{PATH}/1/preview")
         assert (refused.status_code, refused.json()["code"]) == (502, "EXTERNAL_API_ERROR")
         assert pricing.get("/api/pricing/runs").json()["count"] == 0

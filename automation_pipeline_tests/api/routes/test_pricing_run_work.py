@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from automation_pipeline.pricing.domain.failures import Signal
-from automation_pipeline.pricing.domain.preview import LIFETIME
+from automation_pipeline.pricing.models.shop import FailureSignal
+from automation_pipeline.pricing.rules.runs import PREVIEW_LIFETIME
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.pricing.bench import Bench
 from automation_pipeline_tests.tables import every_case
@@ -22,7 +22,7 @@ def post(client: TestClient, run_id: int, what: str, **about: Any) -> Any:
 
 def failed_one(bench: Bench) -> int:
     """A run with one applied target and one that is worth another try."""
-    bench.shop.fail_always("2", Signal(status=404))
+    bench.shop.fail_always("2", FailureSignal(status=404))
     run = bench.work(bench.queued())
     assert run.status == "PARTIAL"
     bench.shop.fail_no_more("2")
@@ -42,7 +42,7 @@ class TestApply:
         old, changed = bench.previewed(), bench.previewed(bench.rule())
         pricing.patch(f"/api/pricing/rules/{changed.rule_id}", json={"transform": {"op": "percent", "value": -20}})
         assert "preview it again" in post(pricing, changed.id, "apply").json()["error"]
-        bench.clock.pass_time(LIFETIME * 2)
+        bench.clock.pass_time(PREVIEW_LIFETIME * 2)
         refused = post(pricing, old.id, "apply")
         assert (refused.status_code, "older than 15 minutes" in refused.json()["error"]) == (409, True)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from automation_pipeline.pricing.domain.failures import Signal
+from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.fakes.shop import variant
 from automation_pipeline_tests.pricing.bench import Bench
@@ -54,7 +54,7 @@ def test_a_run_is_shown_with_its_counts_and_whether_its_shop_is_paused(pricing: 
 
 
 def test_targets_are_gone_through_by_their_ids(pricing: TestClient, bench: Bench) -> None:
-    bench.shop.fail_always("2", Signal(status=404))
+    bench.shop.fail_always("2", FailureSignal(status=404))
     run = bench.work(bench.queued())
     path = f"{PATH}/{run.id}/targets"
     first = pricing.get(path, params={"limit": 1}).json()

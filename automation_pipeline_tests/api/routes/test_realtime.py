@@ -11,10 +11,10 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
-from automation_pipeline.api import streams
+from automation_pipeline.api import realtime as streams
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.events import Event
-from automation_pipeline.fiches.tables import FicheCache
+from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline_tests.api.conftest import MACHINE, Login, user_token
@@ -44,7 +44,7 @@ def told(database: Database, number: int, **payload: object) -> None:
 
 def sell(database: Database, fiche_id: str, groupe: str = "NORD") -> None:
     """A fiche that we know from the sales list."""
-    row = FicheCache(fiche_id=fiche_id, groupe=groupe, raw_data={}, fetched_at=NOW, expires_at=NOW)
+    row = FicheCacheRow(fiche_id=fiche_id, groupe=groupe, raw_data={}, fetched_at=NOW, expires_at=NOW)
     with database.transaction() as session:
         session.add(row)
 

@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from automation_pipeline.api.schemas.requests import AuditRequest, RerunRequest, TranscriptionRequest
+from automation_pipeline.audits.routes.request_status import AuditRequest, RerunRequest, TranscriptionRequest
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused, mark_taken
 from automation_pipeline.transcription.tables import TranscriptionRunRow

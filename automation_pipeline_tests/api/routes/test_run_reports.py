@@ -3,11 +3,11 @@
 import pytest
 from fastapi.testclient import TestClient
 
-from automation_pipeline.automation.domain.run_report_document import parse_report, report_document
-from automation_pipeline.automation.store.run_report import run_report
+from automation_pipeline.automation.documents import parse_report, report_document
+from automation_pipeline.automation.queries.reports import run_report
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.core.errors import OutsideError
+from automation_pipeline.core.errors import UpstreamError
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.days import by_what_is_said
@@ -43,5 +43,5 @@ def test_of_a_limited_reach_it_is_not_told(login: Login, run_id: int) -> None:
 
 @every_case("document", [{}, {"causes": [{}]}, {"causes": [], "run": 1}, {"causes": None}])
 def test_what_is_no_report_is_one_sentence(document: dict[str, object]) -> None:
-    with pytest.raises(OutsideError, match="the API is of another version"):
+    with pytest.raises(UpstreamError, match="the API is of another version"):
         parse_report(document)

@@ -7,10 +7,10 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlalchemy import text
 
-from automation_pipeline.api.envelope import Answer, Listing
-from automation_pipeline.api.schemas.tokens import NIGHTLY, TokenIssued, TokenShown
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE
-from automation_pipeline.org_jobs.stages.create_organisation import create_organisation
+from automation_pipeline.access.routes import NIGHTLY, TokenIssued, TokenShown
+from automation_pipeline.api.responses import Answer, Listing
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
+from automation_pipeline.org_jobs.organisations import create_organisation
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.api.conftest import Login, client_of
 from automation_pipeline_tests.conftest import StandingClock
@@ -145,7 +145,7 @@ def test_a_token_belongs_to_an_organisation_that_is_there(
     refused = client.post(PATH, json=wish)
     assert (refused.status_code, "there is no organisation 'acme'" in refused.text) == (400, True)
     create_organisation(
-        {"id": "acme", "name": "Acme"}, within=EVERYWHERE, database=database, clock=clock, actor="user:1"
+        {"id": "acme", "name": "Acme"}, within=ALL_ORGANISATIONS, database=database, clock=clock, actor="user:1"
     )
     issued = issue(client, **wish)
     assert issued["orgId"] == "acme"
@@ -159,7 +159,7 @@ def test_who_may_not_do_it_himself_gives_no_organisation_its_token(
     login: Login, database: Database, clock: StandingClock
 ) -> None:
     create_organisation(
-        {"id": "acme", "name": "Acme"}, within=EVERYWHERE, database=database, clock=clock, actor="user:1"
+        {"id": "acme", "name": "Acme"}, within=ALL_ORGANISATIONS, database=database, clock=clock, actor="user:1"
     )
     wish = {"name": "agents", "orgId": "acme", "permissions": ["org-jobs"], "scope": "ALL"}
     for own in ({}, {"org-jobs.read": "GROUP"}):

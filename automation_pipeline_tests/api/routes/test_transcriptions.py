@@ -7,22 +7,22 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from automation_pipeline.api.schemas.transcriptions import (
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.fiches.tables import CallRecordingRow
+from automation_pipeline.storage.run_requests import RunRequestRow, filed_requests
+from automation_pipeline.storage.workflow_logs import write_notes
+from automation_pipeline.transcription.events import fiche_note
+from automation_pipeline.transcription.models import TranscriptionPriority
+from automation_pipeline.transcription.queries.recordings import save_transcript
+from automation_pipeline.transcription.queries.tasks import claim_next
+from automation_pipeline.transcription.routes import (
     RecordingShown,
     TranscriptionLines,
     TranscriptionQueued,
     TranscriptionsQueued,
     TranscriptionStanding,
 )
-from automation_pipeline.bootstrap import Services
-from automation_pipeline.fiches.tables import RecordingRow
-from automation_pipeline.storage.run_requests import RunRequestRow, filed_requests
-from automation_pipeline.storage.workflow_logs import write_notes
-from automation_pipeline.transcription.domain.notes import fiche_note
-from automation_pipeline.transcription.domain.run import Priority
-from automation_pipeline.transcription.stages.begin_transcription import Wish, begin_transcription, fail_unplanned
-from automation_pipeline.transcription.store.tasks import claim_next
-from automation_pipeline.transcription.store.transcripts import save_transcript
+from automation_pipeline.transcription.runs import TranscriptionRunRequest, begin_transcription, fail_unplanned
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.archive import Archive
 from automation_pipeline_tests.conftest import StandingClock
@@ -40,7 +40,7 @@ def fiches(services: Services) -> Services:
     archive.put("900", calls=2, of_fiche_groupe="SUD")
     archive.put("901", calls=1, of_fiche_groupe="NORD")
     with services.database.transaction() as session:
-        call = session.scalars(select(RecordingRow).where(RecordingRow.call_id == "9000")).one()
+        call = session.scalars(select(CallRecordingRow).where(CallRecordingRow.call_id == "9000")).one()
         save_transcript(session, call.id, transcript("tr_1"), [])
         write_notes(session, fiche_note("run-1", "900", "START"), fiche_note("run-2", "900", "END", level="error"))
     return services
@@ -81,7 +81,11 @@ def test_the_status_of_a_fiche_that_the_crm_never_gave_shows_why_its_run_failed(
     client: TestClient, fiches: Services
 ) -> None:
     with fiches.database.transaction() as session:
-        fail_unplanned(Wish("run-8", "77", Priority.NORMAL), "The CRM answered 503 for fiche 77.", session)
+        fail_unplanned(
+            TranscriptionRunRequest("run-8", "77", TranscriptionPriority.NORMAL),
+            "The CRM answered 503 for fiche 77.",
+            session,
+        )
     told = get(client, "/77/status")["data"]
     run = told.pop("run")
     assert told == {"ficheId": "77", "total": 0, "transcribed": 0, "pending": 0, "percentage": 0, "recordings": []}
@@ -91,7 +95,7 @@ def test_the_status_of_a_fiche_that_the_crm_never_gave_shows_why_its_run_failed(
 
 def test_the_status_shows_the_run_and_who_holds_each_recording(client: TestClient, fiches: Services) -> None:
     ours, crm = fiches.database, FakeFicheSource()
-    wish = Wish("run-7", "900", Priority.HIGH)
+    wish = TranscriptionRunRequest("run-7", "900", TranscriptionPriority.HIGH)
     asyncio.run(begin_transcription(wish, database=ours, source=crm, clock=fiches.clock, is_fresh=True))
     with ours.transaction() as session:
         assert claim_next(session, "host:1/ab", 1, lease_seconds=30, per_fiche=10)

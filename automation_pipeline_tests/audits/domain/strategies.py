@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.domain.findings import Citation, Conforme, ControlPoint, Niveau, Statut, StepFinding
-from automation_pipeline.audits.domain.timeline import Timeline, TimelineChunk, TimelineRecording
+from automation_pipeline.audits.models.findings import Citation, Conforme, ControlPoint, Niveau, Statut, StepFinding
+from automation_pipeline.audits.models.timelines import Timeline, TimelineChunk, TimelineRecording
 
 
 def citation(texte: str, at: tuple[int, int] = (0, 0), minutage: str = "00:12") -> Citation:

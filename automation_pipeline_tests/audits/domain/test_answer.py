@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.domain.answer import ANSWER, BadAnswerError, read_answer
-from automation_pipeline.audits.domain.findings import Citation, Conforme, ControlPoint, Niveau, Statut, StepFinding
+from automation_pipeline.audits.models.findings import Citation, Conforme, ControlPoint, Niveau, Statut, StepFinding
+from automation_pipeline.audits.rules.answers import ANSWER_SCHEMA, InvalidAnswerError, parse_answer
 from automation_pipeline_tests.tables import every_case
 
 CITATION = {
@@ -105,8 +105,8 @@ WRAPPED = {
 def test_the_answer_is_found_whatever_surrounds_it() -> None:
     def read(content: str) -> object:
         try:
-            return read_answer(content)
-        except BadAnswerError as bad:
+            return parse_answer(content)
+        except InvalidAnswerError as bad:
             return bad.problem
 
     expected = dict.fromkeys(WRAPPED, FOUND)
@@ -117,8 +117,8 @@ def test_the_answer_is_found_whatever_surrounds_it() -> None:
 def test_a_text_of_many_braces_is_given_up_soon() -> None:
     begun = time.perf_counter()
     for content in ("{" * 200_000, "{x} " * 50_000 + written(), '{"a": ' * 50_000):
-        with pytest.raises(BadAnswerError, match="JSON valide"):
-            read_answer(content)
+        with pytest.raises(InvalidAnswerError, match="JSON valide"):
+            parse_answer(content)
     assert time.perf_counter() - begun < 5
 
 
@@ -138,7 +138,7 @@ def test_a_text_of_many_braces_is_given_up_soon() -> None:
     ],
 )
 def test_an_answer_is_read_whatever_its_wrapping(content: str) -> None:
-    assert read_answer(content) == FOUND
+    assert parse_answer(content) == FOUND
 
 
 @every_case(
@@ -183,30 +183,30 @@ def test_an_answer_is_read_whatever_its_wrapping(content: str) -> None:
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(content: str, problem: str) -> None:
-    with pytest.raises(BadAnswerError) as bad:
-        read_answer(content)
+    with pytest.raises(InvalidAnswerError) as bad:
+        parse_answer(content)
     assert problem in bad.value.problem
 
 
 def test_many_faults_are_told_in_a_few_words() -> None:
-    with pytest.raises(BadAnswerError) as bad:
-        read_answer(written(points_controle=[{}] * 200))
+    with pytest.raises(InvalidAnswerError) as bad:
+        parse_answer(written(points_controle=[{}] * 200))
     assert len(bad.value.problem) < 1000
     assert "autre(s) faute(s)" in bad.value.problem
 
 
 def test_an_index_below_zero_is_read_as_it_is() -> None:
-    assert read_answer(with_citation(recording_index=-1)).points[0].citations[0].recording_index == -1
+    assert parse_answer(with_citation(recording_index=-1)).points[0].citations[0].recording_index == -1
 
 
 def test_the_recording_need_not_be_described_for_we_know_it() -> None:
     bare = {name: value for name, value in CITATION.items() if not name.startswith("recording_") or "index" in name}
-    citation = read_answer(with_point(citations=[bare])).points[0].citations[0]
+    citation = parse_answer(with_point(citations=[bare])).points[0].citations[0]
     assert (citation.recording_date, citation.recording_time, citation.recording_url) == ("N/A", "N/A", "N/A")
 
 
 def test_long_texts_are_cut_and_half_characters_replaced() -> None:
-    found = read_answer(written(commentaire_global="x" * 30_000, mots_cles_trouves=["a\ud800b"]))
+    found = parse_answer(written(commentaire_global="x" * 30_000, mots_cles_trouves=["a\ud800b"]))
     assert found.commentaire_global == "x" * 20_000
     assert found.mots_cles_trouves == ("a?b",)
 
@@ -223,16 +223,16 @@ _answers = st.fixed_dictionaries({}, optional={name: st.just(value) | _json for 
 @example("{" * 990)
 @example('{"points_controle": ' + "[" * 900 + "]" * 900 + "}")
 def test_nothing_but_a_bad_answer_is_raised(content: str) -> None:
-    with suppress(BadAnswerError):
-        read_answer(content)
+    with suppress(InvalidAnswerError):
+        parse_answer(content)
 
 
 @given(st.data())
 def test_no_broken_field_of_an_answer_raises_anything_else(data: st.DataObject) -> None:
     point = POINT | {data.draw(st.sampled_from(list(POINT))): data.draw(_json)}
     citation = CITATION | {data.draw(st.sampled_from(list(CITATION))): data.draw(_json)}
-    with suppress(BadAnswerError):
-        read_answer(written(points_controle=[point, POINT | {"citations": [citation]}]))
+    with suppress(InvalidAnswerError):
+        parse_answer(written(points_controle=[point, POINT | {"citations": [citation]}]))
 
 
 def _schemas(schema: Any) -> Iterator[dict[str, Any]]:
@@ -244,7 +244,7 @@ def _schemas(schema: Any) -> Iterator[dict[str, Any]]:
 
 def test_the_schema_is_one_that_strict_providers_take() -> None:
     allowed = {"type", "enum", "items", "properties", "required", "additionalProperties", "description"}
-    schemas = [schema for schema in _schemas(ANSWER.schema) if isinstance(schema.get("type"), str | list)]
+    schemas = [schema for schema in _schemas(ANSWER_SCHEMA.schema) if isinstance(schema.get("type"), str | list)]
     for schema in schemas:
         assert set(schema) <= allowed
         if schema["type"] == "object":
@@ -254,7 +254,7 @@ def test_the_schema_is_one_that_strict_providers_take() -> None:
 
 
 def test_the_schema_asks_for_what_is_read() -> None:
-    properties: Any = ANSWER.schema["properties"]
+    properties: Any = ANSWER_SCHEMA.schema["properties"]
     point = properties["points_controle"]["items"]["properties"]
     assert set(properties) == set(GOOD)
     assert set(point) == set(POINT)

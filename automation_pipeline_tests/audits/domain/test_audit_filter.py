@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.domain.audit import AuditStatus
-from automation_pipeline.audits.domain.audit_filter import AuditFilter, GroupBy, read_filter, read_grouping
-from automation_pipeline.audits.domain.findings import Niveau
+from automation_pipeline.audits.models.audits import AuditStatus
+from automation_pipeline.audits.models.findings import Niveau
+from automation_pipeline.audits.models.requests import AuditFilter, GroupBy, parse_filter, parse_grouping
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import LARGEST_ID
 
@@ -19,7 +19,7 @@ NAMES = st.sampled_from(sorted(AuditFilter.model_fields))
 def test_anything_is_read_or_refused_by_name(sent: dict[str, Any]) -> None:
     faults: tuple[tuple[str, str], ...] = ()
     try:
-        chosen = read_filter(sent)
+        chosen = parse_filter(sent)
     except InvalidInputError as error:
         faults = error.fields
     else:
@@ -35,12 +35,12 @@ def test_anything_is_read_or_refused_by_name(sent: dict[str, Any]) -> None:
 )
 def test_lists_come_back_in_their_order(statuses: Any, niveaux: Any, ids: list[int], days: Any) -> None:
     sent = {"status": statuses, "niveau": niveaux, "audit_config_ids": ids, "sales_dates": days}
-    chosen = read_filter({name: ",".join(str(one) for one in values) for name, values in sent.items()})
+    chosen = parse_filter({name: ",".join(str(one) for one in values) for name, values in sent.items()})
     assert chosen == AuditFilter(**{name: tuple(values) for name, values in sent.items()})
 
 
 def test_nothing_sent_is_the_latest_audits_newest_first() -> None:
-    assert read_filter({}) == read_filter({"q": "", "status": [""], "limit": "", "is_compliant": ""}) == AuditFilter()
+    assert parse_filter({}) == parse_filter({"q": "", "status": [""], "limit": "", "is_compliant": ""}) == AuditFilter()
 
 
 @pytest.mark.parametrize(
@@ -72,12 +72,12 @@ def test_nothing_sent_is_the_latest_audits_newest_first() -> None:
 )
 def test_what_is_wrong_is_named(sent: dict[str, str], field: str, fault: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        read_filter(sent)
+        parse_filter(sent)
     assert refused.value.fields == ((field, fault),)
 
 
 def test_a_grouping_says_by_what() -> None:
-    assert read_grouping({"group_by": "score_bucket", "bucket_size": "25"}).group_by is GroupBy.SCORE_BUCKET
+    assert parse_grouping({"group_by": "score_bucket", "bucket_size": "25"}).group_by is GroupBy.SCORE_BUCKET
     for sent in ({}, {"group_by": "colour"}, {"group_by": "niveau", "bucket_size": "101"}):
         with pytest.raises(InvalidInputError):
-            read_grouping(sent)
+            parse_grouping(sent)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from automation_pipeline.audits.domain.audit_wishes import (
+from automation_pipeline.audits.models.requests import (
     AuditWish,
     BatchWish,
     LatestWish,
     RerunWish,
     RunWish,
-    read_wish,
+    parse_request,
 )
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import parse
@@ -18,7 +18,7 @@ from automation_pipeline_tests.tables import every_case
 def test_a_wish_may_be_written_in_older_ways() -> None:
     old = {"fiche_id": "1900417", "audit_id": 11, "useRlm": True}
     new = {"fiche_id": "1900417", "audit_config_id": "11", "use_rlm": True}
-    assert read_wish(AuditWish, old) == read_wish(AuditWish, new)
+    assert parse_request(AuditWish, old) == parse_request(AuditWish, new)
 
 
 @every_case(
@@ -36,7 +36,7 @@ def test_a_wish_may_be_written_in_older_ways() -> None:
 )
 def test_what_is_wrong_is_said(model: type[LatestWish], given: dict[str, object], sentence: str) -> None:
     with pytest.raises(InvalidInputError, match=f"^{sentence}$") as refused:
-        read_wish(model, given)
+        parse_request(model, given)
     assert refused.value.fields
 
 
@@ -55,10 +55,10 @@ def test_instructions_have_two_names() -> None:
 
 @every_case("given", [11, "11", 11.0])
 def test_an_id_is_a_number_or_its_digits(given: object) -> None:
-    assert read_wish(RunWish, {"fiche_id": "1", "audit_config_id": given}).audit_config_id == 11
+    assert parse_request(RunWish, {"fiche_id": "1", "audit_config_id": given}).audit_config_id == 11
 
 
 @every_case("given", [True, 0, -1, 1.5, "011", "1e3", "", None, 2**63, float("1e300"), [11]])
 def test_anything_else_is_no_id(given: object) -> None:
     with pytest.raises(InvalidInputError):
-        read_wish(RunWish, {"fiche_id": "1", "audit_config_id": given})
+        parse_request(RunWish, {"fiche_id": "1", "audit_config_id": given})

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from automation_pipeline.audits.domain.config_changes import changed_config, changed_step, new_step
-from automation_pipeline.audits.domain.config_document import MOST_STEPS, config_document, parse_config
+from automation_pipeline.audits.models.configs import MAX_STEPS, config_document, parse_config
+from automation_pipeline.audits.rules.configs import changed_config, changed_step, new_step
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline_tests.audits.configurations import FULL, document, step_document
 from automation_pipeline_tests.tables import every_case
@@ -92,7 +92,7 @@ def test_a_step_that_cannot_be_is_refused(given: dict[str, object], field: str, 
 
 
 def test_there_are_never_more_steps_than_a_file_may_have() -> None:
-    full = parse_config(document(steps=MOST_STEPS))
+    full = parse_config(document(steps=MAX_STEPS))
     with pytest.raises(InvalidInputError, match="at most 100 steps"):
         new_step(full, step_without("position"))
 

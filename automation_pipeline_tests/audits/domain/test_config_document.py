@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.domain.config import AuditConfig, AuditStep, Severity
-from automation_pipeline.audits.domain.config_document import COMPLAINT, config_document, fingerprint, parse_config
+from automation_pipeline.audits.models.configs import (
+    INVALID_CONFIG,
+    AuditConfig,
+    AuditStep,
+    Severity,
+    config_document,
+    fingerprint,
+    parse_config,
+)
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline_tests.tables import every_case
 
@@ -24,7 +31,7 @@ def with_positions(*positions: object) -> dict[str, object]:
 
 
 def faults(given_config: dict[str, object]) -> dict[str, str]:
-    with pytest.raises(InvalidInputError, match=COMPLAINT) as refused:
+    with pytest.raises(InvalidInputError, match=INVALID_CONFIG) as refused:
         parse_config(given_config)
     return dict(refused.value.fields)
 

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.domain.day import AUDIT_CHECKS, DayAudits, FailingPoint, cause, judge_audits
+from automation_pipeline.audits.rules.days import AUDIT_CHECKS, DayAudits, FailingPoint, judge_audits, without_fiche_id
 from automation_pipeline_tests.tables import every_case
 
 EVERY, STEPS, EVIDENCE = AUDIT_CHECKS
@@ -73,7 +73,7 @@ def test_the_finding_counts_audits_not_fiches() -> None:
     ],
 )
 def test_failures_of_different_fiches_have_one_cause(error: str, told: str) -> None:
-    assert cause(error, "40") == told
+    assert without_fiche_id(error, "40") == told
 
 
 @every_case(("failing", "judged", "share"), [(1, 4, 0.25), (3, 3, 1.0), (0, 0, 0.0)])

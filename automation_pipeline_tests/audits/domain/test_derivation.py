@@ -5,8 +5,8 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.domain.derivation import derived, half_up, minutages_of, ratio_of
-from automation_pipeline.audits.domain.findings import Conforme, ControlPoint, Niveau, Statut
+from automation_pipeline.audits.models.findings import Conforme, ControlPoint, Niveau, Statut
+from automation_pipeline.audits.rules.scoring import derive_verdict, met_ratio, minutages_of, round_half_up
 from automation_pipeline_tests.audits.domain.strategies import citation, control_points, point, points_of, weights
 from automation_pipeline_tests.tables import every_case
 
@@ -28,14 +28,14 @@ P, H, A, N = Statut.PRESENT, Statut.PARTIEL, Statut.ABSENT, Statut.NON_APPLICABL
     ],
 )
 def test_the_ratio_is_of_the_applicable_points(statuts: list[Statut], ratio: Fraction) -> None:
-    assert ratio_of(points_of(statuts)) == ratio
+    assert met_ratio(points_of(statuts)) == ratio
 
 
 @every_case(
     ("value", "rounded"), [("0", 0), ("0.49", 0), ("0.5", 1), ("1.5", 2), ("2.5", 3), ("2.4999", 2), ("4.5", 5)]
 )
 def test_halves_go_up(value: str, rounded: int) -> None:
-    assert half_up(Fraction(value)) == rounded
+    assert round_half_up(Fraction(value)) == rounded
 
 
 @every_case(
@@ -58,13 +58,13 @@ def test_halves_go_up(value: str, rounded: int) -> None:
 def test_score_and_verdicts_follow_from_the_ratio(
     statuts: list[Statut], weight: int, score: int, conforme: Conforme, niveau: Niveau
 ) -> None:
-    result = derived(points_of(statuts), weight)
+    result = derive_verdict(points_of(statuts), weight)
     assert (result.score, result.conforme, result.niveau) == (score, conforme, niveau)
 
 
 @given(st.lists(control_points, max_size=8), weights)
 def test_a_derived_score_is_within_the_weight(points: list[ControlPoint], weight: int) -> None:
-    assert 0 <= derived(points, weight).score <= weight
+    assert 0 <= derive_verdict(points, weight).score <= weight
 
 
 def test_minutages_are_of_all_citations_each_once_in_order() -> None:

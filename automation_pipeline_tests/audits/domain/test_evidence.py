@@ -7,11 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.domain.evidence import UNPROVEN, AuditGating, GatingStats, gate
-from automation_pipeline.audits.domain.findings import Conforme, ControlPoint, Niveau, Statut, StepFinding
-from automation_pipeline.audits.domain.knobs import GatingRules
-from automation_pipeline.audits.domain.normalised import normalised
-from automation_pipeline.audits.domain.timeline import Timeline
+from automation_pipeline.audits.models.audits import GatingOptions
+from automation_pipeline.audits.models.findings import (
+    AuditGating,
+    Conforme,
+    ControlPoint,
+    GatingStats,
+    Niveau,
+    Statut,
+    StepFinding,
+)
+from automation_pipeline.audits.models.timelines import Timeline
+from automation_pipeline.audits.rules.gating import UNPROVEN, gate
+from automation_pipeline.audits.rules.search import normalise
 from automation_pipeline_tests.audits.domain.strategies import (
     citation,
     finding,
@@ -27,7 +35,7 @@ CALLS = Timeline((
     recording(0, "speaker_0: Bonjour, cet appel est ENREGISTRÉ…", "speaker_0: Vous pouvez vous y opposer."),
     recording(1, "speaker_1: Mon numéro ORIAS est le 12 345 678."),
 ))  # fmt: skip
-ON, OFF = GatingRules(), GatingRules(enabled=False)
+ON, OFF = GatingOptions(), GatingOptions(enabled=False)
 REAL = citation("cet appel est enregistré")
 INVENTED = citation("vous avez trente jours")
 
@@ -46,12 +54,12 @@ INVENTED = citation("vous avez trente jours")
     ],
 )
 def test_a_text_is_normalised_to_its_words(text: str, words: str) -> None:
-    assert normalised(text) == words
+    assert normalise(text) == words
 
 
 @given(st.text())
 def test_what_is_normalised_stays_so(text: str) -> None:
-    assert normalised(normalised(text)) == normalised(text)
+    assert normalise(normalise(text)) == normalise(text)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +95,7 @@ def test_a_quotation_holds_where_it_was_said(texte: str, at: tuple[int, int], ho
 def test_the_least_length_of_a_quotation_is_a_rule_and_none_means_the_usual(
     least: int, texte: str, holds: bool
 ) -> None:
-    gated = gate(finding(point(P, citation(texte))), 10, CALLS, GatingRules(min_quote_characters=least)).finding
+    gated = gate(finding(point(P, citation(texte))), 10, CALLS, GatingOptions(min_quote_characters=least)).finding
     assert (gated.points[0].statut is P) == holds
 
 
@@ -233,11 +241,11 @@ def test_what_was_done_to_the_steps_adds_up() -> None:
     assert AuditGating.of([]) == AuditGating()
 
 
-rules = st.builds(GatingRules, enabled=st.booleans(), min_quote_characters=st.integers(-1, 20))
+rules = st.builds(GatingOptions, enabled=st.booleans(), min_quote_characters=st.integers(-1, 20))
 
 
 @given(findings, weights, timelines, rules)
-def test_gating_twice_is_gating_once(step: StepFinding, weight: int, timeline: Timeline, rules: GatingRules) -> None:
+def test_gating_twice_is_gating_once(step: StepFinding, weight: int, timeline: Timeline, rules: GatingOptions) -> None:
     once = gate(step, weight, timeline, rules).finding
     again = gate(once, weight, timeline, rules)
     assert again.finding == once
@@ -245,7 +253,7 @@ def test_gating_twice_is_gating_once(step: StepFinding, weight: int, timeline: T
 
 
 @given(findings, weights, timelines, rules)
-def test_gating_raises_nothing(step: StepFinding, weight: int, timeline: Timeline, rules: GatingRules) -> None:
+def test_gating_raises_nothing(step: StepFinding, weight: int, timeline: Timeline, rules: GatingOptions) -> None:
     after = gate(step, weight, timeline, rules).finding
     strict_first = [NC, PC, C]
     assert after.score <= step.score
@@ -265,5 +273,5 @@ def test_after_gating_only_proven_points_are_met_and_no_citation_is_false(
             chunk = timeline.chunk(quoted.recording_index, quoted.chunk_index)
             assert chunk is not None
             said, quote = ("".join(re.split("speaker_[01]: ", text)) for text in (chunk.full_text, quoted.texte))
-            assert len(normalised(quote)) >= 12
-            assert normalised(quote) in normalised(said)
+            assert len(normalise(quote)) >= 12
+            assert normalise(quote) in normalise(said)

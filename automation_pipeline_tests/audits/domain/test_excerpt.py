@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.domain.excerpt import excerpt
-from automation_pipeline.audits.domain.timeline import Timeline
+from automation_pipeline.audits.models.timelines import Timeline
+from automation_pipeline.audits.rules.search import excerpt
 from automation_pipeline_tests.audits.domain.timelines import step, timeline, timelines
 from automation_pipeline_tests.tables import every_case
 

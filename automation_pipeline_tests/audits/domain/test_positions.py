@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.domain.positions import check_free, free_positions
+from automation_pipeline.audits.models.configs import free_positions, require_free_position
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline_tests.tables import every_case
 
@@ -27,7 +27,7 @@ def test_these_are_free(taken: set[int], free: list[int]) -> None:
 )
 def test_any_other_is_refused_and_the_free_ones_are_named(position: int, sentence: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        check_free(position, {1, 2, 3})
+        require_free_position(position, {1, 2, 3})
     assert str(refused.value) == sentence
     assert refused.value.fields == (("position", sentence),)
 
@@ -36,5 +36,5 @@ def test_any_other_is_refused_and_the_free_ones_are_named(position: int, sentenc
 def test_steps_that_are_1_to_n_leave_one_place_and_stay_so(count: int) -> None:
     taken = set(range(1, count + 1))
     [free] = free_positions(taken)
-    check_free(free, taken)
+    require_free_position(free, taken)
     assert taken | {free} == set(range(1, count + 2))

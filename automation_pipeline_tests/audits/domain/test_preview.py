@@ -1,6 +1,6 @@
 """A preview shows why a text was found."""
 
-from automation_pipeline.audits.domain.preview import LONGEST_PREVIEW, preview
+from automation_pipeline.audits.rules.search import MAX_PREVIEW, preview
 from automation_pipeline_tests.tables import every_case
 
 LONG = "avant " * 200 + "Délai de rétractation " + "après " * 200
@@ -11,9 +11,9 @@ LONG = "avant " * 200 + "Délai de rétractation " + "après " * 200
     [
         ("", ("delai",), ""),
         ("le délai", ("delai",), "le délai"),
-        (LONG, ("absent",), LONG[:LONGEST_PREVIEW]),
-        (LONG, ("retractation", "delai"), LONG[1080 : 1080 + LONGEST_PREVIEW]),
-        ("avant " * 200 + "délai", ("delai",), ("avant " * 200 + "délai")[-LONGEST_PREVIEW:]),
+        (LONG, ("absent",), LONG[:MAX_PREVIEW]),
+        (LONG, ("retractation", "delai"), LONG[1080 : 1080 + MAX_PREVIEW]),
+        ("avant " * 200 + "délai", ("delai",), ("avant " * 200 + "délai")[-MAX_PREVIEW:]),
     ],
 )
 def test_a_preview_is_around_the_first_word_found(text: str, terms: tuple[str, ...], shown: str) -> None:

@@ -1,12 +1,18 @@
 """The question about one step, and what follows it."""
 
-from automation_pipeline.audits.domain.answer import ANSWER
-from automation_pipeline.audits.domain.chat import Question, Reply, Role, ToolCall, ToolChoice, Usage
-from automation_pipeline.audits.domain.knobs import ExcerptRules
-from automation_pipeline.audits.domain.modes import TranscriptMode
-from automation_pipeline.audits.domain.prompt import StepTask, repair, step_question, tool_round, without_tools
-from automation_pipeline.audits.domain.timeline_text import EXCERPT_NOTICE, timeline_text
-from automation_pipeline.audits.domain.tools import TOOLS
+from automation_pipeline.audits.models.audits import ExcerptOptions, TranscriptMode
+from automation_pipeline.audits.models.chat import Question, Reply, Role, ToolCall, ToolChoice, Usage
+from automation_pipeline.audits.rules.answers import ANSWER_SCHEMA
+from automation_pipeline.audits.rules.prompts import (
+    EXCERPT_NOTICE,
+    StepPrompt,
+    repair_question,
+    step_question,
+    timeline_text,
+    tool_round,
+    without_tools,
+)
+from automation_pipeline.audits.rules.tools import TOOLS
 from automation_pipeline_tests.audits.domain.timelines import config, step, timeline
 from automation_pipeline_tests.tables import every_case
 
@@ -25,7 +31,7 @@ CALLS = timeline(["bonjour", "le délai est de 14 jours"], ["au revoir"])
 
 
 def asked(**other: object) -> Question:
-    return step_question(StepTask(**{"config": CONFIG, "step": STEP, "timeline": CALLS} | other), ExcerptRules())
+    return step_question(StepPrompt(**{"config": CONFIG, "step": STEP, "timeline": CALLS} | other), ExcerptOptions())
 
 
 def user_text(question: Question) -> str:
@@ -52,7 +58,7 @@ def test_the_question_has_the_calls_then_the_step_then_the_rules() -> None:
     assert "2 point(s) de contrôle" in blocks[-1]
     assert [message.role for message in question.messages] == [Role.SYSTEM, Role.USER]
     assert question.messages[0].content == "Tu contrôles."
-    assert (question.schema, question.tools, question.tool_choice) == (ANSWER, (), ToolChoice.NONE)
+    assert (question.schema, question.tools, question.tool_choice) == (ANSWER_SCHEMA, (), ToolChoice.NONE)
 
 
 def test_a_configuration_without_system_prompt_gets_one() -> None:
@@ -94,16 +100,16 @@ def test_a_step_that_verifies_the_product_is_told_of_it_or_that_nothing_is_known
 @every_case(
     ("verifies", "rules", "is_excerpt"),
     [
-        (True, ExcerptRules(max_chunks=10), True),
-        (True, ExcerptRules(enabled=False), False),
-        (False, ExcerptRules(max_chunks=10), False),
+        (True, ExcerptOptions(max_chunks=10), True),
+        (True, ExcerptOptions(enabled=False), False),
+        (False, ExcerptOptions(max_chunks=10), False),
     ],
 )
 def test_only_a_step_that_verifies_the_product_reads_an_excerpt(
-    verifies: bool, rules: ExcerptRules, is_excerpt: bool
+    verifies: bool, rules: ExcerptOptions, is_excerpt: bool
 ) -> None:
     calls = timeline(["le délai", *["rien"] * 40])
-    task = StepTask(config=CONFIG, step=step(verify_product_info=verifies), timeline=calls)
+    task = StepPrompt(config=CONFIG, step=step(verify_product_info=verifies), timeline=calls)
     text = user_text(step_question(task, rules))
     assert (EXCERPT_NOTICE in text) == is_excerpt
     assert ("[Segment 41]" in text) != is_excerpt
@@ -136,14 +142,14 @@ def test_how_to_give_the_indexes_depends_on_where_they_are_read() -> None:
 
 def test_a_bad_answer_goes_back_with_what_is_wrong() -> None:
     question = asked(mode=TranscriptMode.TOOLS)
-    mended = repair(question, "x" * 5_000, "score est obligatoire.")
+    mended = repair_question(question, "x" * 5_000, "score est obligatoire.")
     assert mended.messages[:-2] == question.messages
     wrong, told = mended.messages[-2:]
     assert (wrong.role, wrong.content) == (Role.ASSISTANT, "x" * 4_000)
     assert told.role is Role.USER
     assert "score est obligatoire." in told.content
     assert mended.tool_choice is ToolChoice.NONE
-    assert repair(question, "", "Vide.").messages[-2].content
+    assert repair_question(question, "", "Vide.").messages[-2].content
 
 
 def test_a_round_of_tools_keeps_the_calls_and_their_results() -> None:

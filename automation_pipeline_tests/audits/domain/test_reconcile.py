@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.domain.evidence import gate
-from automation_pipeline.audits.domain.findings import Conforme, ControlPoint, Niveau, Statut, StepFinding
-from automation_pipeline.audits.domain.knobs import GatingRules
-from automation_pipeline.audits.domain.reconcile import reconcile
-from automation_pipeline.audits.domain.timeline import Timeline
+from automation_pipeline.audits.models.audits import GatingOptions
+from automation_pipeline.audits.models.findings import Conforme, ControlPoint, Niveau, Statut, StepFinding
+from automation_pipeline.audits.models.timelines import Timeline
+from automation_pipeline.audits.rules.answers import reconcile
+from automation_pipeline.audits.rules.gating import gate
 from automation_pipeline_tests.audits.domain.strategies import finding, findings, texts
 
 P, H, A, N = Statut.PRESENT, Statut.PARTIEL, Statut.ABSENT, Statut.NON_APPLICABLE
@@ -181,7 +181,7 @@ def test_a_point_without_an_answer_was_not_dealt_with() -> None:
 
 def test_a_step_returned_without_control_points_keeps_no_score() -> None:
     result = reconcile(finding(score=10), (NAME, RECORDED))
-    after = gate(result.finding, 10, Timeline(()), GatingRules()).finding
+    after = gate(result.finding, 10, Timeline(()), GatingOptions()).finding
     assert result.missing == 2
     assert (after.score, after.conforme, after.niveau_conformite) == (0, Conforme.NON_CONFORME, Niveau.INSUFFISANT)
 

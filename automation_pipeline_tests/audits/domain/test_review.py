@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.domain.derivation import derived
-from automation_pipeline.audits.domain.findings import Conforme, ControlPoint, Niveau, Statut, StepFinding
-from automation_pipeline.audits.domain.review import (
+from automation_pipeline.audits.models.findings import Conforme, ControlPoint, Niveau, Statut, StepFinding
+from automation_pipeline.audits.rules.reviews import (
     PointReview,
     StepReview,
+    apply_control_point_review,
+    apply_step_review,
     replace_control_point,
-    review_control_point,
-    review_step,
 )
+from automation_pipeline.audits.rules.scoring import derive_verdict
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.core.json_model import JsonModel, parse
 from automation_pipeline_tests.audits.domain.strategies import (
@@ -80,10 +80,10 @@ def test_a_review_that_says_nothing_or_nonsense_is_refused(
 
 
 def test_a_review_of_a_step_changes_what_it_says_and_no_more() -> None:
-    changed = review_step(STEP, 10, StepReview(conforme=Conforme.CONFORME))
+    changed = apply_step_review(STEP, 10, StepReview(conforme=Conforme.CONFORME))
     assert changed == replace(STEP, conforme=Conforme.CONFORME)
     review = StepReview(conforme=Conforme.NON_CONFORME, traite=False, score=0, niveau_conformite=Niveau.REJET)
-    assert review_step(STEP, 10, review) == replace(
+    assert apply_step_review(STEP, 10, review) == replace(
         STEP, conforme=Conforme.NON_CONFORME, traite=False, score=0, niveau_conformite=Niveau.REJET
     )
 
@@ -92,17 +92,17 @@ def test_a_review_of_a_step_changes_what_it_says_and_no_more() -> None:
 def test_a_review_gives_a_score_up_to_the_weight(score: int, accepted: bool) -> None:
     review = StepReview(conforme=Conforme.CONFORME, score=score)
     if accepted:
-        assert review_step(STEP, 10, review).score == score
+        assert apply_step_review(STEP, 10, review).score == score
         return
     with pytest.raises(InvalidInputError) as refused:
-        review_step(STEP, 10, review)
+        apply_step_review(STEP, 10, review)
     assert refused.value.fields == (("score", "must not be above the weight of the step, 10"),)
 
 
 def test_what_the_model_found_not_dealt_with_stays_so_unless_a_person_says_otherwise() -> None:
     skipped = replace(STEP, traite=False)
-    assert not review_step(skipped, 10, StepReview(conforme=Conforme.PARTIEL)).traite
-    assert not review_control_point(skipped, 10, 1, PointReview(statut=P)).traite
+    assert not apply_step_review(skipped, 10, StepReview(conforme=Conforme.PARTIEL)).traite
+    assert not apply_control_point_review(skipped, 10, 1, PointReview(statut=P)).traite
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_what_the_model_found_not_dealt_with_stays_so_unless_a_person_says_other
 def test_a_reviewed_control_point_scores_the_step_anew_up_or_down(
     index: int, statut: Statut, score: int, conforme: Conforme, niveau: Niveau
 ) -> None:
-    changed = review_control_point(STEP, 10, index, PointReview(statut=statut))
+    changed = apply_control_point_review(STEP, 10, index, PointReview(statut=statut))
     assert (changed.score, changed.conforme, changed.niveau_conformite) == (score, conforme, niveau)
     assert changed.points[index - 1] == replace(STEP.points[index - 1], statut=statut)
     assert changed.points[2 - index] == STEP.points[2 - index]
@@ -127,14 +127,16 @@ def test_a_reviewed_control_point_scores_the_step_anew_up_or_down(
 
 
 def test_a_comment_is_replaced_or_emptied() -> None:
-    assert review_control_point(STEP, 10, 1, PointReview(commentaire="Entendu.")).points[0].commentaire == "Entendu."
-    emptied = review_control_point(STEP, 10, 1, PointReview(commentaire="", statut=A)).points[0]
+    assert (
+        apply_control_point_review(STEP, 10, 1, PointReview(commentaire="Entendu.")).points[0].commentaire == "Entendu."
+    )
+    emptied = apply_control_point_review(STEP, 10, 1, PointReview(commentaire="", statut=A)).points[0]
     assert (emptied.commentaire, emptied.statut) == ("", A)
 
 
 def test_a_comment_alone_leaves_what_people_said_of_the_step() -> None:
-    overruled = review_step(STEP, 10, StepReview(conforme=Conforme.CONFORME, score=9))
-    commented = review_control_point(overruled, 10, 2, PointReview(commentaire="Entendu."))
+    overruled = apply_step_review(STEP, 10, StepReview(conforme=Conforme.CONFORME, score=9))
+    commented = apply_control_point_review(overruled, 10, 2, PointReview(commentaire="Entendu."))
     second = replace(STEP.points[1], commentaire="Entendu.")
     assert commented == replace(overruled, points=(STEP.points[0], second))
 
@@ -154,7 +156,7 @@ def test_a_control_point_judged_again_takes_the_place_of_the_old_one() -> None:
 @pytest.mark.parametrize("index", [-1, 0, 3])
 def test_a_control_point_that_is_not_there_is_not_found(index: int) -> None:
     with pytest.raises(NotFoundError, match=f"no control point {index}: the step has 2"):
-        review_control_point(STEP, 10, index, PointReview(statut=P))
+        apply_control_point_review(STEP, 10, index, PointReview(statut=P))
     with pytest.raises(NotFoundError):
         replace_control_point(STEP, 10, index, STEP.points[0])
 
@@ -165,7 +167,7 @@ def test_a_step_scored_anew_says_what_its_points_say(
 ) -> None:
     index = random.randint(1, len(step.points))
     changed = replace_control_point(step, weight, index, again)
-    result = derived(changed.points, weight)
+    result = derive_verdict(changed.points, weight)
     assert (changed.score, changed.conforme, changed.niveau_conformite) == (
         result.score,
         result.conforme,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.domain.score_buckets import bucket_name, last_bucket
+from automation_pipeline.audits.models.requests import bucket_name, last_bucket
 
 
 @given(st.integers(1, 100))

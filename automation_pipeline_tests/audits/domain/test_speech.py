@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from automation_pipeline.audits.domain import speech
-from automation_pipeline.audits.domain.evidence import gate
-from automation_pipeline.audits.domain.findings import Statut
-from automation_pipeline.audits.domain.knobs import GatingRules
-from automation_pipeline.audits.domain.normalised import normalised
-from automation_pipeline.audits.domain.speech import Speech
-from automation_pipeline.audits.domain.timeline import Timeline
+from automation_pipeline.audits.models.audits import GatingOptions
+from automation_pipeline.audits.models.findings import Statut
+from automation_pipeline.audits.models.timelines import Timeline
+from automation_pipeline.audits.rules import gating as speech
+from automation_pipeline.audits.rules.gating import SpokenTimeline, gate
+from automation_pipeline.audits.rules.search import normalise
 from automation_pipeline_tests.audits.domain.strategies import citation, finding, point, recording
 from automation_pipeline_tests.tables import every_case
 
@@ -48,8 +47,8 @@ CALLS = Timeline((recording(0, "\n".join(LINES)),))
     ],
 )
 def test_a_quotation_is_measured_and_found_without_labels(quotation: str, holds: bool) -> None:
-    assert Speech(CALLS).holds(quotation, (0, 0), 12) == holds
-    gated = gate(finding(point(Statut.PRESENT, citation(quotation))), 10, CALLS, GatingRules())
+    assert SpokenTimeline(CALLS).holds(quotation, (0, 0), 12) == holds
+    gated = gate(finding(point(Statut.PRESENT, citation(quotation))), 10, CALLS, GatingOptions())
     assert (gated.finding.points[0].statut is Statut.PRESENT) == holds
 
 
@@ -69,12 +68,12 @@ def called(*speakers: str, text: str) -> Timeline:
     ],
 )
 def test_labels_may_be_words_and_signs_of_any_kind(speakers: tuple[str, ...], text: str, quotation: str) -> None:
-    assert Speech(called(*speakers, text=text)).holds(quotation, (0, 0), 12)
+    assert SpokenTimeline(called(*speakers, text=text)).holds(quotation, (0, 0), 12)
 
 
 @every_case("place", [(0, 1), (1, 0), (-1, 0), (0, -1)])
 def test_nothing_was_said_where_there_is_no_chunk(place: tuple[int, int]) -> None:
-    assert not Speech(CALLS).holds("Vous êtes d'accord", place, 12)
+    assert not SpokenTimeline(CALLS).holds("Vous êtes d'accord", place, 12)
 
 
 def test_a_chunk_is_made_into_words_once_however_often_it_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,11 +81,11 @@ def test_a_chunk_is_made_into_words_once_however_often_it_is_quoted(monkeypatch:
 
     def counted(text: str) -> str:
         read.append(text)
-        return normalised(text)
+        return normalise(text)
 
-    monkeypatch.setattr(speech, "normalised", counted)
+    monkeypatch.setattr(speech, "normalise", counted)
     quoted = [citation(f"je note : c'est parfait {number}") for number in range(50)]
-    speech.speech_of.cache_clear()
+    speech.spoken_timeline.cache_clear()
     for _ in range(2):  # steps of one audit
-        gate(finding(point(Statut.PRESENT, *quoted)), 10, CALLS, GatingRules())
+        gate(finding(point(Statut.PRESENT, *quoted)), 10, CALLS, GatingOptions())
     assert len([text for text in read if len(text) > len(whole) / 2]) == 1

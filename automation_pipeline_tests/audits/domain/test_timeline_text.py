@@ -4,8 +4,8 @@ import re
 
 from hypothesis import given
 
-from automation_pipeline.audits.domain.timeline import Timeline, TimelineChunk, TimelineRecording
-from automation_pipeline.audits.domain.timeline_text import defused, timeline_text
+from automation_pipeline.audits.models.timelines import Timeline, TimelineChunk, TimelineRecording
+from automation_pipeline.audits.rules.prompts import escape_markers, timeline_text
 from automation_pipeline_tests.audits.domain.timelines import timeline, timelines
 from automation_pipeline_tests.tables import every_case
 
@@ -86,7 +86,7 @@ def test_an_excerpt_says_so_and_keeps_the_numbers() -> None:
     ],
 )
 def test_a_line_that_looks_like_a_mark_is_defused(said: str, shown: str) -> None:
-    assert defused(said) == shown
+    assert escape_markers(said) == shown
 
 
 @given(timelines())

@@ -1,6 +1,6 @@
 """Which words are searched for."""
 
-from automation_pipeline.audits.domain.words import MOST_TERMS, terms_of
+from automation_pipeline.audits.rules.search import MAX_TERMS, search_terms
 from automation_pipeline_tests.tables import every_case
 
 
@@ -17,8 +17,8 @@ from automation_pipeline_tests.tables import every_case
 def test_terms_are_the_distinct_words_that_are_long_enough(
     texts: tuple[str, ...], min_length: int, terms: tuple[str, ...]
 ) -> None:
-    assert terms_of(texts, min_length) == terms
+    assert search_terms(texts, min_length) == terms
 
 
 def test_there_are_at_most_forty_terms() -> None:
-    assert terms_of((" ".join(f"mot{at}" for at in range(100)),), 3) == tuple(f"mot{at}" for at in range(MOST_TERMS))
+    assert search_terms((" ".join(f"mot{at}" for at in range(100)),), 3) == tuple(f"mot{at}" for at in range(MAX_TERMS))

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from automation_pipeline.audits.domain.config_document import config_document, parse_config
-from automation_pipeline.audits.stages.add_step import add_step
+from automation_pipeline.audits.configs import add_step
+from automation_pipeline.audits.models.configs import config_document, parse_config
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database

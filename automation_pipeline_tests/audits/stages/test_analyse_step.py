@@ -2,9 +2,9 @@
 
 import pytest
 
-from automation_pipeline.audits.domain.chat import Question, Reply, Role, ToolChoice
-from automation_pipeline.audits.domain.knobs import GatingRules
-from automation_pipeline.core.errors import GroundError, PermanentError
+from automation_pipeline.audits.models.audits import GatingOptions
+from automation_pipeline.audits.models.chat import Question, Reply, Role, ToolChoice
+from automation_pipeline.core.errors import InfrastructureError, PermanentError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
@@ -122,7 +122,7 @@ def test_an_answer_that_was_cut_is_asked_for_again(bench: Bench) -> None:
 
 
 def test_without_gating_the_model_is_believed(bench: Bench) -> None:
-    bench.turn(gating=GatingRules(enabled=False))
+    bench.turn(gating=GatingOptions(enabled=False))
     bench.model = FakeLanguageModel(lambda asked: step_answer(asked, quotation="je jure que cela a été dit"))
     bench.sell("1900417")
     assert bench.audit("1900417", bench.configure(steps=1)).score_percentage == 100.0
@@ -137,10 +137,10 @@ def test_an_error_without_remedy_is_not_tried_again(bench: Bench) -> None:
 
 def test_trouble_of_our_own_is_no_result_and_the_audit_goes_on_later(bench: Bench) -> None:
     bench.turn(attempts=1)
-    bench.model.fail_once(GroundError("Redis does not answer: it is away."))
+    bench.model.fail_once(InfrastructureError("Redis does not answer: it is away."))
     bench.sell("1900417")
     config = bench.configure(steps=1)
-    with pytest.raises(GroundError):
+    with pytest.raises(InfrastructureError):
         bench.audit("1900417", config)
     assert bench.steps() == []
     assert bench.audit("1900417", config).status == "completed"

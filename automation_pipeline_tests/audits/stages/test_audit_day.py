@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.audits.domain.chat import Question
+from automation_pipeline.audits.models.chat import Question
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.storage.database import Database

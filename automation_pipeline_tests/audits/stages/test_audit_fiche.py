@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
-from automation_pipeline.audits.domain.audit import AuditStatus
-from automation_pipeline.audits.domain.chat import Question, Reply, Role
+from automation_pipeline.audits.models.audits import AuditStatus
+from automation_pipeline.audits.models.chat import Question, Reply, Role
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import NotFoundError, TransientError
 from automation_pipeline.storage.database import Database

@@ -3,8 +3,8 @@
 import pytest
 from sqlalchemy import func, select
 
-from automation_pipeline.audits.domain.config_document import parse_config
-from automation_pipeline.audits.stages.create_config import create_config
+from automation_pipeline.audits.configs import create_config
+from automation_pipeline.audits.models.configs import parse_config
 from automation_pipeline.audits.tables import AuditConfigRow, AuditStepRow
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.storage.database import Database

@@ -5,8 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from automation_pipeline.audits.stages.delete_audit import delete_audit
-from automation_pipeline.audits.stages.restore_audit import restore_audit
+from automation_pipeline.audits.annotations import delete_audit, restore_audit
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database

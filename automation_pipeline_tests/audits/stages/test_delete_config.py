@@ -2,7 +2,7 @@
 
 import pytest
 
-from automation_pipeline.audits.stages.delete_config import delete_config
+from automation_pipeline.audits.configs import delete_config
 from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.configurations import add, add_audit, read

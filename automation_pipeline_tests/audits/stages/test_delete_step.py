@@ -2,8 +2,8 @@
 
 import pytest
 
-from automation_pipeline.audits.domain.config_document import config_document, parse_config
-from automation_pipeline.audits.stages.delete_step import delete_step
+from automation_pipeline.audits.configs import delete_step
+from automation_pipeline.audits.models.configs import config_document, parse_config
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.core.errors import AutomationError, ConflictError, NotFoundError
 from automation_pipeline.storage.database import Database

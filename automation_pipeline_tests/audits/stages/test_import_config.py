@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from automation_pipeline.audits.domain.config_document import config_document, parse_config
-from automation_pipeline.audits.stages.import_config import Imported, import_config
-from automation_pipeline.audits.store.configs import StoredConfig, list_configs
+from automation_pipeline.audits.configs import ImportedConfig, import_config
+from automation_pipeline.audits.models.configs import config_document, parse_config
+from automation_pipeline.audits.queries.configs import StoredConfig, list_configs
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.configurations import FULL, document, import_many, step_document
@@ -20,7 +20,7 @@ def stored(database: Database) -> list[StoredConfig]:
         return [one.stored for one in list_configs(session, include_inactive=True)]
 
 
-def put(database: Database, clock: StandingClock, given: dict[str, object], *, update: bool = False) -> Imported:
+def put(database: Database, clock: StandingClock, given: dict[str, object], *, update: bool = False) -> ImportedConfig:
     clock.pass_time_a_second()
     return import_config(given, update=update, database=database, clock=clock)
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.audits.domain.chat import Question, Reply
-from automation_pipeline.audits.domain.coverage import Call, Coverage, coverage_of
-from automation_pipeline.audits.domain.findings import Niveau
-from automation_pipeline.audits.store.audits import set_deleted
-from automation_pipeline.audits.store.reading import audit_document
+from automation_pipeline.audits.models.audits import CallRecording, TranscriptCoverage, coverage_of
+from automation_pipeline.audits.models.chat import Question, Reply
+from automation_pipeline.audits.models.findings import Niveau
+from automation_pipeline.audits.queries.audits import set_deleted
+from automation_pipeline.audits.queries.documents import audit_document
 from automation_pipeline.audits.tables import CitationRow, StepResultRow
 from automation_pipeline.core.errors import AutomationError, InvalidInputError, PermanentError, TransientError
 from automation_pipeline.storage.database import Database
@@ -199,22 +199,22 @@ def test_recordings_without_audio_are_not_waited_for_and_are_shown(bench: Bench)
 
 def test_which_recordings_an_audit_needs() -> None:
     heard, missing, silent, odd = (
-        Call("heard", has_audio=True, has_transcript=True),
-        Call("missing", has_audio=True, has_transcript=False),
-        Call("silent", has_audio=False, has_transcript=False),
-        Call("odd", has_audio=False, has_transcript=True),
+        CallRecording("heard", has_audio=True, has_transcript=True),
+        CallRecording("missing", has_audio=True, has_transcript=False),
+        CallRecording("silent", has_audio=False, has_transcript=False),
+        CallRecording("odd", has_audio=False, has_transcript=True),
     )
-    table: dict[tuple[Call, ...], tuple[Coverage, bool, str]] = {
-        (): (Coverage((), (), ()), True, "transcripts of 0 of 0 recordings"),
-        (heard,): (Coverage(("heard",), (), ()), True, "transcripts of 1 of 1 recordings"),
-        (missing,): (Coverage((), ("missing",), ()), False, "transcripts of 0 of 1 recordings"),
-        (heard, missing): (Coverage(("heard",), ("missing",), ()), False, "transcripts of 1 of 2 recordings"),
+    table: dict[tuple[CallRecording, ...], tuple[TranscriptCoverage, bool, str]] = {
+        (): (TranscriptCoverage((), (), ()), True, "transcripts of 0 of 0 recordings"),
+        (heard,): (TranscriptCoverage(("heard",), (), ()), True, "transcripts of 1 of 1 recordings"),
+        (missing,): (TranscriptCoverage((), ("missing",), ()), False, "transcripts of 0 of 1 recordings"),
+        (heard, missing): (TranscriptCoverage(("heard",), ("missing",), ()), False, "transcripts of 1 of 2 recordings"),
         (heard, silent): (
-            Coverage(("heard",), (), ("silent",)),
+            TranscriptCoverage(("heard",), (), ("silent",)),
             True,
             "transcripts of 1 of 1 recordings (1 more without audio)",
         ),
-        (odd,): (Coverage((), (), ("odd",)), True, "transcripts of 0 of 0 recordings (1 more without audio)"),
+        (odd,): (TranscriptCoverage((), (), ("odd",)), True, "transcripts of 0 of 0 recordings (1 more without audio)"),
     }
     found = {calls: coverage_of(calls) for calls in table}
     assert {calls: (one, one.is_whole, one.sentence) for calls, one in found.items()} == table

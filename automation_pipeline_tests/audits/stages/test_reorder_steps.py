@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.stages.reorder_steps import reorder_steps
+from automation_pipeline.audits.configs import reorder_steps
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database

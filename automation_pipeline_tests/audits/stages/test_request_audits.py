@@ -6,11 +6,10 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select, update
 
+from automation_pipeline.audits.audits import fail_audit, sweep_audits
 from automation_pipeline.audits.ports import audit_key
-from automation_pipeline.audits.stages.fail_audit import fail_audit
-from automation_pipeline.audits.stages.request_audits import Asking, Filed, request_audits
-from automation_pipeline.audits.stages.sweep_audits import sweep_audits
-from automation_pipeline.audits.store.batches import BatchStanding, batch_standing
+from automation_pipeline.audits.queries.requests import AuditBatchSummary, batch_summary
+from automation_pipeline.audits.requests import AuditRequestOptions, FiledAudits, request_audits
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.storage.claims import DatabaseClaims
@@ -29,15 +28,15 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock)
 
 
-def ask(bench: Bench, config: int, *fiches: str, batch: bool = True) -> Filed:
-    asking = Asking(audit_config_id=config, batch=batch)
+def ask(bench: Bench, config: int, *fiches: str, batch: bool = True) -> FiledAudits:
+    asking = AuditRequestOptions(audit_config_id=config, batch=batch)
     return request_audits(fiches or FICHES, asking, database=bench.database, clock=bench.clock)
 
 
-def standing(bench: Bench, filed: Filed) -> BatchStanding:
+def standing(bench: Bench, filed: FiledAudits) -> AuditBatchSummary:
     assert filed.batch_id is not None
     with bench.database.reading() as session:
-        return batch_standing(session, filed.batch_id)
+        return batch_summary(session, filed.batch_id)
 
 
 def requests(bench: Bench) -> dict[str, RunRequestRow]:
@@ -145,7 +144,7 @@ def test_the_sweep_leaves_what_somebody_holds(bench: Bench) -> None:
 
 def test_an_audit_may_belong_to_an_automation_that_exists(bench: Bench, clock: StandingClock) -> None:
     run_id, config = an_open_run(bench.database, clock).run_id, bench.configure()
-    asking = Asking(audit_config_id=config, schedule_id=1, run_id=run_id, user_id="anna")
+    asking = AuditRequestOptions(audit_config_id=config, schedule_id=1, run_id=run_id, user_id="anna")
     request_audits(["1900417"], asking, database=bench.database, clock=clock)
     [row] = requests(bench).values()
     belongs = {"automation_schedule_id": 1, "automation_run_id": run_id, "user_id": "anna"}

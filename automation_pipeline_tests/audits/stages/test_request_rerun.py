@@ -3,8 +3,8 @@
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.audits.domain.place import Place
-from automation_pipeline.audits.stages.request_rerun import RequestedRerun, request_rerun
+from automation_pipeline.audits.models.audits import StepLocation
+from automation_pipeline.audits.reruns import RequestedRerun, request_rerun
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
@@ -21,7 +21,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return bench
 
 
-def request(bench: Bench, place: Place, instructions: str | None = None) -> RequestedRerun:
+def request(bench: Bench, place: StepLocation, instructions: str | None = None) -> RequestedRerun:
     return request_rerun(place, instructions=instructions, database=bench.database, clock=bench.clock)
 
 
@@ -31,8 +31,8 @@ def requests(bench: Bench) -> list[RunRequestRow]:
 
 
 def test_each_wish_is_a_request_of_its_own(bench: Bench) -> None:
-    one = request(bench, Place(1, 2), " Listen. ")
-    two = request(bench, Place(1, 2, 1))
+    one = request(bench, StepLocation(1, 2), " Listen. ")
+    two = request(bench, StepLocation(1, 2, 1))
     assert one.rerun_id == one.key == f"rerun-1-2-{one.event_id}"
     assert two.rerun_id == f"rerun-1-2-cp-1-{two.event_id}"
     first, second = requests(bench)
@@ -45,13 +45,13 @@ def test_each_wish_is_a_request_of_its_own(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("place", "sentence"),
     [
-        (Place(501, 1), "Audit not found"),
-        (Place(1, 3), "Audit step with ID '1:3' not found"),
-        (Place(1, 2, 3), "Audit control point with ID '1:2:3' not found"),
-        (Place(1, 2, 0), "Audit control point with ID '1:2:0' not found"),
+        (StepLocation(501, 1), "Audit not found"),
+        (StepLocation(1, 3), "Audit step with ID '1:3' not found"),
+        (StepLocation(1, 2, 3), "Audit control point with ID '1:2:3' not found"),
+        (StepLocation(1, 2, 0), "Audit control point with ID '1:2:0' not found"),
     ],
 )
-def test_what_is_not_there_cannot_be_judged_again(bench: Bench, place: Place, sentence: str) -> None:
+def test_what_is_not_there_cannot_be_judged_again(bench: Bench, place: StepLocation, sentence: str) -> None:
     with pytest.raises(NotFoundError, match=sentence):
         request(bench, place)
     assert requests(bench) == []
@@ -61,11 +61,11 @@ def test_what_is_not_there_cannot_be_judged_again(bench: Bench, place: Place, se
 def test_only_a_completed_audit_is_judged_again(bench: Bench, state: str) -> None:
     put(bench.database, 1, state)
     with pytest.raises(ConflictError):
-        request(bench, Place(1, 1))
+        request(bench, StepLocation(1, 1))
     assert requests(bench) == []
 
 
 def test_instructions_have_an_end(bench: Bench) -> None:
-    assert request(bench, Place(1, 1), "x" * 5000)
+    assert request(bench, StepLocation(1, 1), "x" * 5000)
     with pytest.raises(InvalidInputError):
-        request(bench, Place(1, 1), "x" * 5001)
+        request(bench, StepLocation(1, 1), "x" * 5001)

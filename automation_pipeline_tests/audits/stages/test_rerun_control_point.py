@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.audits.domain.evidence import AuditGating, GatingStats
-from automation_pipeline.audits.domain.place import Place
-from automation_pipeline.audits.domain.rerun import Rerun
-from automation_pipeline.audits.stages.rerun_control_point import rerun_control_point
-from automation_pipeline.audits.stages.review_control_point import review_control_point
+from automation_pipeline.audits.models.audits import StepLocation
+from automation_pipeline.audits.models.findings import AuditGating, GatingStats
+from automation_pipeline.audits.reruns import rerun_control_point
+from automation_pipeline.audits.reviews import review_control_point
+from automation_pipeline.audits.rules.reviews import Rerun
 from automation_pipeline.core.errors import NotFoundError, PermanentError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
@@ -30,7 +30,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 
 def rerun(bench: Bench, index: int, event: str = "e", **wish: Any) -> dict[str, Any]:
-    made = Rerun(rerun_id=f"rerun-1-1-cp-{index}-{event}", place=Place(1, 1, index), **wish)
+    made = Rerun(rerun_id=f"rerun-1-1-cp-{index}-{event}", place=StepLocation(1, 1, index), **wish)
     return asyncio.run(rerun_control_point(made, database=bench.database, judge=bench.judge))
 
 
@@ -104,7 +104,7 @@ def test_two_points_judged_at_once_both_change(bench: Bench) -> None:
 
     async def both() -> None:
         await asyncio.gather(*(
-            rerun_control_point(Rerun(rerun_id=f"r{index}", place=Place(1, 1, index)), database=bench.database,
+            rerun_control_point(Rerun(rerun_id=f"r{index}", place=StepLocation(1, 1, index)), database=bench.database,
                                 judge=judge)
             for index in (1, 2)
         ))  # fmt: skip

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.audits.domain.chat import Question, Reply, Usage
-from automation_pipeline.audits.domain.place import Place
-from automation_pipeline.audits.domain.rerun import Rerun
-from automation_pipeline.audits.stages.rerun_step import rerun_step
-from automation_pipeline.audits.stages.review_step import review_step
+from automation_pipeline.audits.models.audits import StepLocation
+from automation_pipeline.audits.models.chat import Question, Reply, Usage
+from automation_pipeline.audits.reruns import rerun_step
+from automation_pipeline.audits.reviews import review_step
+from automation_pipeline.audits.rules.reviews import Rerun
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError, PermanentError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import SAID, Bench
@@ -36,7 +36,7 @@ def audit_id(bench: Bench) -> int:
 
 
 def rerun(bench: Bench, position: int = 1, audit_id: int = 1, event: str = "e", **wish: Any) -> dict[str, Any]:
-    made = Rerun(rerun_id=f"rerun-{audit_id}-{position}-{event}", place=Place(audit_id, position), **wish)
+    made = Rerun(rerun_id=f"rerun-{audit_id}-{position}-{event}", place=StepLocation(audit_id, position), **wish)
     return asyncio.run(rerun_step(made, database=bench.database, judge=bench.judge))
 
 
@@ -102,7 +102,7 @@ def test_a_rerun_happens_once_however_often_it_is_tried(bench: Bench, audit_id: 
 
 
 def test_two_tries_of_one_rerun_at_once_ask_the_model_once(bench: Bench, audit_id: int) -> None:
-    wish, judge = Rerun(rerun_id="one", place=Place(audit_id, 1)), bench.judge
+    wish, judge = Rerun(rerun_id="one", place=StepLocation(audit_id, 1)), bench.judge
 
     async def both() -> list[dict[str, object]]:
         tries = (rerun_step(wish, database=bench.database, judge=judge) for _ in range(2))

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.audits.stages.review_control_point import review_control_point
-from automation_pipeline.audits.stages.review_step import review_step
-from automation_pipeline.audits.store.trails import trails_of
+from automation_pipeline.audits.queries.history import history_by_step
+from automation_pipeline.audits.reviews import review_control_point, review_step
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
@@ -86,7 +85,7 @@ def test_nothing_is_lost_when_several_people_review_one_step_at_once(
     assert [(point.statut, point.commentaire) for point in step.finding.points] == [("PRESENT", "Heard 3.")] * 4
     assert (step.finding.score, bench.row().niveau) == (8, "EXCELLENT")
     with bench.database.reading() as session:
-        reviews = trails_of(session, audit_id)[1].human_review
+        reviews = history_by_step(session, audit_id)[1].human_review
     assert len(reviews) == 20
     for index in range(1, 5):
         of_point = [review for review in reviews if review["control_point_index"] == index]

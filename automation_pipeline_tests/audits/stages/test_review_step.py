@@ -2,8 +2,8 @@
 
 import pytest
 
-from automation_pipeline.audits.stages.review_step import review_step
-from automation_pipeline.audits.store.reading import audit_document
+from automation_pipeline.audits.queries.documents import audit_document
+from automation_pipeline.audits.reviews import review_step
 from automation_pipeline.audits.tables import HumanReviewRow
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from automation_pipeline.audits.stages.set_config_active import set_config_active
+from automation_pipeline.audits.configs import set_config_active
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.configurations import add, add_audit, read

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from automation_pipeline.audits.domain.config_document import config_document, parse_config
-from automation_pipeline.audits.stages.update_config import update_config
+from automation_pipeline.audits.configs import update_config
+from automation_pipeline.audits.models.configs import config_document, parse_config
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database

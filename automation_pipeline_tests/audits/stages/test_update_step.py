@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import update
 
-from automation_pipeline.audits.stages.update_step import update_step
+from automation_pipeline.audits.configs import update_step
 from automation_pipeline.audits.tables import AuditStepRow
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database

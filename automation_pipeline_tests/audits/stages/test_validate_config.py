@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import update
 
-from automation_pipeline.audits.stages.validate_config import validate_config
+from automation_pipeline.audits.configs import validate_config
 from automation_pipeline.audits.tables import AuditConfigRow, AuditStepRow
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
-from automation_pipeline.audits.store.audits import set_deleted, set_values, take_up
+from automation_pipeline.audits.queries.audits import claim_audit, set_deleted, update_audit_row
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
@@ -79,14 +79,14 @@ def test_a_version_is_never_given_twice_though_the_last_was_deleted(bench: Bench
 
 def taken_up(bench: Bench, token: int) -> bool:
     with bench.database.transaction() as session:
-        return take_up(session, 1, token)
+        return claim_audit(session, 1, token)
 
 
 def test_an_audit_passes_on_to_later_tokens_only_and_to_nobody_when_it_has_ended(bench: Bench) -> None:
     bench.audit("1900417", bench.configure(steps=1))
     assert not taken_up(bench, 2**40)
     with bench.database.transaction() as session:
-        set_values(session, 1, {"status": "running", "fence": 7})
+        update_audit_row(session, 1, {"status": "running", "fence": 7})
     assert [taken_up(bench, token) for token in (6, 7, 8, 7)] == [False, True, True, False]
     assert bench.row().fence == 8
 
@@ -103,4 +103,4 @@ def test_the_database_itself_refuses_a_second_latest(bench: Bench) -> None:
     with bench.database.reading() as session:
         before = session.scalars(select(AuditRow.id).where(AuditRow.is_latest.is_(False))).one()
     with pytest.raises(IntegrityError), bench.database.transaction() as session:
-        set_values(session, before, {"is_latest": True})
+        update_audit_row(session, before, {"is_latest": True})

@@ -2,7 +2,7 @@
 
 from sqlalchemy.orm import Session
 
-from automation_pipeline.audits.store.batches import add_batch, batch_standing
+from automation_pipeline.audits.queries.requests import add_batch, batch_summary
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.processes import end_items
@@ -26,5 +26,5 @@ def test_items_that_end_in_several_processes_are_each_counted_once(
 
 
 def counted(session: Session) -> tuple[int, int, bool]:
-    batch = batch_standing(session, "batch")
+    batch = batch_summary(session, "batch")
     return batch.succeeded, batch.failed, batch.completed_at is not None

@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from automation_pipeline.audits.domain.config_shown import ConfigStats
-from automation_pipeline.audits.store.config_stats import stats_of
+from automation_pipeline.audits.models.configs import ConfigStats
+from automation_pipeline.audits.queries.configs import stats_of
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.configurations import NOW, add, add_audit
 

@@ -6,14 +6,13 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import event
 
-from automation_pipeline.audits.domain.config_document import parse_config
-from automation_pipeline.audits.domain.config_shown import ConfigShown
-from automation_pipeline.audits.store.config_views import Shown, config_page, config_view
+from automation_pipeline.audits.models.configs import ConfigShown, parse_config
+from automation_pipeline.audits.queries.configs import ConfigIncludes, config_page, config_view
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.configurations import FULL, NOW, add, add_audit, document, read
 
-BARE = Shown()
+BARE = ConfigIncludes()
 
 
 @contextmanager
@@ -28,7 +27,9 @@ def selects(database: Database) -> Iterator[list[str]]:
     event.remove(database.engine, "before_cursor_execute", note)
 
 
-def page(database: Database, shown: Shown, limit: int = 100, offset: int = 0, all_: bool = False) -> list[ConfigShown]:
+def page(
+    database: Database, shown: ConfigIncludes, limit: int = 100, offset: int = 0, all_: bool = False
+) -> list[ConfigShown]:
     with database.reading() as session:
         return config_page(session, shown, include_inactive=all_, limit=limit, offset=offset)
 
@@ -48,10 +49,17 @@ def test_a_page_is_newest_first_and_counts_steps_and_weight(database: Database) 
 
 @pytest.mark.parametrize(
     ("shown", "queries"),
-    [(Shown(), 1), (Shown(steps=True), 2), (Shown(stats=True), 2), (Shown(steps=True, stats=True), 3)],
+    [
+        (ConfigIncludes(), 1),
+        (ConfigIncludes(steps=True), 2),
+        (ConfigIncludes(stats=True), 2),
+        (ConfigIncludes(steps=True, stats=True), 3),
+    ],
 )
 @pytest.mark.parametrize("configs", [0, 1, 6])
-def test_many_take_as_many_queries_as_one(database: Database, shown: Shown, queries: int, configs: int) -> None:
+def test_many_take_as_many_queries_as_one(
+    database: Database, shown: ConfigIncludes, queries: int, configs: int
+) -> None:
     for number in range(configs):
         add(database, f"Config {number}")
     with selects(database) as told:
@@ -64,7 +72,7 @@ def test_steps_and_figures_are_those_of_the_configuration(database: Database) ->
     with database.transaction() as session:
         add_audit(session, first, "a", status="failed")
         add_audit(session, first, "b")
-    two, one = page(database, Shown(steps=True, stats=True))
+    two, one = page(database, ConfigIncludes(steps=True, stats=True))
     for shown, config_id in ((one, first), (two, second)):
         stored = read(database, config_id)
         assert shown.steps is not None
@@ -82,7 +90,7 @@ def test_what_is_shown_can_be_sent_back(database: Database, given: dict[str, obj
     fields = {name: value for name, value in given.items() if name not in {"name", "steps"}}
     config_id = add(database, str(given["name"]), **fields)
     with database.reading() as session:
-        shown = config_view(session, config_id, Shown(steps=True, stats=True)).document()
+        shown = config_view(session, config_id, ConfigIncludes(steps=True, stats=True)).document()
     assert (shown["id"], shown["createdAt"]) == (str(config_id), "2026-05-04T10:00:00.000Z")
     assert parse_config(shown) == read(database, config_id).config
     assert read(database, config_id).created_at == NOW
@@ -91,6 +99,6 @@ def test_what_is_shown_can_be_sent_back(database: Database, given: dict[str, obj
 def test_what_was_not_asked_for_is_not_in_the_document(database: Database) -> None:
     config_id = add(database)
     with database.reading() as session:
-        assert not {"steps", "stats"} & set(config_view(session, config_id, Shown()).document())
+        assert not {"steps", "stats"} & set(config_view(session, config_id, ConfigIncludes()).document())
         with pytest.raises(NotFoundError, match=r"^Audit config with ID '7' not found$"):
-            config_view(session, 7, Shown())
+            config_view(session, 7, ConfigIncludes())

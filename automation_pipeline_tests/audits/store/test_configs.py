@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import event, func, select
 from sqlalchemy.exc import IntegrityError
 
-from automation_pipeline.audits.domain.config_document import parse_config
-from automation_pipeline.audits.store import configs
+from automation_pipeline.audits.models.configs import parse_config
+from automation_pipeline.audits.queries import configs
 from automation_pipeline.audits.tables import AuditConfigRow, AuditStepRow
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database
@@ -120,7 +120,7 @@ def test_steps_take_any_order_and_keep_their_ids(database: Database, order: tupl
     before, elsewhere = read(database, config_id), read(database, other)
     wanted = tuple(before.step_ids[place] for place in order)
     with database.transaction() as session:
-        configs.reorder_steps(session, config_id, wanted, LATER)
+        configs.store_step_order(session, config_id, wanted, LATER)
         assert configs.get_config(session, config_id).step_ids == wanted
     stored = read(database, config_id)
     assert (stored.step_ids, names(stored)) == (wanted, [f"Step {place + 1}" for place in order])
@@ -135,7 +135,7 @@ def test_an_order_that_does_not_name_every_step_once_changes_nothing(database: D
     before = read(database, config_id)
     wanted = () if change is list else change(before.step_ids)  # type: ignore[operator]
     with pytest.raises(InvalidInputError) as refused, database.transaction() as session:
-        configs.reorder_steps(session, config_id, wanted, LATER)
+        configs.store_step_order(session, config_id, wanted, LATER)
     assert {field for field, _ in refused.value.fields} == {"stepIds"}
     assert read(database, config_id) == before
 
@@ -213,7 +213,7 @@ def test_what_is_not_there_is_not_found_whatever_is_asked(database: Database) ->
             lambda: configs.get_config(session, 7),
             lambda: configs.replace_config(session, 7, config, NOW),
             lambda: configs.set_active(session, 7, False, NOW),
-            lambda: configs.reorder_steps(session, 7, [], NOW),
+            lambda: configs.store_step_order(session, 7, [], NOW),
             lambda: configs.delete_config(session, 7),
         ):
             with pytest.raises(NotFoundError, match=r"^Audit config with ID '7' not found$"):

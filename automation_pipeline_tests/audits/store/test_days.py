@@ -5,13 +5,13 @@ from datetime import date
 import pytest
 from sqlalchemy import update
 
-from automation_pipeline.audits.domain.day import FailingPoint
-from automation_pipeline.audits.stages.import_config import import_config
-from automation_pipeline.audits.store.audits import set_deleted
-from automation_pipeline.audits.store.days import audits_to_do
+from automation_pipeline.audits.configs import import_config
+from automation_pipeline.audits.queries.audits import set_deleted
+from automation_pipeline.audits.queries.days import missing_audits
+from automation_pipeline.audits.rules.days import FailingPoint
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import PermanentError
-from automation_pipeline.fiches.tables import RecordingRow
+from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.configurations import step_document
@@ -28,7 +28,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 def lacking(bench: Bench, *config_ids: int) -> list[tuple[str, int]]:
     with bench.database.reading() as session:
-        return audits_to_do(session, DAY, config_ids)
+        return missing_audits(session, DAY, config_ids)
 
 
 def test_every_fiche_with_a_transcript_lacks_every_configuration(bench: Bench) -> None:
@@ -45,7 +45,7 @@ def test_a_call_that_the_crm_no_longer_names_is_nothing_to_judge(bench: Bench) -
     config_id = bench.configure()
     sold(bench, "1")
     with bench.database.transaction() as session:
-        session.execute(update(RecordingRow).values(vanished_at=bench.clock.now()))
+        session.execute(update(CallRecordingRow).values(vanished_at=bench.clock.now()))
     assert lacking(bench, config_id) == []
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from automation_pipeline.audits.stages.delete_audit import delete_audit
-from automation_pipeline.audits.store.fiche_audits import fiche_status, fiche_statuses, fiches_with_audits
+from automation_pipeline.audits.annotations import delete_audit
+from automation_pipeline.audits.queries.documents import fiche_status, fiche_statuses, fiches_with_audits
 from automation_pipeline.core.access import EVERYTHING, Reach, Scope
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.fiches.store.status import Page
+from automation_pipeline.fiches.queries.fiches import FichePage
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
@@ -56,7 +56,7 @@ def test_hidden_and_missing_look_the_same(bench: Bench) -> None:
         for fiche_id in ("7", "8"):
             with pytest.raises(NotFoundError, match="Fiche not found in database"):
                 fiche_status(session, fiche_id, SUD)
-        rows, total = fiches_with_audits(session, [DAY], SUD, Page(9))
+        rows, total = fiches_with_audits(session, [DAY], SUD, FichePage(9))
     assert {**told["7"], "ficheId": "8"} == told["8"]
     assert (told["8"]["audit"], rows, total) == (EMPTY, [], 0)
 
@@ -67,7 +67,7 @@ def test_many_fiches_cost_as_many_statements_as_one(bench: Bench) -> None:
     def cost() -> int:
         with bench.database.reading() as session, statements(bench.database) as sent:
             fiche_statuses(session, [str(n) for n in range(1, 9)], EVERYTHING)
-            rows, _ = fiches_with_audits(session, [DAY], EVERYTHING, Page(100))
+            rows, _ = fiches_with_audits(session, [DAY], EVERYTHING, FichePage(100))
             assert all(row["audit"]["total"] == 1 for row in rows)
         assert not any("result_data" in one for one in sent)
         return len(sent)

@@ -10,13 +10,12 @@ from zoneinfo import ZoneInfo
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.audits.domain.audit import AuditStatus
-from automation_pipeline.audits.domain.audit_filter import read_grouping
-from automation_pipeline.audits.store.conditions import View
-from automation_pipeline.audits.store.grouping import group_audits
+from automation_pipeline.audits.models.audits import AuditStatus
+from automation_pipeline.audits.models.requests import parse_grouping
+from automation_pipeline.audits.queries.listings import ListingScope, group_audits
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.access import EVERYTHING, Reach, Scope
-from automation_pipeline.fiches.tables import FicheCache
+from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.archive import Archive
 from automation_pipeline_tests.audits.store.test_listing import counting
@@ -54,14 +53,14 @@ def archive(database: Database, clock: StandingClock) -> Archive:
 
 
 def grouped(database: Database, by: str, reach: Reach = EVERYTHING, **given: str) -> list[dict[str, Any]]:
-    chosen = read_grouping({"group_by": by, "latest_only": "false", "limit": "500", **given})
+    chosen = parse_grouping({"group_by": by, "latest_only": "false", "limit": "500", **given})
     with database.reading() as session:
-        groups, total = group_audits(session, chosen, View(reach, PARIS))
+        groups, total = group_audits(session, chosen, ListingScope(reach, PARIS))
     assert total == len(groups)
     return groups  # type: ignore[return-value]
 
 
-def key_of(row: AuditRow, fiche: FicheCache, by: str) -> str | None:
+def key_of(row: AuditRow, fiche: FicheCacheRow, by: str) -> str | None:
     match by:
         case "fiche":
             return fiche.fiche_id
@@ -86,7 +85,9 @@ def key_of(row: AuditRow, fiche: FicheCache, by: str) -> str | None:
 
 def reckoned(database: Database, by: str) -> dict[str | None, dict[str, Any]]:
     with database.reading() as session:
-        rows = session.execute(select(AuditRow, FicheCache).join(FicheCache, FicheCache.id == AuditRow.fiche_cache_id))
+        rows = session.execute(
+            select(AuditRow, FicheCacheRow).join(FicheCacheRow, FicheCacheRow.id == AuditRow.fiche_cache_id)
+        )
         groups: dict[str | None, list[AuditRow]] = defaultdict(list)
         for row, fiche in rows.tuples():
             groups[key_of(row, fiche, by)].append(row)
@@ -147,8 +148,8 @@ def test_groups_are_filtered_and_within_reach(archive: Archive) -> None:
 
 def test_groups_are_paged_by_three_queries_at_most(archive: Archive) -> None:
     everything = grouped(archive.database, "created_day")
-    chosen = read_grouping({"group_by": "created_day", "latest_only": "false", "limit": "5", "offset": "10"})
+    chosen = parse_grouping({"group_by": "created_day", "latest_only": "false", "limit": "5", "offset": "10"})
     with counting(archive.database) as statements, archive.database.reading() as session:
-        page, total = group_audits(session, chosen, View(zone=PARIS))
+        page, total = group_audits(session, chosen, ListingScope(zone=PARIS))
     assert (page, total) == (everything[10:15], len(everything))
     assert len([one for one in statements if one.startswith("SELECT")]) == 3

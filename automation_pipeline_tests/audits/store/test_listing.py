@@ -10,9 +10,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from sqlalchemy import event
 
-from automation_pipeline.audits.domain.audit_filter import read_filter
-from automation_pipeline.audits.store.conditions import View
-from automation_pipeline.audits.store.listing import list_audits, list_by_fiche
+from automation_pipeline.audits.models.requests import parse_filter
+from automation_pipeline.audits.queries.listings import ListingScope, list_audits, list_by_fiche
 from automation_pipeline.core.access import EVERYTHING, Reach, Scope
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.archive import COMPLETED, NOW, Archive
@@ -31,7 +30,7 @@ def archive(database: Database) -> Archive:
 def listed(database: Database, reach: Reach = EVERYTHING, **given: str) -> list[str]:
     """The fiches whose audits are let through, in the order of the list."""
     with database.reading() as session:
-        rows, total = list_audits(session, read_filter(given), View(reach, PARIS))
+        rows, total = list_audits(session, parse_filter(given), ListingScope(reach, PARIS))
     assert total == len(rows)
     return [str(row["ficheId"]) for row in rows]
 
@@ -208,7 +207,7 @@ def test_a_page_costs_two_queries_and_knows_the_total(archive: Archive) -> None:
         archive.put(f"90{number}", calls=1)
     everything = {"q": "9", "groupes": "", "has_recordings": "true", "limit": "3", "offset": "2"}
     with counting(archive.database) as statements, archive.database.reading() as session:
-        rows, total = list_audits(session, read_filter(everything))
+        rows, total = list_audits(session, parse_filter(everything))
     assert ([row["ficheId"] for row in rows], total) == (["904", "903", "902"], 7)
     assert len([one for one in statements if one.startswith("SELECT")]) == 2
 
@@ -221,7 +220,7 @@ def test_fiches_are_paged_with_all_their_audits(archive: Archive) -> None:
     archive.put("901", of_fiche_groupe="SUD", of_fiche_prospect_nom="MARTEL", of_fiche_sales_date="2026-02-03")
     third = archive.put("902")
     with counting(archive.database) as statements, archive.database.reading() as session:
-        page, total = list_by_fiche(session, read_filter({"limit": "2"}))
+        page, total = list_by_fiche(session, parse_filter({"limit": "2"}))
     assert total == 3
     assert [(one["fiche"]["ficheId"], [audit["id"] for audit in one["audits"]]) for one in page] == [  # type: ignore[index]
         ("902", [str(third)]),
@@ -229,7 +228,7 @@ def test_fiches_are_paged_with_all_their_audits(archive: Archive) -> None:
     ]
     assert len([one for one in statements if one.startswith("SELECT")]) == 3
     with archive.database.reading() as session:
-        [last], _ = list_by_fiche(session, read_filter({"limit": "2", "offset": "2"}))
+        [last], _ = list_by_fiche(session, parse_filter({"limit": "2", "offset": "2"}))
     assert [audit["id"] for audit in last["audits"]] == [str(second), str(first)]  # type: ignore[attr-defined]
     assert last["summary"] == {
         "totalAudits": 2, "compliantCount": 1, "averageScore": 70.0, "latestAuditDate": "2026-05-04T12:00:00.000Z",
@@ -241,7 +240,7 @@ def test_a_fiche_shows_only_the_audits_that_the_filters_let_through(archive: Arc
     archive.put("900", audit_config_id=2)
     archive.put("901", audit_config_id=2)
     with archive.database.reading() as session:
-        [one], total = list_by_fiche(session, read_filter({"status": "completed"}), View(Reach(Scope.ALL)))
-        hidden, none = list_by_fiche(session, read_filter({}), View(Reach(Scope.GROUP, frozenset({"SUD"}))))
+        [one], total = list_by_fiche(session, parse_filter({"status": "completed"}), ListingScope(Reach(Scope.ALL)))
+        hidden, none = list_by_fiche(session, parse_filter({}), ListingScope(Reach(Scope.GROUP, frozenset({"SUD"}))))
     assert (total, len(one["audits"]), one["summary"]["totalAudits"]) == (1, 1, 1)  # type: ignore[arg-type, index]
     assert (hidden, none) == ([], 0)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from automation_pipeline.audits.domain.place import Place
-from automation_pipeline.audits.stages.request_rerun import request_rerun
-from automation_pipeline.audits.stages.review_step import review_step
-from automation_pipeline.audits.store.logs import audit_logs
+from automation_pipeline.audits.models.audits import StepLocation
+from automation_pipeline.audits.queries.documents import audit_logs
+from automation_pipeline.audits.reruns import request_rerun
+from automation_pipeline.audits.reviews import review_step
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
@@ -24,7 +24,7 @@ def test_an_audit_that_was_worked_on_has_lines_and_only_its_own(bench: Bench) ->
         bench.sell(fiche_id)
         ids.append(bench.audit(fiche_id, config, f"audit-{fiche_id}").audit_id)
     review_step(ids[0], 1, {"conforme": "PARTIEL"}, database=bench.database)
-    request_rerun(Place(ids[0], 1), database=bench.database, clock=bench.clock)
+    request_rerun(StepLocation(ids[0], 1), database=bench.database, clock=bench.clock)
     with bench.database.reading() as session:
         lines, total = audit_logs(session, ids[0])
         page, same = audit_logs(session, ids[0], limit=1, offset=1)

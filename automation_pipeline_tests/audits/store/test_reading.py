@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from automation_pipeline.audits.domain.audit import AuditStatus
-from automation_pipeline.audits.domain.audit_filter import AuditFilter
-from automation_pipeline.audits.domain.findings import Niveau
-from automation_pipeline.audits.domain.place import Place
-from automation_pipeline.audits.store.audits import set_deleted
-from automation_pipeline.audits.store.listing import list_audits
-from automation_pipeline.audits.store.reading import audit_document, audit_step_document
+from automation_pipeline.audits.models.audits import AuditStatus, StepLocation
+from automation_pipeline.audits.models.findings import Niveau
+from automation_pipeline.audits.models.requests import AuditFilter
+from automation_pipeline.audits.queries.audits import set_deleted
+from automation_pipeline.audits.queries.documents import audit_document, audit_step_document
+from automation_pipeline.audits.queries.listings import list_audits
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
@@ -82,7 +81,7 @@ def test_an_audit_is_read_with_its_row_its_fiche_and_its_steps(bench: Bench, aud
 
 def test_a_step_has_the_form_of_the_result_document(bench: Bench, audit_id: int) -> None:
     with bench.database.reading() as session:
-        step = audit_step_document(session, Place(audit_id, 1))
+        step = audit_step_document(session, StepLocation(audit_id, 1))
     assert set(step) == {
         "traite", "conforme", "score", "niveau_conformite", "commentaire_global", "minutages", "mots_cles_trouves",
         "erreurs_transcription_tolerees", "points_controle", "step_metadata", "usage", "human_review",

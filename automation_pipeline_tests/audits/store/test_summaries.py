@@ -8,13 +8,11 @@ from typing import TypeAlias
 import pytest
 from sqlalchemy import text
 
-from automation_pipeline.audits.domain.place import Place
-from automation_pipeline.audits.domain.rerun import Rerun
-from automation_pipeline.audits.stages.rerun_control_point import rerun_control_point
-from automation_pipeline.audits.stages.rerun_step import rerun_step
-from automation_pipeline.audits.stages.review_control_point import review_control_point
-from automation_pipeline.audits.stages.review_step import review_step
-from automation_pipeline.audits.store import summaries
+from automation_pipeline.audits.models.audits import StepLocation
+from automation_pipeline.audits.queries import steps as summaries
+from automation_pipeline.audits.reruns import rerun_control_point, rerun_step
+from automation_pipeline.audits.reviews import review_control_point, review_step
+from automation_pipeline.audits.rules.reviews import Rerun
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
@@ -44,12 +42,12 @@ def review_of_point(bench: Bench, position: int) -> object:
 
 
 def rerun_of_step(bench: Bench, position: int) -> object:
-    rerun = Rerun(rerun_id="r", place=Place(1, position))
+    rerun = Rerun(rerun_id="r", place=StepLocation(1, position))
     return asyncio.run(rerun_step(rerun, database=bench.database, judge=bench.judge))
 
 
 def rerun_of_point(bench: Bench, position: int) -> object:
-    rerun = Rerun(rerun_id="r", place=Place(1, position, 2))
+    rerun = Rerun(rerun_id="r", place=StepLocation(1, position, 2))
     return asyncio.run(rerun_control_point(rerun, database=bench.database, judge=bench.judge))
 
 

@@ -3,10 +3,9 @@
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from automation_pipeline.audits.domain.place import Place
-from automation_pipeline.audits.domain.rerun import Rerun
-from automation_pipeline.audits.domain.trail import ReviewEntry
-from automation_pipeline.audits.store.trails import add_rerun, add_review, has_rerun, trails_of
+from automation_pipeline.audits.models.audits import StepLocation
+from automation_pipeline.audits.queries.history import add_rerun, add_review, has_rerun, history_by_step
+from automation_pipeline.audits.rules.reviews import Rerun, ReviewEntry
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.configurations import NOW, add, add_audit
 
@@ -27,13 +26,13 @@ def test_both_trails_are_read_by_step(database: Database, audit_id: int) -> None
     entry = ReviewEntry(previous=said[0], override=said[1], reviewer=None, reason=None, index=2, point="Name")
     made = f"rerun-{audit_id}-2-e"
     with database.transaction() as session:
-        add_review(session, Place(audit_id, 1, 2), entry, NOW)
-        add_rerun(session, Rerun(rerun_id=made, place=Place(audit_id, 2)), (OLD, NEW), None, 9, NOW)
-        of_point = Rerun(rerun_id="by hand", place=Place(audit_id, 2, 1), instructions="Listen.")
+        add_review(session, StepLocation(audit_id, 1, 2), entry, NOW)
+        add_rerun(session, Rerun(rerun_id=made, place=StepLocation(audit_id, 2)), (OLD, NEW), None, 9, NOW)
+        of_point = Rerun(rerun_id="by hand", place=StepLocation(audit_id, 2, 1), instructions="Listen.")
         add_rerun(session, of_point, (NEW, OLD), "Name", 9, NOW)
     with database.reading() as session:
-        trails = trails_of(session, audit_id)
-        assert trails_of(session, 7) == {}
+        trails = history_by_step(session, audit_id)
+        assert history_by_step(session, 7) == {}
         assert (has_rerun(session, made), has_rerun(session, "another")) == (True, False)
     assert set(trails) == {1, 2}
     assert (trails[1].rerun_history, trails[2].human_review) == ([], [])
@@ -49,7 +48,7 @@ def test_both_trails_are_read_by_step(database: Database, audit_id: int) -> None
 
 
 def test_a_rerun_counts_once(database: Database, audit_id: int) -> None:
-    rerun = Rerun(rerun_id="once", place=Place(audit_id, 1))
+    rerun = Rerun(rerun_id="once", place=StepLocation(audit_id, 1))
     with database.transaction() as session:
         add_rerun(session, rerun, (OLD, NEW), None, 9, NOW)
     with pytest.raises(IntegrityError), database.transaction() as session:

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from automation_pipeline.automation.domain.at_work import AtWork, Standing, UnendedRun, stale_mark, standing_of
+from automation_pipeline.automation.rules.due import ScheduleLoad, ScheduleWork, UnendedRun, schedule_load, stale_mark
 from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
@@ -23,24 +23,24 @@ WAITING = UnendedRun(1, 0, ago(5000), alive=False)
 @every_case(
     ("at_work", "standing"),
     [
-        (AtWork(), Standing.IDLE),
-        (AtWork(last_run_at=ago(1)), Standing.IDLE),
-        (AtWork(True, ago(69)), Standing.BUSY),
-        (AtWork(True, ago(70)), Standing.STALE),
-        (AtWork(True, None), Standing.STALE),
-        (AtWork(True, None, (run(1),)), Standing.BUSY),
-        (AtWork(True, ago(500), (run(1),)), Standing.BUSY),
-        (AtWork(True, ago(1), (run(70),)), Standing.STALE),
-        (AtWork(True, ago(500), (run(70, alive=True),)), Standing.OUTLASTING),
-        (AtWork(True, ago(500), (run(70), run(70, alive=True))), Standing.OUTLASTING),
-        (AtWork(False, ago(1), (run(5),)), Standing.BUSY),
-        (AtWork(False, ago(1), (run(70),)), Standing.STALE),
-        (AtWork(True, ago(500), (WAITING,)), Standing.BUSY),
-        (AtWork(False, None, (run(70), WAITING)), Standing.BUSY),
+        (ScheduleWork(), ScheduleLoad.IDLE),
+        (ScheduleWork(last_run_at=ago(1)), ScheduleLoad.IDLE),
+        (ScheduleWork(True, ago(69)), ScheduleLoad.BUSY),
+        (ScheduleWork(True, ago(70)), ScheduleLoad.STALE),
+        (ScheduleWork(True, None), ScheduleLoad.STALE),
+        (ScheduleWork(True, None, (run(1),)), ScheduleLoad.BUSY),
+        (ScheduleWork(True, ago(500), (run(1),)), ScheduleLoad.BUSY),
+        (ScheduleWork(True, ago(1), (run(70),)), ScheduleLoad.STALE),
+        (ScheduleWork(True, ago(500), (run(70, alive=True),)), ScheduleLoad.OUTLASTING),
+        (ScheduleWork(True, ago(500), (run(70), run(70, alive=True))), ScheduleLoad.OUTLASTING),
+        (ScheduleWork(False, ago(1), (run(5),)), ScheduleLoad.BUSY),
+        (ScheduleWork(False, ago(1), (run(70),)), ScheduleLoad.STALE),
+        (ScheduleWork(True, ago(500), (WAITING,)), ScheduleLoad.BUSY),
+        (ScheduleWork(False, None, (run(70), WAITING)), ScheduleLoad.BUSY),
     ],
 )
-def test_the_runs_tell_and_the_mark_only_where_there_is_none(at_work: AtWork, standing: Standing) -> None:
-    assert standing_of(at_work, NOW, THRESHOLD) is standing
+def test_the_runs_tell_and_the_mark_only_where_there_is_none(at_work: ScheduleWork, standing: ScheduleLoad) -> None:
+    assert schedule_load(at_work, NOW, THRESHOLD) is standing
 
 
 def test_the_words_on_a_stale_run_are_known() -> None:

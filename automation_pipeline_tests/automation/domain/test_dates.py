@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.automation.domain.dates import days_of
-from automation_pipeline.automation.domain.selection import DatePreset, FicheSelection, SelectionMode
+from automation_pipeline.automation.models.selections import DatePreset, FicheSelection, SelectionMode
+from automation_pipeline.automation.rules.selection import days_of
 from automation_pipeline_tests.tables import every_case
 
 PARIS, NEW_YORK = ZoneInfo("Europe/Paris"), ZoneInfo("America/New_York")

@@ -6,30 +6,31 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from automation_pipeline.automation.domain.at_work import AtWork, UnendedRun
-from automation_pipeline.automation.domain.due import (
-    AND_ALL_BEFORE,
+from automation_pipeline.automation.models.schedules import CatchUp, ScheduleFields, crons_of
+from automation_pipeline.automation.rules.due import (
+    AND_EARLIER_ONES,
+    MAX_LISTED,
     MISSED,
-    MOST_LISTED,
-    NOT_RUN_BESIDE,
     OVER_LIMIT,
+    OVERLAP_REASONS,
     SKIPPED,
     SUPERSEDED,
-    Decision,
-    DueRules,
+    DueDecision,
+    DuePolicy,
     DueSchedule,
-    NotRun,
-    Standing,
-    decide,
-    next_due,
+    ScheduleLoad,
+    ScheduleWork,
+    SkippedOccurrence,
+    UnendedRun,
+    decide_due,
+    next_undecided,
 )
-from automation_pipeline.automation.domain.schedule import CatchUp, ScheduleFields, crons_of
-from automation_pipeline.core.cron import Cron
-from automation_pipeline.core.wall_clock import zone
+from automation_pipeline.core.scheduling.cron import Cron
+from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline_tests.tables import every_case
 
-RULES = DueRules(timedelta(minutes=20), timedelta(minutes=70), 120)
-BUSY, OUTLASTING = NOT_RUN_BESIDE[Standing.BUSY], NOT_RUN_BESIDE[Standing.OUTLASTING]
+RULES = DuePolicy(timedelta(minutes=20), timedelta(minutes=70), 120)
+BUSY, OUTLASTING = OVERLAP_REASONS[ScheduleLoad.BUSY], OVERLAP_REASONS[ScheduleLoad.OUTLASTING]
 
 
 def at(text: str) -> datetime:
@@ -42,12 +43,12 @@ def a_schedule(cron: str, since: str, zone_name: str = "UTC", **fields: Any) -> 
     )
 
 
-def working(now: str, minutes: int, *, alive: bool = False) -> AtWork:
+def working(now: str, minutes: int, *, alive: bool = False) -> ScheduleWork:
     started_at = at(now) - timedelta(minutes=minutes)
-    return AtWork(True, started_at, (UnendedRun(1, 1, started_at, alive),))
+    return ScheduleWork(True, started_at, (UnendedRun(1, 1, started_at, alive),))
 
 
-def told(decision: Decision) -> tuple[list[str], list[tuple[str, str]]]:
+def told(decision: DueDecision) -> tuple[list[str], list[tuple[str, str]]]:
     run = [f"{due:%d %H:%M}" for due in decision.to_run]
     return run, [(f"{entry.due_at:%d %H:%M}", entry.because) for entry in decision.not_run]
 
@@ -63,7 +64,7 @@ def told(decision: Decision) -> tuple[list[str], list[tuple[str, str]]]:
     ],
 )
 def test_both_minutes_at_the_edges_of_the_window_are_in_it(now: str, due: bool) -> None:
-    decision = decide(a_schedule("0 9 * * *", "2026-05-03T09:00"), at(now), RULES)
+    decision = decide_due(a_schedule("0 9 * * *", "2026-05-03T09:00"), at(now), RULES)
     assert bool(decision.to_run) is due
     assert [entry.because for entry in decision.not_run] == [MISSED] * (now > "2026-05-04T09:21")
 
@@ -96,7 +97,7 @@ def test_both_minutes_at_the_edges_of_the_window_are_in_it(now: str, due: bool) 
 def test_due_times_are_those_of_the_schedules_zone(
     zone_name: str, cron: str, since: str, now: str, expected: list[str]
 ) -> None:
-    assert told(decide(a_schedule(cron, since, zone_name), at(now), RULES)) == (expected, [])
+    assert told(decide_due(a_schedule(cron, since, zone_name), at(now), RULES)) == (expected, [])
 
 
 @every_case(("day", "month_end"), [(29, "2026-02-28T09:00"), (30, "2026-02-28T09:00"), (31, "2026-04-30T09:00")])
@@ -105,7 +106,7 @@ def test_a_monthly_schedule_with_several_crons_is_due_on_the_last_day(day: int, 
     crons = crons_of(ScheduleFields.model_validate({**fields, "short_months": "last_day"}))
     since = at(month_end) - timedelta(days=10)
     monthly = DueSchedule(id=1, name="x", crons=crons, zone=zone("UTC"), decided_until=since)
-    assert decide(monthly, at(month_end), RULES).to_run == (at(month_end),)
+    assert decide_due(monthly, at(month_end), RULES).to_run == (at(month_end),)
 
 
 HOURLY, OFTEN = "0 * * * *", "*/5 * * * *"
@@ -129,7 +130,7 @@ def test_after_an_outage_the_schedule_catches_up_as_it_says(
     catch_up: str, cron: str, since: str, now: str, run: list[str], not_run: list[tuple[str, str]]
 ) -> None:
     after = a_schedule(cron, f"2026-05-{since.replace(' ', 'T')}", catch_up=CatchUp(catch_up), catch_up_limit=3)
-    assert told(decide(after, at(f"2026-05-{now.replace(' ', 'T')}"), RULES)) == (run, not_run)
+    assert told(decide_due(after, at(f"2026-05-{now.replace(' ', 'T')}"), RULES)) == (run, not_run)
 
 
 @every_case(
@@ -149,7 +150,7 @@ def test_of_what_was_due_before_the_schedule_was_made_the_newest_is_run_and_noth
 ) -> None:
     created_at = at("2026-05-04T09:11")
     new = a_schedule("*/10 * * * *", "2026-05-04T08:50", created_at=created_at, catch_up=CatchUp(catch_up))
-    decision = decide(new, at(f"2026-05-04T{now}"), RULES)
+    decision = decide_due(new, at(f"2026-05-04T{now}"), RULES)
     assert told(decision) == (run, not_run)
     assert decision.decided_until(new.decided_until) == at(f"2026-05-04T{decided}")
 
@@ -157,7 +158,7 @@ def test_of_what_was_due_before_the_schedule_was_made_the_newest_is_run_and_noth
 @every_case("catch_up", CatchUp)
 def test_what_was_due_too_long_ago_and_before_the_schedule_was_made_is_neither_run_nor_told(catch_up: CatchUp) -> None:
     new = a_schedule(HOURLY, "2026-05-04T08:45", created_at=at("2026-05-04T09:05"), catch_up=catch_up)
-    decision = decide(new, at("2026-05-04T09:50"), RULES)
+    decision = decide_due(new, at("2026-05-04T09:50"), RULES)
     assert told(decision) == ([], [])
     assert decision.decided_until(new.decided_until) == at("2026-05-04T09:00")
 
@@ -165,7 +166,7 @@ def test_what_was_due_too_long_ago_and_before_the_schedule_was_made_is_neither_r
 def test_beside_a_run_by_hand_what_was_due_before_the_schedule_was_made_is_not_told() -> None:
     now = "2026-05-04T09:06"
     new = a_schedule(HOURLY, "2026-05-04T08:45", created_at=at("2026-05-04T09:05"), at_work=working(now, 1))
-    assert told(decide(new, at(now), RULES)) == ([], [])
+    assert told(decide_due(new, at(now), RULES)) == ([], [])
 
 
 @every_case(
@@ -186,7 +187,7 @@ def test_beside_a_run_at_work_nothing_starts_and_only_who_catches_up_waits(
     busy = a_schedule(
         HOURLY, "2026-05-04T07:00", at_work=working(now, minutes, alive=alive), catch_up=CatchUp(catch_up)
     )
-    decision = decide(busy, at(now), RULES)
+    decision = decide_due(busy, at(now), RULES)
     assert told(decision) == ([], not_run)
     assert not decision.reconcile
 
@@ -194,26 +195,26 @@ def test_beside_a_run_at_work_nothing_starts_and_only_who_catches_up_waits(
 def test_a_stale_run_is_to_be_ended_first_and_keeps_nothing_from_running() -> None:
     now = "2026-05-04T09:10"
     stale = a_schedule(HOURLY, "2026-05-04T08:00", at_work=working(now, 70))
-    assert decide(stale, at(now), RULES) == Decision((at("2026-05-04T09:00"),), (), reconcile=True)
+    assert decide_due(stale, at(now), RULES) == DueDecision((at("2026-05-04T09:00"),), (), reconcile=True)
 
 
 @every_case("fields", [{"is_active": False}, {"crons": ()}])
 def test_a_paused_schedule_and_one_without_times_are_never_due_but_reconciled(fields: dict[str, Any]) -> None:
-    stale = {"crons": (Cron.parse(HOURLY),), "at_work": AtWork(marked_running=True), **fields}
+    stale = {"crons": (Cron.parse(HOURLY),), "at_work": ScheduleWork(marked_running=True), **fields}
     schedule = DueSchedule(id=1, name="x", zone=zone("UTC"), decided_until=at("2026-05-04T00:00"), **stale)
-    assert decide(schedule, at("2026-05-04T09:10"), RULES) == Decision(reconcile=True)
+    assert decide_due(schedule, at("2026-05-04T09:10"), RULES) == DueDecision(reconcile=True)
 
 
 @every_case("last_run_at", ["2026-05-04T09:05", "2026-05-04T10:00"])
 def test_a_run_by_hand_that_ended_meanwhile_suppresses_nothing(last_run_at: str) -> None:
-    ended = a_schedule("0 9 * * *", "2026-05-03T09:00", at_work=AtWork(last_run_at=at(last_run_at)))
-    assert told(decide(ended, at("2026-05-04T09:10"), RULES)) == (["04 09:00"], [])
+    ended = a_schedule("0 9 * * *", "2026-05-03T09:00", at_work=ScheduleWork(last_run_at=at(last_run_at)))
+    assert told(decide_due(ended, at("2026-05-04T09:10"), RULES)) == (["04 09:00"], [])
 
 
 def test_what_an_operator_skips_is_not_run_and_the_next_one_is() -> None:
     skipping = a_schedule(HOURLY, "2026-05-04T08:00", skip_due_at=at("2026-05-04T09:00"))
-    assert told(decide(skipping, at("2026-05-04T09:10"), RULES)) == ([], [("04 09:00", SKIPPED)])
-    assert told(decide(skipping, at("2026-05-04T10:00"), RULES)) == (["04 10:00"], [("04 09:00", SKIPPED)])
+    assert told(decide_due(skipping, at("2026-05-04T09:10"), RULES)) == ([], [("04 09:00", SKIPPED)])
+    assert told(decide_due(skipping, at("2026-05-04T10:00"), RULES)) == (["04 10:00"], [("04 09:00", SKIPPED)])
 
 
 def test_jitter_delays_the_start_always_by_as_much() -> None:
@@ -221,9 +222,9 @@ def test_jitter_delays_the_start_always_by_as_much() -> None:
     shy = a_schedule(HOURLY, "2026-05-04T08:00", jitter_seconds=3600)
     starts_at = shy.starts_at(due)
     assert timedelta(0) < starts_at - due <= timedelta(hours=1)
-    assert decide(shy, starts_at - timedelta(seconds=1), RULES) == Decision()
-    assert decide(shy, starts_at, RULES).to_run == (due,)
-    assert decide(shy, starts_at + timedelta(minutes=20), RULES).to_run[:1] == (due,), (
+    assert decide_due(shy, starts_at - timedelta(seconds=1), RULES) == DueDecision()
+    assert decide_due(shy, starts_at, RULES).to_run == (due,)
+    assert decide_due(shy, starts_at + timedelta(minutes=20), RULES).to_run[:1] == (due,), (
         "late by its jitter is not missed"
     )
 
@@ -239,12 +240,12 @@ def test_jitter_spreads_and_is_bounded() -> None:
 
 
 def test_a_long_list_of_missed_times_is_told_in_short() -> None:
-    decision = decide(a_schedule("* * * * *", "2025-05-04T00:00"), at("2026-05-04T09:10"), RULES)
+    decision = decide_due(a_schedule("* * * * *", "2025-05-04T00:00"), at("2026-05-04T09:10"), RULES)
     assert decision.to_run == (at("2026-05-04T09:10"),)
-    assert len(decision.not_run) == MOST_LISTED
-    assert decision.not_run[0].because == SUPERSEDED + AND_ALL_BEFORE
-    daily = decide(a_schedule("0 1 * * *", "2025-05-04T00:00"), at("2026-05-04T09:10"), RULES)
-    assert daily.not_run[0] == NotRun(at("2026-04-15T01:00"), MISSED + AND_ALL_BEFORE)
+    assert len(decision.not_run) == MAX_LISTED
+    assert decision.not_run[0].because == SUPERSEDED + AND_EARLIER_ONES
+    daily = decide_due(a_schedule("0 1 * * *", "2025-05-04T00:00"), at("2026-05-04T09:10"), RULES)
+    assert daily.not_run[0] == SkippedOccurrence(at("2026-04-15T01:00"), MISSED + AND_EARLIER_ONES)
 
 
 CRONS = st.sampled_from(["0 2 * * *", "30 2 * * 0", "*/7 * * * *", "0 * * * *", "15 2,3 28-31 * *", "0 0 L 2,3,10 *"])
@@ -258,20 +259,20 @@ STEPS = st.lists(st.tuples(st.integers(1, 900), st.booleans()), min_size=1, max_
 def test_every_due_time_is_decided_at_most_once_in_order_and_no_run_starts_beside_another(
     cron: str, zone_name: str, start: str, steps: list[tuple[int, bool]], catch_up: CatchUp, jitter: int
 ) -> None:
-    now, since, running = at(start), at(start), AtWork()
+    now, since, running = at(start), at(start), ScheduleWork()
     decided: list[datetime] = []
     for minutes, ends in steps:
         now += timedelta(minutes=minutes)
-        running = AtWork() if ends else running
+        running = ScheduleWork() if ends else running
         schedule = a_schedule(cron, start, zone_name, catch_up=catch_up, at_work=running, jitter_seconds=jitter)
         schedule = DueSchedule(**{**vars(schedule), "decided_until": since})
-        decision = decide(schedule, now, RULES)
+        decision = decide_due(schedule, now, RULES)
         assert not (running.runs and decision.to_run and not decision.reconcile)
         decided += [*(entry.due_at for entry in decision.not_run), *decision.to_run[:1]]
         since = decision.decided_until(since)
         assert since == (decided[-1] if decided else at(start))
-        assert next_due(schedule, since, now) > since
+        assert next_undecided(schedule, since, now) > since
         if decision.to_run:
-            running = AtWork(True, now, (UnendedRun(1, 1, now, alive=False),))
+            running = ScheduleWork(True, now, (UnendedRun(1, 1, now, alive=False),))
     assert decided == sorted(set(decided))
     assert all(due <= now for due in decided)

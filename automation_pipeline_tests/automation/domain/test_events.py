@@ -2,11 +2,10 @@
 
 from datetime import UTC, datetime
 
-from automation_pipeline.automation.domain import events
-from automation_pipeline.automation.domain.events import Progress
-from automation_pipeline.automation.domain.filters import EmptyReason
-from automation_pipeline.automation.domain.run import Phase, Run, Tally
-from automation_pipeline.automation.domain.selection import FicheSelection
+from automation_pipeline.automation import events
+from automation_pipeline.automation.events import ProgressUpdate
+from automation_pipeline.automation.models.runs import LedgerTally, Phase, Run
+from automation_pipeline.automation.models.selections import EmptyReason, FicheSelection
 from automation_pipeline_tests.tables import every_case
 
 AT = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
@@ -55,7 +54,7 @@ def test_a_selection_lists_its_groupes_while_they_are_few(groupes: int, listed: 
 
 
 def test_progress_is_cumulative_and_the_same_standing_is_one_event() -> None:
-    made = Progress(Phase.AUDITING, Tally(8, pending=4, successful=2, failed=1, ignored=1), audits=3)
+    made = ProgressUpdate(Phase.AUDITING, LedgerTally(8, pending=4, successful=2, failed=1, ignored=1), audits=3)
     event = events.progress(a_run(), made, AT)
     assert event.name == "automation.run.progress"
     assert event.payload == {
@@ -70,12 +69,12 @@ def test_progress_is_cumulative_and_the_same_standing_is_one_event() -> None:
         "status": "running",
     }
     assert events.progress(a_run(), made, AT).key == event.key
-    further = Progress(Phase.AUDITING, made.tally, audits=4)
+    further = ProgressUpdate(Phase.AUDITING, made.tally, audits=4)
     assert events.progress(a_run(), further, AT).key != event.key
 
 
 def test_progress_names_days_where_there_are_some() -> None:
-    event = events.progress(a_run(), Progress(Phase.FETCHING, Tally(0), 0, days=(2, 8)), AT)
+    event = events.progress(a_run(), ProgressUpdate(Phase.FETCHING, LedgerTally(0), 0, days=(2, 8)), AT)
     assert (event.payload["days_processed"], event.payload["days_total"]) == (2, 8)
 
 

@@ -3,21 +3,20 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.automation.domain.filters import (
-    Candidate,
-    Choice,
-    Dropped,
+from automation_pipeline.automation.models.runs import Reason
+from automation_pipeline.automation.models.selections import (
+    DropReason,
     EmptyReason,
-    authoritative,
-    early,
-    named_ids,
+    FicheCandidate,
+    FicheChoice,
+    FicheSelection,
+    SelectionMode,
 )
-from automation_pipeline.automation.domain.run import Reason
-from automation_pipeline.automation.domain.selection import FicheSelection, SelectionMode
+from automation_pipeline.automation.rules.selection import filter_candidates, ignore_reason, named_ids
 from automation_pipeline_tests.tables import every_case
 
-NORTH, SOUTH, UNKNOWN = Candidate("1", "NORD"), Candidate("2", "SUD"), Candidate("3")
-BLANK, AUDITED = Candidate("4", "  "), Candidate("5", "NORD", audited=True)
+NORTH, SOUTH, UNKNOWN = FicheCandidate("1", "NORD"), FicheCandidate("2", "SUD"), FicheCandidate("3")
+BLANK, AUDITED = FicheCandidate("4", "  "), FicheCandidate("5", "NORD", audited=True)
 ALL = [NORTH, SOUTH, UNKNOWN, BLANK, AUDITED]
 
 
@@ -25,9 +24,9 @@ def selection(**fields: object) -> FicheSelection:
     return FicheSelection.model_validate({"mode": SelectionMode.DATE_RANGE, **fields})
 
 
-def choose(candidates: list[Candidate], **fields: object) -> tuple[str, dict[str, int]]:
-    choice = early(candidates, selection(**fields))
-    assert list(choice.dropped) == list(Dropped)
+def choose(candidates: list[FicheCandidate], **fields: object) -> tuple[str, dict[str, int]]:
+    choice = filter_candidates(candidates, selection(**fields))
+    assert list(choice.dropped) == list(DropReason)
     return "".join(choice.kept), {str(reason): count for reason, count in choice.dropped.items() if count}
 
 
@@ -72,7 +71,7 @@ def test_a_repeated_fiche_is_there_once_and_does_not_use_up_the_limit() -> None:
 
 
 CANDIDATES = st.lists(
-    st.builds(Candidate, st.sampled_from("123456789"), st.sampled_from([None, "", "NORD", "SUD"]), st.booleans())
+    st.builds(FicheCandidate, st.sampled_from("123456789"), st.sampled_from([None, "", "NORD", "SUD"]), st.booleans())
 )
 SELECTIONS = st.builds(
     selection,
@@ -83,15 +82,16 @@ SELECTIONS = st.builds(
 
 
 @given(CANDIDATES, SELECTIONS)
-def test_a_choice_keeps_its_laws(candidates: list[Candidate], wanted: FicheSelection) -> None:
-    choice: Choice = early(candidates, wanted)
+def test_a_choice_keeps_its_laws(candidates: list[FicheCandidate], wanted: FicheSelection) -> None:
+    choice: FicheChoice = filter_candidates(candidates, wanted)
     named = list(dict.fromkeys(candidate.fiche_id for candidate in candidates))
     assert len(choice.kept) <= (wanted.max_fiches or len(candidates))
     assert len(set(choice.kept)) == len(choice.kept)
     assert list(choice.kept) == [fiche_id for fiche_id in named if fiche_id in choice.kept]
     assert len(choice.kept) + sum(choice.dropped.values()) == len(candidates)
     assert (
-        early([candidate for candidate in candidates if candidate.fiche_id in choice.kept], wanted).kept == choice.kept
+        filter_candidates([candidate for candidate in candidates if candidate.fiche_id in choice.kept], wanted).kept
+        == choice.kept
     )
 
 
@@ -99,7 +99,7 @@ def test_a_choice_keeps_its_laws(candidates: list[Candidate], wanted: FicheSelec
 def test_ids_named_by_hand_are_those_of_the_selection(entries: list[str], most: int | None) -> None:
     wanted = selection(mode=SelectionMode.MANUAL, fiche_ids=tuple(entries), max_fiches=most)
     firsts = tuple(dict.fromkeys(named_ids(wanted)))[: wanted.max_fiches]
-    assert early([Candidate(fiche_id) for fiche_id in named_ids(wanted)], wanted).kept == firsts
+    assert filter_candidates([FicheCandidate(fiche_id) for fiche_id in named_ids(wanted)], wanted).kept == firsts
 
 
 MISSING = (Reason.MISSING_GROUPE, "Missing groupe")
@@ -138,7 +138,7 @@ def too_many(told: int, most: int) -> tuple[Reason, str]:
 def test_with_its_details_a_fiche_is_ignored_for_one_reason_in_known_words(
     groupe: str | None, recordings: int, fields: dict[str, object], ceiling: int, verdict: tuple[Reason, str] | None
 ) -> None:
-    assert authoritative(groupe, recordings, selection(**fields), ceiling) == verdict
+    assert ignore_reason(groupe, recordings, selection(**fields), ceiling) == verdict
 
 
 def test_an_empty_run_has_its_message() -> None:

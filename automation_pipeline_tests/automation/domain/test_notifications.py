@@ -5,21 +5,21 @@ import hmac
 import json
 from datetime import UTC, datetime
 
-from automation_pipeline.automation.domain.notifications import (
-    Channel,
-    Failure,
+from automation_pipeline.automation.models.runs import Run, RunStatus
+from automation_pipeline.automation.models.schedules import Schedule
+from automation_pipeline.automation.rules.notifications import (
+    FicheFailure,
     Notification,
-    headers_of,
+    NotificationChannel,
     is_wanted,
     notifications_of,
+    webhook_headers,
 )
-from automation_pipeline.automation.domain.run import Run, RunStatus
-from automation_pipeline.automation.domain.schedule import Schedule
 from automation_pipeline.core.webhooks import body_of, signature
 from automation_pipeline_tests.tables import every_case
 
 AT = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
-FAILURES = [Failure("1900417", "Audit incomplete (timeout/stall)"), Failure("7", "a\nb")]
+FAILURES = [FicheFailure("1900417", "Audit incomplete (timeout/stall)"), FicheFailure("7", "a\nb")]
 
 
 def run(**fields: object) -> Run:
@@ -63,8 +63,8 @@ def test_when_a_run_is_told_of(status: str, on_complete: bool, on_error: bool, w
 def test_every_receiver_gets_one_message() -> None:
     told = notifications_of(run(), schedule(), FAILURES, None)
     receivers = [(each.channel, each.target) for each in told]
-    mails = [(Channel.EMAIL, "anna@example.com"), (Channel.EMAIL, "bert@example.com")]
-    assert receivers == [(Channel.WEBHOOK, "https://hooks.example.com/a?key=1"), *mails]
+    mails = [(NotificationChannel.EMAIL, "anna@example.com"), (NotificationChannel.EMAIL, "bert@example.com")]
+    assert receivers == [(NotificationChannel.WEBHOOK, "https://hooks.example.com/a?key=1"), *mails]
     assert len({each.key for each in told}) == 3
     assert told[0].key.startswith("notification-17-webhook-")
     assert notifications_of(run(), schedule(webhook_url=None, notify_emails=[]), FAILURES, None) == []
@@ -91,7 +91,7 @@ def test_the_payload_of_a_run_that_broke_off() -> None:
 
 
 def test_a_thousand_failures_are_counted_and_the_first_hundred_named() -> None:
-    many = [Failure(str(number), "x") for number in range(1000)]
+    many = [FicheFailure(str(number), "x") for number in range(1000)]
     webhook, mail, _ = notifications_of(run(failed_fiches=1000), schedule(), many, None)
     named = webhook.payload["failures"]
     assert isinstance(named, list)
@@ -129,14 +129,16 @@ def test_a_receiver_can_check_the_signature() -> None:
 
 
 def test_the_headers_say_what_it_is_and_which_delivery() -> None:
-    whole = Notification(17, Channel.WEBHOOK, "https://hooks.example.com", {"status": "partial"})
-    broken = Notification(17, Channel.WEBHOOK, "https://hooks.example.com", {"status": "failed", "error": "x"})
-    plain = headers_of(whole, b"{}", None, 1)
+    whole = Notification(17, NotificationChannel.WEBHOOK, "https://hooks.example.com", {"status": "partial"})
+    broken = Notification(
+        17, NotificationChannel.WEBHOOK, "https://hooks.example.com", {"status": "failed", "error": "x"}
+    )
+    plain = webhook_headers(whole, b"{}", None, 1)
     assert plain == {
         "Content-Type": "application/json",
         "X-Automation-Event": "automation.run.completed",
         "X-Automation-Delivery": whole.key,
     }
-    signed = headers_of(broken, b"{}", "s3cret", 1)
+    signed = webhook_headers(broken, b"{}", "s3cret", 1)
     assert signed["X-Automation-Event"] == "automation.run.failed"
     assert signed["X-Automation-Signature"] == signature("s3cret", b"{}", 1)

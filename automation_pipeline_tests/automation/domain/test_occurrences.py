@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from automation_pipeline.automation.domain.occurrences import next_due, next_to_skip, occurrences_after
-from automation_pipeline.automation.domain.schedule import Schedule, parse_schedule
-from automation_pipeline.core.wall_clock import zone
+from automation_pipeline.automation.models.schedules import Schedule, parse_schedule
+from automation_pipeline.automation.rules.due import next_due, next_to_skip, occurrences_after
+from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline_tests.tables import every_case
 
 MANUAL: dict[str, Any] = {"name": "Sales", "scheduleType": "MANUAL", "ficheSelection": {"mode": "manual"}}

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
-from automation_pipeline.automation.domain.outcomes import LedgerMove, after_fetch, failed, ignored
-from automation_pipeline.automation.domain.run import FicheStage, OutcomeStatus, Reason
-from automation_pipeline.fiches.domain.fiche import (
+from automation_pipeline.automation.models.runs import FicheStage, LedgerMove, OutcomeStatus, Reason
+from automation_pipeline.automation.rules.outcomes import failed_move, ignored_move, move_after_fetch
+from automation_pipeline.fiches.models.fiches import (
     DetailsFetched,
     DetailsKnown,
     FetchFailed,
@@ -25,7 +25,7 @@ AT = datetime(2026, 5, 4, tzinfo=UTC)
             LedgerMove("7", OutcomeStatus.PENDING, recordings_count=2, stage=FicheStage.FETCHED),
         ),
         (DetailsKnown("7", 0), LedgerMove("7", OutcomeStatus.PENDING, recordings_count=0, stage=FicheStage.FETCHED)),
-        (FicheNotFound("7"), ignored("7", Reason.NOT_FOUND, "Fiche not found (404)")),
+        (FicheNotFound("7"), ignored_move("7", Reason.NOT_FOUND, "Fiche not found (404)")),
         (
             FetchFailed("7", "The CRM answered 503", transient=True),
             LedgerMove("7", OutcomeStatus.FAILED, error="The CRM answered 503", reason=Reason.FETCH_FAILED),
@@ -33,11 +33,11 @@ AT = datetime(2026, 5, 4, tzinfo=UTC)
     ],
 )
 def test_what_the_crm_told_of_a_fiche_is_its_next_move(outcome: FetchOutcome, move: LedgerMove) -> None:
-    assert after_fetch(outcome) == move
+    assert move_after_fetch(outcome) == move
 
 
 def test_a_fiche_that_is_left_out_says_why_in_the_field_for_that() -> None:
-    assert failed("7", Reason.NO_AUDIT_CONFIG, "why").error == "why"
-    assert failed("7", Reason.NO_AUDIT_CONFIG, "why").ignore_reason is None
-    left_out = ignored("7", Reason.TOO_MANY_RECORDINGS, "why", 9)
+    assert failed_move("7", Reason.NO_AUDIT_CONFIG, "why").error == "why"
+    assert failed_move("7", Reason.NO_AUDIT_CONFIG, "why").ignore_reason is None
+    left_out = ignored_move("7", Reason.TOO_MANY_RECORDINGS, "why", 9)
     assert (left_out.error, left_out.ignore_reason, left_out.recordings_count) == (None, "why", 9)

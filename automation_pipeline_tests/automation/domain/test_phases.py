@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.automation.domain.phases import PhaseEntry, phase_lengths
-from automation_pipeline.automation.domain.run import Phase
+from automation_pipeline.automation.models.runs import Phase, PhaseEntry, phase_lengths
 from automation_pipeline_tests.tables import every_case
 
 START = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)

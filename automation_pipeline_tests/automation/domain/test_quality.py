@@ -1,6 +1,6 @@
 """When the report of a day is complete."""
 
-from automation_pipeline.automation.domain.quality import judge_report
+from automation_pipeline.automation.models.reports import evaluate_report
 from automation_pipeline_tests.tables import every_case
 
 
@@ -17,5 +17,5 @@ from automation_pipeline_tests.tables import every_case
 def test_a_report_is_complete_when_it_has_every_audit(
     *, rows: int | None, audits: int, asked: bool, passed: bool, says: str
 ) -> None:
-    finding = judge_report(rows, audits, asked=asked)
+    finding = evaluate_report(rows, audits, asked=asked)
     assert (finding.passed, finding.says) == (passed, says)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.automation.domain.run import RUN_MACHINE, RunStatus, Tally, run_status
+from automation_pipeline.automation.models.runs import RUN_MACHINE, LedgerTally, RunStatus, run_status
 from automation_pipeline.core.state_machine import IllegalMoveError
 from automation_pipeline_tests.tables import every_case
 
@@ -35,7 +35,7 @@ def test_a_run_moves_as_the_table_says_and_no_other_way(frm: RunStatus, to: RunS
     [(0, 0, "completed"), (3, 0, "completed"), (3, 1, "partial"), (0, 1, "failed")],
 )
 def test_the_status_follows_from_the_counts(successful: int, failed: int, status: str) -> None:
-    assert run_status(Tally(selected=successful + failed, successful=successful, failed=failed)) == status
+    assert run_status(LedgerTally(selected=successful + failed, successful=successful, failed=failed)) == status
 
 
 COUNT = st.integers(min_value=0, max_value=50)
@@ -45,6 +45,6 @@ COUNT = st.integers(min_value=0, max_value=50)
 def test_a_ledger_is_whole_only_when_every_selected_fiche_has_ended_once(
     selected: int, pending: int, successful: int, failed: int, ignored: int
 ) -> None:
-    standing = Tally(selected, pending, successful, failed, ignored)
+    standing = LedgerTally(selected, pending, successful, failed, ignored)
     assert standing.is_whole == (pending == 0 and selected == successful + failed + ignored)
     assert standing.total == successful + failed

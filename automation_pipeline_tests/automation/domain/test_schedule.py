@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.automation.domain.schedule import (
+from automation_pipeline.automation.models.schedules import (
     CatchUp,
     Priority,
     ScheduleFields,
@@ -19,11 +19,11 @@ from automation_pipeline.automation.domain.schedule import (
     crons_of,
     parse_schedule,
 )
-from automation_pipeline.automation.domain.selection import DatePreset, SelectionMode, parse_selection
-from automation_pipeline.automation.domain.trigger_input import parse_trigger
+from automation_pipeline.automation.models.selections import DatePreset, SelectionMode, parse_selection
+from automation_pipeline.automation.routes.runs import parse_trigger
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.schedule_times import occurrences
-from automation_pipeline.core.wall_clock import zone
+from automation_pipeline.core.scheduling.cron import occurrences
+from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline_tests.tables import every_case
 
 MANUAL: dict[str, Any] = {"name": "Sales", "scheduleType": "MANUAL", "ficheSelection": {"mode": "manual"}}

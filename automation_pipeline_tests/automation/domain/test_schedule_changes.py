@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from automation_pipeline.automation.domain.schedule import Schedule, parse_schedule
-from automation_pipeline.automation.domain.schedule_changes import changed_by, consequences
+from automation_pipeline.automation.models.schedules import Schedule, parse_schedule
+from automation_pipeline.automation.rules.schedules import apply_patch, derived_changes
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline_tests.tables import every_case
 
@@ -56,22 +56,22 @@ def stored(**fields: object) -> Schedule:
 )
 def test_null_clears_a_field_and_leaves_the_others(field: str, cleared: object) -> None:
     before = parse_schedule(WEEKLY).model_dump(by_alias=True)
-    after = changed_by(stored(), {field: None}).model_dump(by_alias=True)
+    after = apply_patch(stored(), {field: None}).model_dump(by_alias=True)
     assert after == before | {field: cleared}
 
 
 @every_case("field", ["timeOfDay", "dayOfWeek"])
 def test_null_clears_what_the_type_no_longer_needs(field: str) -> None:
-    assert changed_by(stored(), {field: None, "scheduleType": "MANUAL"}).model_dump(by_alias=True)[field] is None
+    assert apply_patch(stored(), {field: None, "scheduleType": "MANUAL"}).model_dump(by_alias=True)[field] is None
 
 
 @every_case("empty", ["", None])
 def test_an_empty_address_is_none(empty: str | None) -> None:
-    assert changed_by(stored(), {"webhookUrl": empty}).webhook_url is None
+    assert apply_patch(stored(), {"webhookUrl": empty}).webhook_url is None
 
 
 def test_what_the_patch_does_not_name_stays_and_has_no_default_again() -> None:
-    changed = changed_by(stored(), {"name": "New"})
+    changed = apply_patch(stored(), {"name": "New"})
     assert changed == parse_schedule(WEEKLY | {"name": "New"})
     assert changed.external_api_key is not None
     assert changed.external_api_key.get_secret_value() == "s3cret"
@@ -79,7 +79,7 @@ def test_what_the_patch_does_not_name_stays_and_has_no_default_again() -> None:
 
 def test_a_selection_is_replaced_whole() -> None:
     selection = {"mode": "filter", "dateRange": "custom", "customStartDate": "2026-02-03"}
-    changed = changed_by(stored(), {"ficheSelection": selection})
+    changed = apply_patch(stored(), {"ficheSelection": selection})
     assert changed.fiche_selection == parse_schedule(WEEKLY | {"ficheSelection": selection}).fiche_selection
     assert (changed.fiche_selection.groupes, changed.fiche_selection.max_fiches) == ((), None)
 
@@ -111,15 +111,15 @@ def test_a_selection_is_replaced_whole() -> None:
 )  # fmt: skip
 def test_a_wrong_patch_is_refused_with_its_faults(patch: dict[str, object], faults: dict[str, str]) -> None:
     with pytest.raises(InvalidInputError, match=r"^Invalid automation schedule update data$") as caught:
-        changed_by(stored(), patch)
+        apply_patch(stored(), patch)
     assert dict(caught.value.fields) == faults
 
 
 def test_a_schedule_that_has_gone_wrong_can_be_put_right() -> None:
     broken = stored().model_copy(update={"timezone": "Mars/Olympus", "time_of_day": None})
     with pytest.raises(InvalidInputError):
-        changed_by(broken, {"name": "New"})
-    assert changed_by(broken, {"timezone": "UTC", "timeOfDay": "10:00"}).timezone == "UTC"
+        apply_patch(broken, {"name": "New"})
+    assert apply_patch(broken, {"timezone": "UTC", "timeOfDay": "10:00"}).timezone == "UTC"
 
 
 @every_case(
@@ -138,12 +138,12 @@ def test_a_schedule_that_has_gone_wrong_can_be_put_right() -> None:
 )
 def test_new_times_do_not_fire_for_what_lies_behind(patch: dict[str, object], moved: dict[str, object]) -> None:
     before = stored()
-    assert consequences(before, changed_by(before, patch), NOW) == moved
+    assert derived_changes(before, apply_patch(before, patch), NOW) == moved
 
 
 def test_a_schedule_set_active_again_begins_anew() -> None:
     before = stored(isActive=False)
-    assert consequences(before, changed_by(before, {"isActive": True}), NOW) == {
+    assert derived_changes(before, apply_patch(before, {"isActive": True}), NOW) == {
         "is_active": True,
         "paused_reason": None,
         "failures_in_a_row": 0,

@@ -2,13 +2,14 @@
 
 import pytest
 
-from automation_pipeline.automation.domain.filters import Candidate, early, named_ids
-from automation_pipeline.automation.domain.selection import (
+from automation_pipeline.automation.models.selections import (
     DatePreset,
+    FicheCandidate,
     FicheSelection,
     SelectionMode,
     parse_selection,
 )
+from automation_pipeline.automation.rules.selection import filter_candidates, named_ids
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline_tests.tables import every_case
 
@@ -16,7 +17,7 @@ CUSTOM = {"mode": "date_range", "dateRange": "custom", "customStartDate": "03/02
 
 
 def chosen(selection: FicheSelection) -> tuple[str, ...]:
-    return early([Candidate(fiche_id) for fiche_id in named_ids(selection)], selection).kept
+    return filter_candidates([FicheCandidate(fiche_id) for fiche_id in named_ids(selection)], selection).kept
 
 
 def test_what_is_not_said_has_its_default() -> None:

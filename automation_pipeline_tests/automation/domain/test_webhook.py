@@ -2,7 +2,7 @@
 
 import pytest
 
-from automation_pipeline.automation.domain.webhook import check_webhook_url
+from automation_pipeline.automation.rules.schedules import check_webhook_url
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline_tests.tables import every_case
 

@@ -5,20 +5,20 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.automation.domain.run import FicheStage, OutcomeStatus, Reason
-from automation_pipeline.automation.domain.work import (
-    AuditEnd,
-    after_audits,
-    after_transcription,
+from automation_pipeline.automation.models.runs import FicheStage, OutcomeStatus, Reason
+from automation_pipeline.automation.rules.outcomes import (
+    ConfigAuditResult,
     audit_key,
+    move_after_audits,
+    move_after_transcription,
     transcription_key,
 )
 from automation_pipeline_tests.tables import every_case
 
-DONE, SILENT = AuditEnd(1, completed=True), AuditEnd(4, None)
-BROKEN, MUTE = AuditEnd(2, completed=False, error="The model refused"), AuditEnd(3, completed=False)
-LOST = AuditEnd(5, None, "The model did not answer")
-LATE = AuditEnd(6, completed=False, error="No transcript")
+DONE, SILENT = ConfigAuditResult(1, completed=True), ConfigAuditResult(4, None)
+BROKEN, MUTE = ConfigAuditResult(2, completed=False, error="The model refused"), ConfigAuditResult(3, completed=False)
+LOST = ConfigAuditResult(5, None, "The model did not answer")
+LATE = ConfigAuditResult(6, completed=False, error="No transcript")
 
 
 @every_case(
@@ -52,16 +52,20 @@ LATE = AuditEnd(6, completed=False, error="No transcript")
     ],
 )
 def test_the_worst_end_of_an_audit_is_that_of_the_fiche(
-    ends: list[AuditEnd], status: str, reason: str | None, error: str | None, audits: int
+    ends: list[ConfigAuditResult], status: str, reason: str | None, error: str | None, audits: int
 ) -> None:
-    move = after_audits("7", ends)
+    move = move_after_audits("7", ends)
     assert (move.fiche_id, move.status, move.reason, move.error) == ("7", status, reason, error)
     assert (move.audits, move.stage) == (audits, FicheStage.FETCHED)
 
 
-@given(st.lists(st.builds(AuditEnd, st.integers(1, 9), st.sampled_from([True, False, None]), st.none() | st.text())))
-def test_a_fiche_is_successful_only_when_each_of_its_audits_is(ends: list[AuditEnd]) -> None:
-    move = after_audits("7", ends)
+@given(
+    st.lists(
+        st.builds(ConfigAuditResult, st.integers(1, 9), st.sampled_from([True, False, None]), st.none() | st.text())
+    )
+)
+def test_a_fiche_is_successful_only_when_each_of_its_audits_is(ends: list[ConfigAuditResult]) -> None:
+    move = move_after_audits("7", ends)
     assert (move.status is OutcomeStatus.SUCCESSFUL) == all(end.completed for end in ends)
     assert (move.error is None) == (move.reason is None) == (move.status is OutcomeStatus.SUCCESSFUL)
     assert move.audits == sum(end.completed is not None for end in ends)
@@ -78,7 +82,7 @@ def test_without_its_transcripts_a_fiche_has_failed_with_the_cause_and_says_time
         ("status=429", True, f"{stable} (timeout/stall): status=429"),
         ("No recording URL available", False, f"{stable}: No recording URL available"),
     ]
-    moves = [after_transcription("7", cause, timed_out=timed_out) for cause, timed_out, _ in cases]
+    moves = [move_after_transcription("7", cause, timed_out=timed_out) for cause, timed_out, _ in cases]
     assert [move.error for move in moves] == [error for *_, error in cases]
     assert {(move.status, move.reason) for move in moves} == {(OutcomeStatus.FAILED, Reason.TRANSCRIPTION_INCOMPLETE)}
 

@@ -6,21 +6,20 @@ from typing import Any
 
 from sqlalchemy import select
 
-from automation_pipeline.automation.domain.notifications import EVENT, Notification
-from automation_pipeline.automation.domain.outcomes import failed
-from automation_pipeline.automation.domain.run import Reason
-from automation_pipeline.automation.ports import EventPublisher, MailSender, PostOffice
-from automation_pipeline.automation.stages.notify_run import notify_run
-from automation_pipeline.automation.stages.open_run import open_run
-from automation_pipeline.automation.stages.relay_events import Relayed, relay_events
-from automation_pipeline.automation.store.ledger import open_ledger, record_moves
-from automation_pipeline.automation.store.runs import as_run
-from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.automation.models.runs import Reason
+from automation_pipeline.automation.ports import DeliveryServices, EventPublisher, MailSender
+from automation_pipeline.automation.queries.ledger import open_ledger, record_moves
+from automation_pipeline.automation.queries.runs import as_run
+from automation_pipeline.automation.queries.schedules import get_schedule
+from automation_pipeline.automation.relay import RelayCounts, relay_events
+from automation_pipeline.automation.rules.notifications import NOTIFICATION_EVENT, Notification
+from automation_pipeline.automation.rules.outcomes import failed_move
+from automation_pipeline.automation.run_endings import notify_run
+from automation_pipeline.automation.runs import open_run
 from automation_pipeline.automation.tables import NotificationRow, RunRow, ScheduleRow
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.delivery import Patience
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.core.webhooks import WebhookSender
+from automation_pipeline.core.webhooks import DeliveryPolicy, WebhookSender
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline_tests.factories import a_schedule, an_opening
@@ -39,7 +38,7 @@ def an_ended_run(
     failures = list(failures)
     with database.transaction() as session:
         open_ledger(session, ticket.run_id, failures, 100, clock.now())
-        moves = [failed(fiche, Reason.AUDIT_INCOMPLETE, f"Audit of {fiche} incomplete") for fiche in failures]
+        moves = [failed_move(fiche, Reason.AUDIT_INCOMPLETE, f"Audit of {fiche} incomplete") for fiche in failures]
         record_moves(session, ticket.run_id, moves, clock.now())
         session.get_one(ScheduleRow, schedule.id).webhook_url = url  # past the guard: some receivers are on loopback
         row = session.get_one(RunRow, ticket.run_id)
@@ -58,12 +57,14 @@ def a_post_office(
     attempts: int = 3,
     backoff: Backoff = AT_ONCE,
     attempt_seconds: float = 5.0,
-) -> PostOffice:
-    patience = Patience(attempts, backoff, attempt_seconds)
-    return PostOffice(webhooks=webhooks, mail=mail, publisher=publisher, secret="s3cret", patience=patience)
+) -> DeliveryServices:
+    patience = DeliveryPolicy(attempts, backoff, attempt_seconds)
+    return DeliveryServices(webhooks=webhooks, mail=mail, publisher=publisher, secret="s3cret", patience=patience)
 
 
-def relay(post: PostOffice, database: Database, hold_seconds: float = 60.0, budget_seconds: float = 20.0) -> Relayed:
+def relay(
+    post: DeliveryServices, database: Database, hold_seconds: float = 60.0, budget_seconds: float = 20.0
+) -> RelayCounts:
     return asyncio.run(relay_events(post, database=database, hold_seconds=hold_seconds, budget_seconds=budget_seconds))
 
 
@@ -72,7 +73,7 @@ def records(database: Database) -> list[NotificationRow]:
         return list(session.scalars(select(NotificationRow).order_by(NotificationRow.id)))
 
 
-def outbox(database: Database, name: str = EVENT) -> list[OutboxRow]:
+def outbox(database: Database, name: str = NOTIFICATION_EVENT) -> list[OutboxRow]:
     """The events of that name; starting a run leaves others behind."""
     with database.reading() as session:
         return list(session.scalars(select(OutboxRow).where(OutboxRow.event_name == name).order_by(OutboxRow.id)))

@@ -6,8 +6,8 @@ import signal
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from automation_pipeline.clients.webhook import WebhookClient
-from automation_pipeline.core.delivery import Answer
+from automation_pipeline.clients.webhooks import WebhookClient
+from automation_pipeline.core.webhooks import WebhookAnswer
 from automation_pipeline_tests.automation.stages.post import a_post_office, relay
 from automation_pipeline_tests.outside import NO_CERTIFICATES
 from automation_pipeline_tests.storage.processes import opened
@@ -23,7 +23,7 @@ class DiesAfterwards:
     def __init__(self, inner: WebhookClient) -> None:
         self._inner = inner
 
-    async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> WebhookAnswer:
         await self._inner.send(url, body, headers)
         os.kill(os.getpid(), signal.SIGKILL)
         return await asyncio.Future()

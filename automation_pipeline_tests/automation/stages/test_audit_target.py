@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from automation_pipeline.audits.domain.audit import AuditStatus, Standing, Wish
-from automation_pipeline.automation.domain.outcomes import LedgerMove
-from automation_pipeline.automation.stages.audit_target import audit_target
+from automation_pipeline.audits.models.audits import AuditStatus, AuditSummary, FicheAuditRequest
+from automation_pipeline.automation.auditing import audit_target
+from automation_pipeline.automation.models.runs import LedgerMove
 from automation_pipeline.core.errors import AutomationError, NotFoundError, TransientError
 from automation_pipeline.storage.database import Database, DatabaseFullError
 from automation_pipeline_tests.automation.bench import Bench
@@ -28,14 +28,14 @@ class Judges:
     """Ends each audit as the script of its configuration says; a text is the error of a failed one."""
 
     def __init__(self, **scripts: Sequence[End]) -> None:
-        self.wishes: list[Wish] = []
+        self.wishes: list[FicheAuditRequest] = []
         self._scripts = {int(name.removeprefix("config_")): list(script) for name, script in scripts.items()}
 
     @property
     def keys(self) -> list[str]:
         return [wish.tracking_id.removeprefix("automation-1-audit-7-") for wish in self.wishes]
 
-    async def __call__(self, wish: Wish) -> Standing:
+    async def __call__(self, wish: FicheAuditRequest) -> AuditSummary:
         self.wishes.append(wish)
         end = self._scripts[wish.audit_config_id].pop(0)
         if isinstance(end, AutomationError):
@@ -43,7 +43,7 @@ class Judges:
         status, error = (end, None) if isinstance(end, AuditStatus) else (AuditStatus.FAILED, end)
         if error == MISSING:
             status = AuditStatus.INCOMPLETE
-        return Standing(
+        return AuditSummary(
             audit_id=1, tracking_id=wish.tracking_id, fiche_id=wish.fiche_id, audit_config_id=wish.audit_config_id,
             status=status, niveau="PENDING", score_percentage=0, steps=1, done=1, failed=0, error=error,
         )  # fmt: skip

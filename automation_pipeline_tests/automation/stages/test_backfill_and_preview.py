@@ -5,14 +5,13 @@ from datetime import date, timedelta
 import pytest
 from sqlalchemy import func, select
 
-from automation_pipeline.automation.stages.backfill_schedule import MOST_DAYS, backfill_schedule
-from automation_pipeline.automation.stages.pause_schedule import pause_schedule
-from automation_pipeline.automation.stages.preview_schedule import preview_schedule
-from automation_pipeline.automation.store.runs import selection_of
+from automation_pipeline.automation.queries.runs import selection_of
+from automation_pipeline.automation.schedules import MAX_BACKFILL_DAYS, backfill_schedule, pause_schedule
+from automation_pipeline.automation.selection import preview_schedule
 from automation_pipeline.automation.tables import RunRow
+from automation_pipeline.core.coordination import Semaphore
 from automation_pipeline.core.errors import AutomationError, ConflictError, InvalidInputError, TransientError
-from automation_pipeline.core.semaphore import Semaphore
-from automation_pipeline.fiches.tables import FicheCache
+from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.claims import DatabasePermits
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow
@@ -57,7 +56,7 @@ def test_a_backfill_has_bounds(database: Database, clock: StandingClock) -> None
     cases: list[tuple[int, date, date, type[AutomationError], str]] = [
         (by_days.id, LAST, FIRST, InvalidInputError, "must not lie before from"),
         (by_days.id, FIRST, TODAY + timedelta(days=1), InvalidInputError, "must not lie after today"),
-        (by_days.id, TODAY - timedelta(days=MOST_DAYS), TODAY, InvalidInputError, "at most 91 days after from"),
+        (by_days.id, TODAY - timedelta(days=MAX_BACKFILL_DAYS), TODAY, InvalidInputError, "at most 91 days after from"),
         (by_ids.id, FIRST, LAST, ConflictError, "it has no days to backfill"),
         (paused.id, FIRST, LAST, ConflictError, "is not active"),
     ]
@@ -89,7 +88,7 @@ def test_a_preview_names_what_is_kept_dropped_and_later_ignored_and_writes_nothi
 
     def counts() -> list[int | None]:
         with database.reading() as session:
-            tables = (RunRow, RunRequestRow, OutboxRow, FicheCache)
+            tables = (RunRow, RunRequestRow, OutboxRow, FicheCacheRow)
             return [session.scalar(select(func.count()).select_from(table)) for table in tables]
 
     stored = counts()

@@ -7,16 +7,13 @@ from threading import Barrier
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.automation.domain.outcomes import LedgerMove
-from automation_pipeline.automation.domain.run import OutcomeStatus, RunTicket
-from automation_pipeline.automation.stages.cancel_run import cancel_run
-from automation_pipeline.automation.stages.finalise_run import finalise_run
-from automation_pipeline.automation.stages.open_run import open_run
-from automation_pipeline.automation.stages.request_run import request_run
-from automation_pipeline.automation.store.ledger import outcomes, record_moves
-from automation_pipeline.automation.store.progress import failed_fiches, reasons_of
-from automation_pipeline.automation.store.runs import StaleAttemptError, get_run, hold_attempt
-from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.automation.models.runs import LedgerMove, OutcomeStatus, RunAttempt
+from automation_pipeline.automation.queries.ledger import outcomes, record_moves
+from automation_pipeline.automation.queries.run_details import fiches_to_retry, reasons_of
+from automation_pipeline.automation.queries.runs import StaleAttemptError, fence_attempt, get_run
+from automation_pipeline.automation.queries.schedules import get_schedule
+from automation_pipeline.automation.run_endings import cancel_run, finalise_run
+from automation_pipeline.automation.runs import open_run, request_run
 from automation_pipeline.automation.tables import ScheduleRow
 from automation_pipeline.core.errors import AutomationError, ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database
@@ -29,7 +26,7 @@ from automation_pipeline_tests.factories import a_schedule, an_open_run, an_open
 CANCELLED = "Cancelled by an operator"
 
 
-def move(database: Database, clock: StandingClock, ticket: RunTicket, **statuses: str) -> None:
+def move(database: Database, clock: StandingClock, ticket: RunAttempt, **statuses: str) -> None:
     moves = [LedgerMove(fiche.removeprefix("f"), OutcomeStatus(status)) for fiche, status in statuses.items()]
     with database.transaction() as session:
         record_moves(session, ticket.run_id, moves, clock.now())
@@ -56,7 +53,7 @@ def test_a_cancelled_run_ignores_unfinished_fiches_and_keeps_finished_ones(
         last = outcomes(session, ticket.run_id)[-1]
         assert (last.status, last.error, last.ignore_reason, last.reason) == ("ignored", None, CANCELLED, "cancelled")
         assert reasons_of(session, ticket.run_id)["ignored"]["cancelled"] == 1
-        assert failed_fiches(session, ticket.run_id) == ["3"]
+        assert fiches_to_retry(session, ticket.run_id) == ["3"]
         assert get_run(session, ticket.run_id).error_message == words
         schedule = get_schedule(session, run.schedule_id)
         assert (schedule.total_runs, schedule.failed_runs, schedule.last_run_status) == (1, 0, "cancelled")
@@ -102,7 +99,7 @@ def test_the_attempt_at_work_is_fenced_off(database: Database, clock: StandingCl
     ticket = an_open_run(database, clock)
     cancel_run(ticket.run_id, database=database, clock=clock)
     with pytest.raises(StaleAttemptError), database.transaction() as session:
-        hold_attempt(session, ticket)
+        fence_attempt(session, ticket)
 
 
 def test_a_run_that_has_ended_stays_as_it_ended(database: Database, clock: StandingClock) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from automation_pipeline.automation.store.schedules import get_schedule, list_schedules
+from automation_pipeline.automation.queries.schedules import get_schedule, list_schedules
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits import configurations

@@ -2,15 +2,12 @@
 
 import pytest
 
-from automation_pipeline.automation.stages.delete_schedule import delete_schedule
-from automation_pipeline.automation.stages.finalise_run import finalise_run
-from automation_pipeline.automation.stages.open_run import open_run
-from automation_pipeline.automation.stages.request_run import request_run
-from automation_pipeline.automation.stages.resume_schedule import resume_schedule
-from automation_pipeline.automation.stages.update_schedule import update_schedule
-from automation_pipeline.automation.store.runs import get_run
-from automation_pipeline.automation.store.schedules import get_schedule, list_schedules
-from automation_pipeline.automation.store.visibility import runs_within
+from automation_pipeline.automation.queries.run_details import runs_within
+from automation_pipeline.automation.queries.runs import get_run
+from automation_pipeline.automation.queries.schedules import get_schedule, list_schedules
+from automation_pipeline.automation.run_endings import finalise_run
+from automation_pipeline.automation.runs import open_run, request_run
+from automation_pipeline.automation.schedules import delete_schedule, resume_schedule, update_schedule
 from automation_pipeline.core.access import EVERYTHING
 from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.storage.database import Database

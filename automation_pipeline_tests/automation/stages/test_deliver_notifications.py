@@ -10,9 +10,9 @@ from datetime import timedelta
 import pytest
 
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.delivery import Answer
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.retry import Backoff
+from automation_pipeline.core.webhooks import WebhookAnswer
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.stages.post import (
     HOOK,
@@ -56,7 +56,7 @@ def test_emails_are_sent_one_a_receiver(database: Database, clock: Clock) -> Non
 
 def test_what_passes_is_tried_again_and_what_comes_of_it_is_kept(database: Database, clock: Clock) -> None:
     an_ended_run(database, clock)
-    webhooks = FakeWebhookSender([Answer(503, "busy"), TransientError("silent"), TAKEN])
+    webhooks = FakeWebhookSender([WebhookAnswer(503, "busy"), TransientError("silent"), TAKEN])
     relay(a_post_office(webhooks), database)
     assert len(webhooks.posted) == 3
     assert len({posted.headers["X-Automation-Delivery"] for posted in webhooks.posted}) == 1
@@ -67,7 +67,7 @@ def test_what_passes_is_tried_again_and_what_comes_of_it_is_kept(database: Datab
 
 def test_it_is_given_up_after_its_attempts(database: Database, clock: Clock) -> None:
     an_ended_run(database, clock)
-    webhooks = FakeWebhookSender([Answer(503, "busy")])
+    webhooks = FakeWebhookSender([WebhookAnswer(503, "busy")])
     relay(a_post_office(webhooks, attempts=3), database)
     assert len(webhooks.posted) == 3
     [row] = records(database)
@@ -76,9 +76,9 @@ def test_it_is_given_up_after_its_attempts(database: Database, clock: Clock) -> 
     assert relay(a_post_office(webhooks), database).messages == 0
 
 
-@pytest.mark.parametrize("refusal", [Answer(404, "who"), PermanentError("webhookUrl IP not allowed")])
+@pytest.mark.parametrize("refusal", [WebhookAnswer(404, "who"), PermanentError("webhookUrl IP not allowed")])
 def test_what_another_attempt_cannot_change_is_given_up_at_once(
-    database: Database, clock: Clock, refusal: Answer | Exception
+    database: Database, clock: Clock, refusal: WebhookAnswer | Exception
 ) -> None:
     an_ended_run(database, clock)
     webhooks = FakeWebhookSender([refusal])
@@ -89,7 +89,7 @@ def test_what_another_attempt_cannot_change_is_given_up_at_once(
 
 def test_between_attempts_it_waits(database: Database, clock: Clock) -> None:
     an_ended_run(database, clock)
-    webhooks = FakeWebhookSender([Answer(503, "busy")])
+    webhooks = FakeWebhookSender([WebhookAnswer(503, "busy")])
     post = a_post_office(webhooks, backoff=Backoff(base_seconds=10, cap_seconds=3600))
     for _ in range(2):
         relay(post, database)
@@ -124,7 +124,7 @@ def test_a_receiver_that_never_answers_holds_up_no_other(database: Database, clo
         an_ended_run(database, clock, webhookUrl=url)
 
     class Slow(FakeWebhookSender):
-        async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> WebhookAnswer:
             if url == slow:
                 await asyncio.Event().wait()
             return await super().send(url, body, headers)

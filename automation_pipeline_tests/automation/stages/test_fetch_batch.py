@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from automation_pipeline.automation.domain.run import RunTicket
-from automation_pipeline.automation.stages.fetch_batch import FetchKnobs
-from automation_pipeline.automation.store.runs import StaleAttemptError
+from automation_pipeline.automation.fetching import FetchOptions
+from automation_pipeline.automation.models.runs import RunAttempt
+from automation_pipeline.automation.queries.runs import StaleAttemptError
 from automation_pipeline.core.errors import PermanentError, TransientError
-from automation_pipeline.fiches.domain.fiche import FicheDetails
-from automation_pipeline.fiches.tables import FicheCache
+from automation_pipeline.fiches.models.fiches import CrmFiche
+from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.bench import FETCHING, Bench, Outcome
 from automation_pipeline_tests.conftest import StandingClock
@@ -28,7 +28,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock)
 
 
-def opened(bench: Bench, *fiche_ids: str, **fields: Any) -> RunTicket:
+def opened(bench: Bench, *fiche_ids: str, **fields: Any) -> RunAttempt:
     ticket = bench.open(bench.schedule(*fiche_ids, **fields).id)
     bench.select(ticket)
     return ticket
@@ -72,13 +72,13 @@ def test_the_filters_decide_by_the_details_fetched_now_or_earlier_in_the_run(
     known: bool, filters: dict[str, Any], ceiling: int, reason: str | None, words: str | None, bench: Bench
 ) -> None:
     bench.offer("7", calls=2, groupe="SUD")
-    bench.fetching = FetchKnobs(30, ceiling)
+    bench.fetching = FetchOptions(30, ceiling)
     ticket = opened(bench, ficheSelection=manual("7", **filters))
     if known:
         bench.sell("7", *bench.calls("7", 2), said=None)
         bench.offer("7", calls=2, groupe="SUD")
         with bench.database.transaction() as session:
-            session.scalars(select(FicheCache)).one().groupe = "SUD"
+            session.scalars(select(FicheCacheRow)).one().groupe = "SUD"
     bench.fetch(ticket)
     assert bench.outcomes(ticket) == {"7": Outcome("ignored" if reason else "pending", reason, words)}
     assert bench.rows(ticket)[0].recordings_count == 2
@@ -138,7 +138,7 @@ class SilentFor(FakeFicheSource):
         super().__init__()
         self.others_are_home = others_are_home
 
-    async def details(self, fiche_id: str) -> FicheDetails:
+    async def details(self, fiche_id: str) -> CrmFiche:
         if fiche_id == "silent":
             await come_true(self.others_are_home)
             leap(FETCHING.budget_seconds)
@@ -177,4 +177,4 @@ def test_an_attempt_that_was_fenced_off_writes_nothing(bench: Bench) -> None:
         bench.fetch(old)
     assert bench.statuses(old) == ["pending"] * 3
     with bench.database.reading() as session:
-        assert session.scalar(select(func.count()).select_from(FicheCache)) == 0
+        assert session.scalar(select(func.count()).select_from(FicheCacheRow)) == 0

@@ -6,14 +6,12 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select, update
 
-from automation_pipeline.automation.domain.outcomes import LedgerMove
-from automation_pipeline.automation.domain.run import OutcomeStatus, RunTicket
-from automation_pipeline.automation.stages.finalise_run import INTERRUPTED, LedgerError, finalise_run
-from automation_pipeline.automation.stages.open_run import open_run
-from automation_pipeline.automation.stages.request_run import request_run
-from automation_pipeline.automation.store.ledger import outcomes, record_moves
-from automation_pipeline.automation.store.runs import StaleAttemptError, get_run
-from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.automation.models.runs import LedgerMove, OutcomeStatus, RunAttempt
+from automation_pipeline.automation.queries.ledger import outcomes, record_moves
+from automation_pipeline.automation.queries.runs import StaleAttemptError, get_run
+from automation_pipeline.automation.queries.schedules import get_schedule
+from automation_pipeline.automation.run_endings import INTERRUPTED, LedgerError, finalise_run
+from automation_pipeline.automation.runs import open_run, request_run
 from automation_pipeline.automation.tables import FicheResultRow, RunRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
@@ -22,7 +20,7 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_open_run, an_opening
 
 
-def move(database: Database, clock: StandingClock, ticket: RunTicket, statuses: Sequence[str]) -> None:
+def move(database: Database, clock: StandingClock, ticket: RunAttempt, statuses: Sequence[str]) -> None:
     moves = [LedgerMove(str(number), OutcomeStatus(status)) for number, status in enumerate(statuses, start=1)]
     with database.transaction() as session:
         record_moves(session, ticket.run_id, moves, clock.now())

@@ -2,12 +2,12 @@
 
 import pytest
 
-from automation_pipeline.automation.stages.notify_run import notify_run
-from automation_pipeline.automation.store.runs import as_run
-from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.automation.queries.runs import as_run
+from automation_pipeline.automation.queries.schedules import get_schedule
+from automation_pipeline.automation.run_endings import notify_run
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.delivery import DeliveryStatus
+from automation_pipeline.core.webhooks import DeliveryStatus
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.stages.post import HOOK, an_ended_run, outbox, records
 

@@ -5,22 +5,20 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import select, update
 
-from automation_pipeline.automation.domain.outcomes import LedgerMove
-from automation_pipeline.automation.domain.run import OutcomeStatus, RunTicket
-from automation_pipeline.automation.domain.selection import FicheSelection, SelectionMode
-from automation_pipeline.automation.stages.finalise_run import finalise_run
-from automation_pipeline.automation.stages.open_run import open_run
-from automation_pipeline.automation.stages.pause_schedule import pause_schedule
-from automation_pipeline.automation.stages.request_run import request_run
-from automation_pipeline.automation.store.ledger import record_moves
-from automation_pipeline.automation.store.progress import logs_after
-from automation_pipeline.automation.store.runs import get_run, order_of
-from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.automation.models.runs import LedgerMove, OutcomeStatus, RunAttempt
+from automation_pipeline.automation.models.selections import FicheSelection, SelectionMode
+from automation_pipeline.automation.queries.ledger import record_moves
+from automation_pipeline.automation.queries.run_details import logs_after
+from automation_pipeline.automation.queries.runs import get_run, requested_selection
+from automation_pipeline.automation.queries.schedules import get_schedule
+from automation_pipeline.automation.run_endings import finalise_run
+from automation_pipeline.automation.runs import open_run, request_run
+from automation_pipeline.automation.schedules import pause_schedule
 from automation_pipeline.automation.tables import HeartbeatRow, RunRow, ScheduleRow
 from automation_pipeline.core.errors import ConflictError, NotFoundError
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_now
-from automation_pipeline.storage.pulses import DAEMON, PulseRow, beat_pulse
+from automation_pipeline.storage.heartbeats import DAEMON, ProcessHeartbeatRow, record_heartbeat
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.transitions import TransitionRow
 from automation_pipeline_tests.conftest import StandingClock
@@ -55,7 +53,7 @@ def test_a_requested_run_is_taken_with_its_request(database: Database, clock: St
     ticket = open_run(an_opening(schedule.id, run_id=requested.id), database=database, clock=clock)
     with database.reading() as session:
         request = session.scalars(select(RunRequestRow)).one()
-    assert ticket == RunTicket(requested.id, 1)
+    assert ticket == RunAttempt(requested.id, 1)
     assert (request.state, request.dagster_run_id) == ("taken", "dagster-1")
 
 
@@ -64,7 +62,7 @@ def test_a_retried_dagster_run_takes_the_same_run_over(database: Database, clock
     first = open_run(an_opening(schedule.id), database=database, clock=clock)
     retry = an_opening(schedule.id, "dagster-2", dagster_root_run_id="dagster-1")
     second = open_run(retry, database=database, clock=clock)
-    assert second == RunTicket(first.run_id, first.attempt + 1)
+    assert second == RunAttempt(first.run_id, first.attempt + 1)
     with database.reading() as session:
         messages = [row.message for row in logs_after(session, first.run_id, 0, "debug")]
     assert messages == ["Automation run started", "Attempt 2 takes the run over"]
@@ -92,7 +90,7 @@ def test_a_pause_does_not_keep_a_run_that_has_begun_from_being_taken_over(
     first = open_run(an_opening(schedule.id), database=database, clock=clock)
     pause_schedule(schedule.id, database=database, clock=clock)
     retry = an_opening(schedule.id, "dagster-2", run_id=first.run_id, is_next=True)
-    assert open_run(retry, database=database, clock=clock) == RunTicket(first.run_id, 2)
+    assert open_run(retry, database=database, clock=clock) == RunAttempt(first.run_id, 2)
 
 
 def test_a_run_that_has_ended_is_not_opened_again(database: Database, clock: StandingClock) -> None:
@@ -139,7 +137,7 @@ def test_re_executing_all_steps_of_an_ended_run_repeats_its_selection_and_due_ti
     repeated = open_run(again, database=database, clock=clock)
     with database.reading() as session:
         row = session.get_one(RunRow, repeated.run_id)
-        assert (row.retry_of_run_id, row.due_at, order_of(row)) == (run.id, due_at, override)
+        assert (row.retry_of_run_id, row.due_at, requested_selection(row)) == (run.id, due_at, override)
 
 
 def test_a_lost_run_does_not_block_its_schedule_where_no_daemon_would_recover_it(
@@ -152,11 +150,11 @@ def test_a_lost_run_does_not_block_its_schedule_where_no_daemon_would_recover_it
         open_run(again, database=database, clock=clock)
     with database.transaction() as session:
         session.execute(update(HeartbeatRow).values(beat_at=database_now(-26)))
-        beat_pulse(session, DAEMON)
+        record_heartbeat(session, DAEMON)
     with pytest.raises(ConflictError, match="still at work"):
         request_run(schedule.id, database=database, clock=clock)
     with database.transaction() as session:
-        session.execute(update(PulseRow).values(beat_at=database_now(-61)))
+        session.execute(update(ProcessHeartbeatRow).values(beat_at=database_now(-61)))
     assert open_run(again, database=database, clock=clock).run_id != lost.run_id
     with database.reading() as session:
         run = get_run(session, lost.run_id)

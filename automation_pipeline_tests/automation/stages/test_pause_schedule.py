@@ -2,8 +2,8 @@
 
 import pytest
 
-from automation_pipeline.automation.stages.pause_schedule import pause_schedule
-from automation_pipeline.automation.stages.request_run import request_run
+from automation_pipeline.automation.runs import request_run
+from automation_pipeline.automation.schedules import pause_schedule
 from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock

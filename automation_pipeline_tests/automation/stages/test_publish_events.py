@@ -8,15 +8,13 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import select, update
 
-from automation_pipeline.automation.ports import EventPublisher, Published
-from automation_pipeline.automation.stages.publish_events import publish_events
-from automation_pipeline.core.channels import is_internal
+from automation_pipeline.automation.ports import EventPublisher, PublishResult
+from automation_pipeline.automation.relay import publish_events
 from automation_pipeline.core.errors import PermanentError, TransientError
-from automation_pipeline.core.events import Event
+from automation_pipeline.core.events import Event, is_internal
 from automation_pipeline.storage.claims import LeaseRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.outbox import OutboxRow, enqueue
-from automation_pipeline.storage.outbox_order import claim_in_order
+from automation_pipeline.storage.outbox import OutboxRow, claim_in_order, enqueue
 from automation_pipeline_tests.automation.stages.post import a_post_office, outbox, relay
 from automation_pipeline_tests.fakes.post import FakePublisher, FakeWebhookSender
 from automation_pipeline_tests.storage.processes import event
@@ -33,20 +31,20 @@ class BreaksOn(FakePublisher):
         super().__init__()
         self.keys = set(keys)
 
-    async def publish(self, events: Sequence[Event]) -> Published:
+    async def publish(self, events: Sequence[Event]) -> PublishResult:
         if self.keys & {event.key for event in events}:
-            return Published(0, AWAY)
+            return PublishResult(0, AWAY)
         return await super().publish(events)
 
 
 class InternalGoes(FakePublisher):
     """It has nobody to show internal events to: they are out whether it is away or not."""
 
-    async def publish(self, events: Sequence[Event]) -> Published:
+    async def publish(self, events: Sequence[Event]) -> PublishResult:
         if is_internal(events[0].name):
             self.published.append(events[0].key)
-            rest = await self.publish(events[1:]) if len(events) > 1 else Published(0)
-            return Published(1 + rest.out, rest.stopped)
+            rest = await self.publish(events[1:]) if len(events) > 1 else PublishResult(0)
+            return PublishResult(1 + rest.out, rest.stopped)
         return await super().publish(events)
 
 
@@ -145,7 +143,7 @@ def test_an_event_that_cannot_be_published_holds_up_its_aggregate_until_it_is_pa
 
 def test_a_bug_that_breaks_every_batch_with_one_event_in_it_is_found(database: Database) -> None:
     class Breaks(FakePublisher):
-        async def publish(self, events: Sequence[Event]) -> Published:
+        async def publish(self, events: Sequence[Event]) -> PublishResult:
             if any(event.key == "b" for event in events):
                 raise KeyError("b")
             return await super().publish(events)
@@ -159,7 +157,7 @@ def test_a_bug_that_breaks_every_batch_with_one_event_in_it_is_found(database: D
 
 def test_who_is_interrupted_has_written_down_what_is_out(database: Database) -> None:
     class Interrupted(FakePublisher):
-        async def publish(self, events: Sequence[Event]) -> Published:
+        async def publish(self, events: Sequence[Event]) -> PublishResult:
             if self.published:
                 raise asyncio.CancelledError
             return await super().publish(events)
@@ -174,7 +172,7 @@ def test_who_is_interrupted_has_written_down_what_is_out(database: Database) -> 
 
 def test_nobody_publishes_on_a_claim_that_is_about_to_end(database: Database) -> None:
     class Slow(FakePublisher):
-        async def publish(self, events: Sequence[Event]) -> Published:
+        async def publish(self, events: Sequence[Event]) -> PublishResult:
             await asyncio.sleep(0.2)
             return await super().publish(events)
 

@@ -5,13 +5,13 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
-from automation_pipeline.automation.domain.run import RunTicket, Trigger
-from automation_pipeline.automation.stages.reconcile_stale_runs import reconcile_stale_runs
-from automation_pipeline.automation.stages.request_run import request_run
-from automation_pipeline.automation.store.ledger import outcomes
-from automation_pipeline.automation.store.progress import logs_after
-from automation_pipeline.automation.store.runs import add_run, get_run
-from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.automation.models.runs import RunAttempt, Trigger
+from automation_pipeline.automation.queries.ledger import outcomes
+from automation_pipeline.automation.queries.run_details import logs_after
+from automation_pipeline.automation.queries.runs import add_run, get_run
+from automation_pipeline.automation.queries.schedules import get_schedule
+from automation_pipeline.automation.run_endings import reconcile_stale_runs
+from automation_pipeline.automation.runs import request_run
 from automation_pipeline.automation.tables import HeartbeatRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.due import RULES, a_daily, change
@@ -19,7 +19,7 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_open_run
 
 
-def silent(database: Database, clock: StandingClock, minutes: int) -> RunTicket:
+def silent(database: Database, clock: StandingClock, minutes: int) -> RunAttempt:
     """A run that was opened so long ago, and has not been heard of for days."""
     ticket = an_open_run(database, clock)
     with database.transaction() as session:

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
-from automation_pipeline.automation.ports import Published
-from automation_pipeline.automation.stages.relay_events import relay_events
+from automation_pipeline.automation.ports import PublishResult
+from automation_pipeline.automation.relay import relay_events
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.delivery import Answer
 from automation_pipeline.core.events import Event
+from automation_pipeline.core.webhooks import WebhookAnswer
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline_tests.automation.stages.post import a_post_office, an_ended_run, outbox, records, relay
@@ -106,7 +106,7 @@ def test_nothing_is_begun_when_the_budget_is_used_up(database: Database, clock: 
 
 def test_a_slow_publisher_keeps_to_the_budget_and_messages_leave_beside_it(database: Database, clock: Clock) -> None:
     class Slow(FakePublisher):
-        async def publish(self, events: Sequence[Event]) -> Published:
+        async def publish(self, events: Sequence[Event]) -> PublishResult:
             await asyncio.sleep(0.2)
             return await super().publish(events)
 
@@ -125,7 +125,7 @@ def test_a_slow_publisher_keeps_to_the_budget_and_messages_leave_beside_it(datab
 class Hanging(FakeWebhookSender):
     """A receiver that accepts the call and does not answer."""
 
-    async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> WebhookAnswer:
         await super().send(url, body, headers)
         await asyncio.sleep(3600)
         raise AssertionError

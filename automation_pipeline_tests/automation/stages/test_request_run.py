@@ -5,10 +5,10 @@ import re
 import pytest
 from sqlalchemy import func, select
 
-from automation_pipeline.automation.domain.selection import FicheSelection
-from automation_pipeline.automation.stages.finalise_run import finalise_run
-from automation_pipeline.automation.stages.request_run import request_run
-from automation_pipeline.automation.store.runs import lock_run, selection_of
+from automation_pipeline.automation.models.selections import FicheSelection
+from automation_pipeline.automation.queries.runs import lock_run, selection_of
+from automation_pipeline.automation.run_endings import finalise_run
+from automation_pipeline.automation.runs import request_run
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError, NotFoundError

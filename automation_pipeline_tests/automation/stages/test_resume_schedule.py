@@ -4,9 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from automation_pipeline.automation.stages.pause_schedule import pause_schedule
-from automation_pipeline.automation.stages.resume_schedule import resume_schedule
-from automation_pipeline.automation.store.schedules import change_schedule
+from automation_pipeline.automation.queries.schedules import change_schedule
+from automation_pipeline.automation.schedules import pause_schedule, resume_schedule
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock

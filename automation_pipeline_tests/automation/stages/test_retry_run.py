@@ -6,15 +6,12 @@ import pytest
 from sqlalchemy import func
 from sqlalchemy import select as query
 
-from automation_pipeline.automation.domain.outcomes import LedgerMove
-from automation_pipeline.automation.domain.run import OutcomeStatus, Run, RunTicket
-from automation_pipeline.automation.domain.selection import FicheSelection, SelectionMode
-from automation_pipeline.automation.stages.finalise_run import finalise_run
-from automation_pipeline.automation.stages.open_run import open_run
-from automation_pipeline.automation.stages.request_run import request_run
-from automation_pipeline.automation.stages.retry_run import retry_run
-from automation_pipeline.automation.store.ledger import open_ledger, record_moves
-from automation_pipeline.automation.store.runs import selection_of
+from automation_pipeline.automation.models.runs import LedgerMove, OutcomeStatus, Run, RunAttempt
+from automation_pipeline.automation.models.selections import FicheSelection, SelectionMode
+from automation_pipeline.automation.queries.ledger import open_ledger, record_moves
+from automation_pipeline.automation.queries.runs import selection_of
+from automation_pipeline.automation.run_endings import finalise_run
+from automation_pipeline.automation.runs import open_run, request_run, retry_run
 from automation_pipeline.automation.tables import RunRow, ScheduleRow
 from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.storage.database import Database
@@ -35,7 +32,7 @@ WISHES: dict[str, object] = {
 PARTIAL = ("failed", "successful", "ignored", "failed")
 
 
-def at_work(database: Database, clock: StandingClock, statuses: tuple[str, ...]) -> RunTicket:
+def at_work(database: Database, clock: StandingClock, statuses: tuple[str, ...]) -> RunAttempt:
     schedule = a_schedule(database, clock, ficheSelection=WISHES)
     ticket = open_run(an_opening(schedule.id), database=database, clock=clock)
     select(ticket.run_id, ["1", "2", "3", "4"], database, clock)

@@ -8,17 +8,16 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from automation_pipeline.automation.domain.run import Run, RunTicket
-from automation_pipeline.automation.stages.finalise_run import finalise_run
-from automation_pipeline.automation.stages.open_run import open_run
-from automation_pipeline.automation.store.ledger import outcomes
-from automation_pipeline.automation.store.progress import logs_after, notifications_of
-from automation_pipeline.automation.store.run_story import run_detail
-from automation_pipeline.automation.store.runs import StaleAttemptError, get_run
-from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.automation.models.runs import Run, RunAttempt
+from automation_pipeline.automation.queries.ledger import outcomes
+from automation_pipeline.automation.queries.run_details import logs_after, notifications_of_run, run_detail
+from automation_pipeline.automation.queries.runs import StaleAttemptError, get_run
+from automation_pipeline.automation.queries.schedules import get_schedule
+from automation_pipeline.automation.run_endings import finalise_run
+from automation_pipeline.automation.runs import open_run
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.errors import TransientError
-from automation_pipeline.fiches.domain.sales import SalesList
+from automation_pipeline.fiches.models.fiches import SalesList
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow
@@ -40,13 +39,13 @@ def crm() -> FakeFicheSource:
     return source
 
 
-def opened(database: Database, clock: StandingClock, zone: str = "Europe/Paris", **selection: object) -> RunTicket:
+def opened(database: Database, clock: StandingClock, zone: str = "Europe/Paris", **selection: object) -> RunAttempt:
     wanted = {"mode": "date_range", "dateRange": "last_24h", **selection}
     schedule = a_schedule(database, clock, ficheSelection=wanted, timezone=zone)
     return open_run(an_opening(schedule.id, f"launch-{schedule.id}"), database=database, clock=clock)
 
 
-def the_run(database: Database, ticket: RunTicket) -> tuple[Run, list[str], list[tuple[str, str]]]:
+def the_run(database: Database, ticket: RunAttempt) -> tuple[Run, list[str], list[tuple[str, str]]]:
     """The run, the ids of its ledger, and its log since it began."""
     with database.reading() as session:
         ids = [row.fiche_id for row in outcomes(session, ticket.run_id)]
@@ -54,7 +53,7 @@ def the_run(database: Database, ticket: RunTicket) -> tuple[Run, list[str], list
         return get_run(session, ticket.run_id), ids, lines[1:]
 
 
-def summary_of(database: Database, ticket: RunTicket) -> dict[str, Any]:
+def summary_of(database: Database, ticket: RunAttempt) -> dict[str, Any]:
     with database.reading() as session:
         return dict(session.get_one(RunRow, ticket.run_id).selection_summary or {})
 
@@ -339,7 +338,7 @@ def test_days_that_could_not_be_read_are_in_the_messages_and_fail_a_run_that_rea
         run = finalise_run(ticket.run_id, database=database, clock=clock, attempt=ticket.attempt)
         failed_days = [{"date": day.isoformat(), "error": str(LOST)} for day in unread]
         with database.reading() as session:
-            webhook, mail = notifications_of(session, ticket.run_id)
+            webhook, mail = notifications_of_run(session, ticket.run_id)
             detail = run_detail(session, ticket.run_id, first_logs=10)
             assert get_schedule(session, schedule.id).failed_runs == (expected == "failed")
         assert (run.status, webhook.payload["status"]) == (expected, expected)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.automation.store.runs import StaleAttemptError
+from automation_pipeline.automation.queries.runs import StaleAttemptError
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.storage.database import Database

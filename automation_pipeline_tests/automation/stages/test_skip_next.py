@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from automation_pipeline.automation.domain.occurrences import next_due
-from automation_pipeline.automation.stages.skip_next import skip_next
-from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.automation.queries.schedules import get_schedule
+from automation_pipeline.automation.rules.due import next_due
+from automation_pipeline.automation.schedules import skip_next
 from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock

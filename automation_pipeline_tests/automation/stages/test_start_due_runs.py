@@ -5,14 +5,11 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import func, select, update
 
-from automation_pipeline.automation.domain.at_work import Standing
-from automation_pipeline.automation.domain.due import MISSED, NOT_RUN_BESIDE, SKIPPED
-from automation_pipeline.automation.domain.due_report import DueReport
-from automation_pipeline.automation.stages.finalise_run import finalise_run
-from automation_pipeline.automation.stages.open_run import open_run
-from automation_pipeline.automation.stages.request_run import request_run
-from automation_pipeline.automation.store.progress import runs_like
-from automation_pipeline.automation.store.schedules import get_schedule
+from automation_pipeline.automation.queries.run_details import find_runs
+from automation_pipeline.automation.queries.schedules import get_schedule
+from automation_pipeline.automation.rules.due import MISSED, OVERLAP_REASONS, SKIPPED, DueReport, ScheduleLoad
+from automation_pipeline.automation.run_endings import finalise_run
+from automation_pipeline.automation.runs import open_run, request_run
 from automation_pipeline.automation.tables import HeartbeatRow, OccurrenceRow, RunRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
@@ -21,12 +18,12 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_opening
 from automation_pipeline_tests.processes import CREW, at_once
 
-BUSY, OUTLASTING = NOT_RUN_BESIDE[Standing.BUSY], NOT_RUN_BESIDE[Standing.OUTLASTING]
+BUSY, OUTLASTING = OVERLAP_REASONS[ScheduleLoad.BUSY], OVERLAP_REASONS[ScheduleLoad.OUTLASTING]
 
 
 def end_newest(database: Database, clock: StandingClock) -> None:
     with database.reading() as session:
-        run = runs_like(session, statuses=(), schedule_id=None, limit=1, offset=0)[0]
+        run = find_runs(session, statuses=(), schedule_id=None, limit=1, offset=0)[0]
     finalise_run(run.id, database=database, clock=clock, breakdown="over")
 
 
@@ -35,7 +32,7 @@ def test_a_due_schedule_is_filed_with_its_run_and_its_occurrence(database: Datab
     clock.pass_time(timedelta(minutes=3))
     report = look(database, clock)
     with database.reading() as session:
-        [run] = runs_like(session, statuses=(), schedule_id=schedule.id, limit=10, offset=0)
+        [run] = find_runs(session, statuses=(), schedule_id=schedule.id, limit=10, offset=0)
         request = session.scalars(select(RunRequestRow)).one()
         stored = get_schedule(session, schedule.id)
         key = session.get_one(RunRow, run.id).request_key
@@ -79,7 +76,7 @@ def test_an_occurrence_that_was_run_is_not_run_again_even_if_its_schedule_forgot
     assert look(database, clock).triggered == ()
     with database.reading() as session:
         assert get_schedule(session, schedule.id).last_run_status == "failed"
-        assert len(runs_like(session, statuses=(), schedule_id=None, limit=10, offset=0)) == 1
+        assert len(find_runs(session, statuses=(), schedule_id=None, limit=10, offset=0)) == 1
 
 
 def test_a_run_by_hand_that_ended_after_the_due_time_does_not_suppress_it(
@@ -128,7 +125,7 @@ def test_a_stale_run_is_ended_and_the_next_one_starts_in_the_same_look(
     assert report.reconciled == (schedule.id,)
     assert [f"{one.due_at:%H:%M}" for one in report.triggered] == ["12:00"]
     with database.reading() as session:
-        runs = runs_like(session, statuses=(), schedule_id=None, limit=10, offset=0)
+        runs = find_runs(session, statuses=(), schedule_id=None, limit=10, offset=0)
     assert [run.status for run in runs] == ["pending", "failed"]
 
 

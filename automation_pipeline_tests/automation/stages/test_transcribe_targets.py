@@ -8,15 +8,19 @@ from dataclasses import replace
 
 import pytest
 
-from automation_pipeline.automation.domain.run import RunTicket
-from automation_pipeline.automation.ports import Workshop
-from automation_pipeline.automation.stages.transcribe_targets import Exits, Lost, transcribe_targets
+from automation_pipeline.automation.models.runs import RunAttempt
+from automation_pipeline.automation.ports import BatchContext
+from automation_pipeline.automation.transcribing import TranscriptionCallbacks, TranscriptionFailure, transcribe_targets
 from automation_pipeline.core.errors import AutomationError, PermanentError
 from automation_pipeline.storage.database import Database, DatabaseFullError, Session
-from automation_pipeline.transcription.domain.run import Priority, RunStatus, Standing
-from automation_pipeline.transcription.domain.transcript import Transcript
-from automation_pipeline.transcription.stages.begin_transcription import Wish, begin_transcription
-from automation_pipeline.transcription.store.runs import standings
+from automation_pipeline.transcription.models import (
+    Transcript,
+    TranscriptionPriority,
+    TranscriptionStatus,
+    TranscriptionSummary,
+)
+from automation_pipeline.transcription.queries.runs import list_summaries
+from automation_pipeline.transcription.runs import TranscriptionRunRequest, begin_transcription
 from automation_pipeline_tests.audits.bench import call
 from automation_pipeline_tests.automation.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
@@ -41,17 +45,17 @@ class Left:
         self.timed_out: set[str] = set()
         self.came: list[str] = []
 
-    async def _lose(self, lost: Mapping[str, Lost]) -> None:
+    async def _lose(self, lost: Mapping[str, TranscriptionFailure]) -> None:
         self.lost |= {fiche_id: why.cause for fiche_id, why in lost.items()}
         self.timed_out |= {fiche_id for fiche_id, why in lost.items() if why.timed_out}
 
     @property
-    def exits(self) -> Exits:
-        return Exits(self.came.extend, self._lose)
+    def exits(self) -> TranscriptionCallbacks:
+        return TranscriptionCallbacks(self.came.extend, self._lose)
 
 
 async def passed(
-    bench: Bench, ticket: RunTicket, *fiche_ids: str, shop: Workshop | None = None, left: Left | None = None
+    bench: Bench, ticket: RunAttempt, *fiche_ids: str, shop: BatchContext | None = None, left: Left | None = None
 ) -> Left:
     left = left or Left()
     until = asyncio.get_running_loop().time() + bench.work.transcription_seconds
@@ -62,7 +66,7 @@ async def passed(
 
 
 def gate(
-    bench: Bench, ticket: RunTicket, *fiche_ids: str, shop: Workshop | None = None
+    bench: Bench, ticket: RunAttempt, *fiche_ids: str, shop: BatchContext | None = None
 ) -> tuple[dict[str, str | None], list[str]]:
     """Which fiches are given up with the cause of each, and which became ready."""
     left = run(passed(bench, ticket, *fiche_ids, shop=shop))
@@ -73,16 +77,20 @@ class Deaf:
     """Notes its requests and transcribes nothing."""
 
     def __init__(self) -> None:
-        self.wishes: list[list[Wish]] = []
+        self.wishes: list[list[TranscriptionRunRequest]] = []
 
-    async def begin(self, wishes: Sequence[Wish]) -> Sequence[Standing | AutomationError]:
+    async def begin(
+        self, wishes: Sequence[TranscriptionRunRequest]
+    ) -> Sequence[TranscriptionSummary | AutomationError]:
         self.wishes.append(list(wishes))
-        return [Standing(wish.run_id, wish.fiche_id, RunStatus.COMPLETED, 1, 0, 1) for wish in wishes]
+        return [
+            TranscriptionSummary(wish.run_id, wish.fiche_id, TranscriptionStatus.COMPLETED, 1, 0, 1) for wish in wishes
+        ]
 
     async def transcribe(self, _run_ids: Sequence[str], _own: Sequence[str]) -> object:
         return None
 
-    def instead(self, shop: Workshop) -> Workshop:
+    def instead(self, shop: BatchContext) -> BatchContext:
         return replace(shop, begin_transcriptions=self.begin, transcribe=self.transcribe)
 
     @property
@@ -102,8 +110,8 @@ def test_a_fiche_is_ready_before_the_others_are_whole(bench: Bench) -> None:
 
     class Order(Left):
         @property
-        def exits(self) -> Exits:
-            return Exits(self._came, self._lose)
+        def exits(self) -> TranscriptionCallbacks:
+            return TranscriptionCallbacks(self._came, self._lose)
 
         def _came(self, fiche_ids: Sequence[str]) -> None:
             order.extend(fiche_ids)
@@ -128,7 +136,7 @@ def test_wishes_have_the_priority_of_the_schedule_and_trust_what_the_run_fetched
     ticket, deaf = bench.until_work("1", transcriptionPriority="high"), Deaf()
     gate(bench, ticket, "1", shop=deaf.instead(bench.shop))
     [[wish]] = deaf.wishes
-    assert (wish.priority, wish.fresh_since) == (Priority.HIGH, bench.read(ticket).started_at)
+    assert (wish.priority, wish.fresh_since) == (TranscriptionPriority.HIGH, bench.read(ticket).started_at)
 
 
 @pytest.mark.parametrize(
@@ -251,14 +259,16 @@ def test_who_became_whole_in_the_last_moment_is_ready(bench: Bench, database_url
 def test_what_is_in_flight_elsewhere_is_joined(bench: Bench) -> None:
     bench.offer("1", calls=2)
     ticket = bench.until_work("1")
-    by_hand = Wish("by-hand", "1", Priority.LOW, fresh_since=bench.read(ticket).started_at)
+    by_hand = TranscriptionRunRequest(
+        "by-hand", "1", TranscriptionPriority.LOW, fresh_since=bench.read(ticket).started_at
+    )
     asyncio.run(begin_transcription(by_hand, database=bench.database, source=bench.crm, clock=bench.clock))
     assert gate(bench, ticket, "1") == ({}, ["1"])
     assert sorted(bench.speech.called) == [bench.url("1", 1), bench.url("1", 2)]
     with bench.database.reading() as session:
-        [standing] = standings(session, ["by-hand"])
-        assert standing.status is RunStatus.COMPLETED
-        assert standings(session, ["automation-1-transcribe-1"]) == []
+        [standing] = list_summaries(session, ["by-hand"])
+        assert standing.status is TranscriptionStatus.COMPLETED
+        assert list_summaries(session, ["automation-1-transcribe-1"]) == []
 
 
 def test_a_recording_without_an_address_is_named_as_the_cause(bench: Bench) -> None:
@@ -268,7 +278,7 @@ def test_a_recording_without_an_address_is_named_as_the_cause(bench: Bench) -> N
 
 
 def test_without_a_key_for_the_provider_every_fiche_says_so(bench: Bench) -> None:
-    async def keyless(_wishes: Sequence[Wish]) -> Sequence[Standing | AutomationError]:
+    async def keyless(_wishes: Sequence[TranscriptionRunRequest]) -> Sequence[TranscriptionSummary | AutomationError]:
         raise PermanentError("ELEVENLABS_API_KEY is not set.")
 
     bench.offer("1", "2")

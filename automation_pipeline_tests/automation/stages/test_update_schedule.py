@@ -6,11 +6,9 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import update
 
-from automation_pipeline.automation.domain.schedule import Schedule
-from automation_pipeline.automation.stages.pause_schedule import pause_schedule
-from automation_pipeline.automation.stages.skip_next import skip_next
-from automation_pipeline.automation.stages.update_schedule import update_schedule
-from automation_pipeline.automation.store.schedules import change_schedule, get_schedule, lock_schedule
+from automation_pipeline.automation.models.schedules import Schedule
+from automation_pipeline.automation.queries.schedules import change_schedule, get_schedule, lock_schedule
+from automation_pipeline.automation.schedules import pause_schedule, skip_next, update_schedule
 from automation_pipeline.automation.tables import ScheduleRow
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database

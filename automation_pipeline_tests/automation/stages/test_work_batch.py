@@ -8,19 +8,19 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import insert
 
-from automation_pipeline.audits.domain.audit import Standing
-from automation_pipeline.audits.domain.audit import Wish as AuditWish
-from automation_pipeline.audits.domain.chat import Question
-from automation_pipeline.automation.domain.run import RunTicket
-from automation_pipeline.automation.stages import work_batch as working
-from automation_pipeline.automation.stages.cancel_run import cancel_run
-from automation_pipeline.automation.stages.work_batch import work_batch
-from automation_pipeline.automation.store.progress import progress_of
-from automation_pipeline.automation.store.runs import StaleAttemptError
+from automation_pipeline.audits.models.audits import AuditSummary
+from automation_pipeline.audits.models.audits import FicheAuditRequest as AuditWish
+from automation_pipeline.audits.models.chat import Question
+from automation_pipeline.automation import auditing as working
+from automation_pipeline.automation.auditing import work_batch
+from automation_pipeline.automation.models.runs import RunAttempt
+from automation_pipeline.automation.queries.run_details import progress_of
+from automation_pipeline.automation.queries.runs import StaleAttemptError
+from automation_pipeline.automation.run_endings import cancel_run
 from automation_pipeline.automation.tables import RunPhaseRow
 from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_time
 from automation_pipeline_tests.automation.bench import Bench, Outcome
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
@@ -66,7 +66,7 @@ def test_no_more_fiches_are_audited_at_once_than_the_knob_says(bench: Bench) -> 
     ticket = bench.until_work(*fiches, runTranscription=False)
     audit = bench.shop.audit
 
-    async def counted(wish: AuditWish) -> Standing:
+    async def counted(wish: AuditWish) -> AuditSummary:
         nonlocal at_once, most
         at_once += 1
         most = max(most, at_once)
@@ -106,7 +106,7 @@ def test_the_configurations_named_come_first_then_the_automatic_ones_each_once(b
     ticket = bench.until_work("1", specificAuditConfigs=[named, both])
     audit = bench.shop.audit
 
-    async def noted(wish: AuditWish) -> Standing:
+    async def noted(wish: AuditWish) -> AuditSummary:
         asked.append(wish.audit_config_id)
         return await audit(wish)
 
@@ -157,7 +157,7 @@ def test_when_the_time_for_audits_is_over_the_rest_has_failed_and_what_is_done_s
     ticket = bench.until_work("1", "2")
     audit = bench.shop.audit
 
-    async def second_never_ends(wish: AuditWish) -> Standing:
+    async def second_never_ends(wish: AuditWish) -> AuditSummary:
         if wish.fiche_id == "1":
             return await audit(wish)
         await come_true(lambda: bench.statuses(ticket)[0] == "successful")
@@ -168,7 +168,7 @@ def test_when_the_time_for_audits_is_over_the_rest_has_failed_and_what_is_done_s
     assert bench.outcomes(ticket) == {"1": Outcome("successful"), "2": UNAUDITED}
 
 
-def _cancel(bench: Bench, ticket: RunTicket) -> None:
+def _cancel(bench: Bench, ticket: RunAttempt) -> None:
     cancel_run(ticket.run_id, database=bench.database, clock=bench.clock)
 
 
@@ -176,10 +176,10 @@ def _cancel(bench: Bench, ticket: RunTicket) -> None:
 def test_a_newer_attempt_or_a_cancellation_stops_work_that_would_never_end(
     stop: type, status: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(working, "LOOK_AT_FENCE_SECONDS", 0.02)
+    monkeypatch.setattr(working, "FENCE_CHECK_SECONDS", 0.02)
     stopped: list[str] = []
 
-    async def endless(wish: AuditWish) -> Standing:
+    async def endless(wish: AuditWish) -> AuditSummary:
         try:
             await asyncio.to_thread(stop, bench, ticket)
             return await asyncio.Event().wait()  # type: ignore[return-value]
@@ -200,7 +200,7 @@ def test_an_attempt_that_was_fenced_off_writes_no_result(bench: Bench) -> None:
     ticket = bench.until_work("1")
     audit = bench.shop.audit
 
-    async def overtaken(wish: AuditWish) -> Standing:
+    async def overtaken(wish: AuditWish) -> AuditSummary:
         standing = await audit(wish)
         await asyncio.to_thread(bench.take_over, ticket)
         return standing
@@ -211,7 +211,7 @@ def test_an_attempt_that_was_fenced_off_writes_no_result(bench: Bench) -> None:
 
 
 def test_a_bug_is_no_outcome(bench: Bench) -> None:
-    async def broken(_wish: AuditWish) -> Standing:
+    async def broken(_wish: AuditWish) -> AuditSummary:
         raise ZeroDivisionError
 
     bench.sell("1")
@@ -268,7 +268,7 @@ def test_progress_counts_audits_that_are_due_and_the_gates_say_what_they_wait_fo
     bench.work = replace(bench.work, audit_seconds=200, audit_poll_seconds=20)
     audit = bench.shop.audit
 
-    async def one_hangs(wish: AuditWish) -> Standing:
+    async def one_hangs(wish: AuditWish) -> AuditSummary:
         if (wish.fiche_id, wish.audit_config_id) != ("2", stalls):
             return await audit(wish)
         await come_true(lambda: bench.audits() == 3)
@@ -303,7 +303,7 @@ def test_a_pair_that_is_missing_is_asked_for_again_while_the_gate_waits_and_hold
     bench.work = replace(bench.work, audit_poll_seconds=5)
     audit, asked = bench.shop.audit, list[int]()
 
-    async def lost_once(wish: AuditWish) -> Standing:
+    async def lost_once(wish: AuditWish) -> AuditSummary:
         asked.append(wish.audit_config_id)
         if asked.count(first) == 1 and wish.audit_config_id == first:
             leap(16)

@@ -4,12 +4,12 @@ from datetime import date
 
 import pytest
 
-from automation_pipeline.audits.domain.audit import AuditStatus
+from automation_pipeline.audits.models.audits import AuditStatus
 from automation_pipeline.audits.tables import AuditRow
-from automation_pipeline.automation.domain.filters import Candidate
-from automation_pipeline.automation.store.candidates import fiches_named, fiches_of_days
-from automation_pipeline.fiches.domain.sales import SalesList
-from automation_pipeline.fiches.store.sales import save_sales_list
+from automation_pipeline.automation.models.selections import FicheCandidate
+from automation_pipeline.automation.queries.fiches import fiches_named, fiches_of_days
+from automation_pipeline.fiches.models.fiches import SalesList
+from automation_pipeline.fiches.queries.days import save_sales_list
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
@@ -31,7 +31,7 @@ def test_the_fiches_of_some_days_come_by_day_in_one_query(database: Database, cl
     sold(database, clock, SUNDAY, "5")
     with statements(database) as made, database.reading() as session:
         found = fiches_of_days(session, [MONDAY, TUESDAY])
-    assert found == [Candidate(fiche_id) for fiche_id in ("2", "3", "1", "4")]
+    assert found == [FicheCandidate(fiche_id) for fiche_id in ("2", "3", "1", "4")]
     assert len([statement for statement in made if "fiche_cache" in statement]) == 1
 
 
@@ -40,7 +40,7 @@ def test_named_fiches_come_as_they_were_named_mirrored_or_not(database: Database
     bench.sell("2")
     with database.reading() as session:
         found = fiches_named(session, ["9", "2", "9"])
-    assert found == [Candidate("9"), Candidate("2", "TEAM R1"), Candidate("9")]
+    assert found == [FicheCandidate("9"), FicheCandidate("2", "TEAM R1"), FicheCandidate("9")]
 
 
 @pytest.mark.parametrize("status", AuditStatus)

@@ -6,10 +6,10 @@ from typing import Any
 
 from sqlalchemy import event, insert, text
 
-from automation_pipeline.automation.store.details import untranscribed
-from automation_pipeline.fiches.tables import FicheCache, RecordingRow
-from automation_pipeline.storage.bulk import is_postgres
+from automation_pipeline.automation.queries.fiches import untranscribed
+from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.statements import is_postgres
 from automation_pipeline_tests.conftest import StandingClock
 
 
@@ -33,8 +33,8 @@ def mirrored(database: Database, clock: StandingClock, *, fiches: int, calls: in
     }  # fmt: skip
     heard = [{**call, "fiche_cache_id": n, "call_id": f"{n}-{m}", **said(n, m)} for n in numbers for m in range(calls)]
     with database.transaction() as session:
-        session.execute(insert(FicheCache), [{"id": n, "fiche_id": str(n), **lists} for n in numbers])
-        session.execute(insert(RecordingRow), heard)
+        session.execute(insert(FicheCacheRow), [{"id": n, "fiche_id": str(n), **lists} for n in numbers])
+        session.execute(insert(CallRecordingRow), heard)
 
 
 def planned(session: Session, fiche_ids: Sequence[str]) -> str:

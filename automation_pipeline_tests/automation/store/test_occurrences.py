@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from automation_pipeline.automation.stages.request_run import request_run
-from automation_pipeline.automation.store.occurrences import occurrences_of
+from automation_pipeline.automation.queries.due import decided_occurrences
+from automation_pipeline.automation.runs import request_run
 from automation_pipeline.automation.tables import OccurrenceRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
@@ -26,7 +26,7 @@ def test_the_last_due_times_are_told_with_their_run_or_the_reason(database: Data
             for schedule, days, run_id, why in decided
         )
     with database.reading() as session:
-        told = occurrences_of(session, mine.id, limit=2)
+        told = decided_occurrences(session, mine.id, limit=2)
     assert [(o.due_at, o.run_id, o.run_status, o.not_run_because) for o in told] == [
         (now - timedelta(days=1), run.id, "pending", None),
         (now - timedelta(days=2), None, None, "skipped"),

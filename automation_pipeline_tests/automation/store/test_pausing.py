@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from automation_pipeline.automation.domain.run import RunStatus
-from automation_pipeline.automation.store.schedules import count_ended_run, get_schedule
+from automation_pipeline.automation.models.runs import RunStatus
+from automation_pipeline.automation.queries.schedules import count_ended_run, get_schedule
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.due import change
 from automation_pipeline_tests.conftest import StandingClock

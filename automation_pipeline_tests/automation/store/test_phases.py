@@ -4,20 +4,19 @@ from datetime import timedelta
 
 from sqlalchemy import select, update
 
-from automation_pipeline.automation.domain.run import Phase, RunTicket
-from automation_pipeline.automation.stages.finalise_run import finalise_run
-from automation_pipeline.automation.stages.open_run import open_run
-from automation_pipeline.automation.store.phases import time_by_phase
-from automation_pipeline.automation.store.runs import enter_phase
+from automation_pipeline.automation.models.runs import Phase, RunAttempt
+from automation_pipeline.automation.queries.runs import enter_phase, time_by_phase
+from automation_pipeline.automation.run_endings import finalise_run
+from automation_pipeline.automation.runs import open_run
 from automation_pipeline.automation.tables import RunPhaseRow
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_now
-from automation_pipeline.storage.measures import all_measures
+from automation_pipeline.storage.metrics import all_metrics
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import an_open_run, an_opening
 
 
-def enter(database: Database, ticket: RunTicket, *phases: Phase) -> None:
+def enter(database: Database, ticket: RunAttempt, *phases: Phase) -> None:
     for phase in phases:
         with database.transaction() as session:
             enter_phase(session, ticket, phase)
@@ -68,7 +67,7 @@ def test_the_end_of_a_run_is_measured_once(database: Database, clock: StandingCl
     for _ in range(2):
         finalise_run(ticket.run_id, database=database, clock=clock, breakdown="It broke")
     with database.reading() as session:
-        measures = {(each.name, each.labels): each.value for each in all_measures(session)}
+        measures = {(each.name, each.labels): each.value for each in all_metrics(session)}
         lengths = {each.phase: each.seconds for each in time_by_phase(session, ticket.run_id)}
     for phase, seconds in {"selection": 60, "fetching": 30, "finalizing": 0}.items():
         assert measures["phases_total", f'phase="{phase}"'] == 1

@@ -5,19 +5,19 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from automation_pipeline.automation.domain.run import RunStatus, Trigger
-from automation_pipeline.automation.store.progress import (
+from automation_pipeline.automation.models.runs import RunStatus, Trigger
+from automation_pipeline.automation.queries.run_details import (
     LOG_LEVELS,
-    Progress,
+    RunProgress,
+    find_runs,
     logs_after,
-    notifications_of,
+    notifications_of_run,
     progress_of,
     reasons_of,
     runs_by_id,
     runs_cancelled,
-    runs_like,
 )
-from automation_pipeline.automation.store.runs import add_run, get_run, write_log
+from automation_pipeline.automation.queries.runs import add_run, get_run, write_log
 from automation_pipeline.automation.tables import FicheResultRow, NotificationRow, RunRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
@@ -55,26 +55,26 @@ def put(database: Database, run_id: int, rows: Sequence[dict[str, object]]) -> N
 @pytest.mark.parametrize(
     ("row", "progress"),
     [
-        ({}, Progress(1, 0, 0, 0, 0, 0, 0)),
-        ({"stage": "fetched", "recordings_count": 0}, Progress(1, 1, 0, 0, 0, 0, 0)),
-        ({"stage": "fetched", "status": "successful", "recordings_count": 0}, Progress(1, 1, 0, 0, 0, 1, 0)),
-        ({"stage": "fetched", **CALLED}, Progress(1, 1, 1, 0, 0, 0, 0)),
-        ({"stage": "fetched", **CALLED, "transcribed": True}, Progress(1, 1, 1, 1, 0, 0, 0)),
-        ({"stage": "fetched", **CALLED, "transcribed": True, "audits": 2}, Progress(1, 1, 1, 1, 0, 0, 2)),
-        ({"status": "successful", **CALLED, "transcribed": True, "audits": 3}, Progress(1, 1, 1, 1, 1, 1, 3)),
-        ({"stage": "fetched", **CALLED, "status": "failed"}, Progress(1, 1, 1, 0, 0, 1, 0)),
-        ({"status": "successful", **CALLED}, Progress(1, 1, 1, 0, 0, 1, 0)),
-        ({"status": "failed"}, Progress(1, 1, 0, 0, 0, 1, 0)),
-        ({"status": "ignored"}, Progress(1, 1, 0, 0, 0, 1, 0)),
+        ({}, RunProgress(1, 0, 0, 0, 0, 0, 0)),
+        ({"stage": "fetched", "recordings_count": 0}, RunProgress(1, 1, 0, 0, 0, 0, 0)),
+        ({"stage": "fetched", "status": "successful", "recordings_count": 0}, RunProgress(1, 1, 0, 0, 0, 1, 0)),
+        ({"stage": "fetched", **CALLED}, RunProgress(1, 1, 1, 0, 0, 0, 0)),
+        ({"stage": "fetched", **CALLED, "transcribed": True}, RunProgress(1, 1, 1, 1, 0, 0, 0)),
+        ({"stage": "fetched", **CALLED, "transcribed": True, "audits": 2}, RunProgress(1, 1, 1, 1, 0, 0, 2)),
+        ({"status": "successful", **CALLED, "transcribed": True, "audits": 3}, RunProgress(1, 1, 1, 1, 1, 1, 3)),
+        ({"stage": "fetched", **CALLED, "status": "failed"}, RunProgress(1, 1, 1, 0, 0, 1, 0)),
+        ({"status": "successful", **CALLED}, RunProgress(1, 1, 1, 0, 0, 1, 0)),
+        ({"status": "failed"}, RunProgress(1, 1, 0, 0, 0, 1, 0)),
+        ({"status": "ignored"}, RunProgress(1, 1, 0, 0, 0, 1, 0)),
     ],
 )
 def test_a_fiche_counts_for_each_phase_that_it_has_behind_it(
-    row: dict[str, object], progress: Progress, database: Database, run_id: int
+    row: dict[str, object], progress: RunProgress, database: Database, run_id: int
 ) -> None:
     put(database, run_id, [row])
     with database.reading() as session:
         assert progress_of(session, run_id) == progress
-        assert progress_of(session, run_id + 1) == Progress(0, 0, 0, 0, 0, 0, 0)
+        assert progress_of(session, run_id + 1) == RunProgress(0, 0, 0, 0, 0, 0, 0)
 
 
 def test_reasons_are_counted_by_outcome_the_most_frequent_first(database: Database, run_id: int) -> None:
@@ -118,9 +118,9 @@ def test_runs_are_found_by_how_they_stand(
     for status in ("pending", "completed", "failed"):
         a_run(database, clock, status=status)
     with database.reading() as session:
-        runs = runs_like(session, schedule_id=None, statuses=statuses, limit=10, offset=0)
+        runs = find_runs(session, schedule_id=None, statuses=statuses, limit=10, offset=0)
         assert [run.id for run in runs] == found
-        assert runs_like(session, schedule_id=99, statuses=statuses, limit=10, offset=0) == []
+        assert find_runs(session, schedule_id=99, statuses=statuses, limit=10, offset=0) == []
 
 
 @pytest.mark.parametrize(
@@ -157,8 +157,8 @@ def test_notifications_are_those_of_the_run(database: Database, clock: StandingC
                 )
             )
     with database.reading() as session:
-        assert [row.target for row in notifications_of(session, run_id)] == ["a@example.org", "b@example.org"]
-        assert notifications_of(session, run_id + 1) == []
+        assert [row.target for row in notifications_of_run(session, run_id)] == ["a@example.org", "b@example.org"]
+        assert notifications_of_run(session, run_id + 1) == []
         assert session.get_one(RunRow, run_id).status == "pending"
 
 

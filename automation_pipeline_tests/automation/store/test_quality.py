@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from automation_pipeline.audits.domain.day import FailingPoint
-from automation_pipeline.audits.store.audits import set_deleted
-from automation_pipeline.automation.domain.quality import DayAudit, FicheSold, QualityDay
-from automation_pipeline.automation.store.quality import audits_on, quality_of
+from automation_pipeline.audits.queries.audits import set_deleted
+from automation_pipeline.audits.rules.days import FailingPoint
+from automation_pipeline.automation.models.reports import DayAudit, FicheSold, QualityDay
+from automation_pipeline.automation.queries.reports import audits_on, quality_of
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.days import DAY, by_what_is_said, sold

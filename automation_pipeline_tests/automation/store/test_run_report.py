@@ -4,9 +4,9 @@ from datetime import date, timedelta
 
 import pytest
 
-from automation_pipeline.automation.domain.run import OutcomeStatus, Tally
-from automation_pipeline.automation.domain.run_report import RunReport
-from automation_pipeline.automation.store.run_report import days_covered, run_report
+from automation_pipeline.automation.models.reports import RunReport
+from automation_pipeline.automation.models.runs import LedgerTally, OutcomeStatus
+from automation_pipeline.automation.queries.reports import days_covered, run_report
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
@@ -36,7 +36,7 @@ def test_the_failed_fiches_come_first_each_with_why(bench: Bench) -> None:
         ("2", "successful", None, None),
     ]
     assert [fiche.groupe for fiche in told.fiches] == [EVIL, None, "NORD", "SUD"]
-    assert told.tally == Tally(selected=4, successful=2, failed=1, ignored=1)
+    assert told.tally == LedgerTally(selected=4, successful=2, failed=1, ignored=1)
     assert told.causes == {
         (OutcomeStatus.FAILED, "transcription_incomplete"): 1,
         (OutcomeStatus.IGNORED, "not_found"): 1,

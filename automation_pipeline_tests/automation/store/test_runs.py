@@ -2,7 +2,7 @@
 
 from sqlalchemy import select
 
-from automation_pipeline.automation.store.runs import write_log
+from automation_pipeline.automation.queries.runs import write_log
 from automation_pipeline.automation.tables import LogRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock

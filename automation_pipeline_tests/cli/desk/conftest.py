@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from automation_pipeline.automation.store.runs import write_log
+from automation_pipeline.api import health as checks
+from automation_pipeline.automation.queries.runs import write_log
 from automation_pipeline.automation.tables import NotificationRow, RunRow
-from automation_pipeline.vitals import checks
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.days import by_what_is_said
 from automation_pipeline_tests.automation.reports import a_reported_run

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from automation_pipeline.org_jobs.domain.endings import failed, succeeded
+from automation_pipeline.org_jobs.models.attempts import attempt_failed, attempt_succeeded
 from automation_pipeline_tests.cli.desk.served import Far
 from automation_pipeline_tests.cli.org_jobs.counter import CALL, NOWHERE, Counter, meanwhile
 from automation_pipeline_tests.cli.terminal import Terminal
@@ -112,7 +112,7 @@ def counter(terminal: Terminal) -> Counter:
     counter.org()
     counter.server()
     schedule_id = counter.schedule("--org", "acme")
-    counter.do(counter.json("schedules", "run-now", schedule_id)["job_id"], failed("Gone [away]", "NOT_FOUND"))
+    counter.do(counter.json("schedules", "run-now", schedule_id)["job_id"], attempt_failed("Gone [away]", "NOT_FOUND"))
     counter.json(
         "schedules", "backfill", schedule_id, "--from", "2026-05-01T00:00:00Z", "--until", "2026-05-02T00:00:00Z"
     )
@@ -179,7 +179,7 @@ def test_a_job_is_followed_from_afar(
 
     def work() -> None:
         newest = counter.json("list", "--limit", "1")["jobs"][0]["id"]
-        counter.do(newest, succeeded())
+        counter.do(newest, attempt_succeeded())
         done.append(newest)
 
     payload = ("--payload", '{"url": "https://example.com/other"}')

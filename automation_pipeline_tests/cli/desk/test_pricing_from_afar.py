@@ -6,8 +6,8 @@ import pytest
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.clock import SystemClock
-from automation_pipeline.pricing.domain.alerts import Alert, AlertName, AlertSeverity
-from automation_pipeline.pricing.store.alerts import add_alerts
+from automation_pipeline.pricing.models.history import AlertCandidate, AlertSeverity, PricingAlertName
+from automation_pipeline.pricing.queries.history import add_alerts
 from automation_pipeline_tests.cli.desk.served import Far
 from automation_pipeline_tests.cli.pricing.workshop import TENTH_OFF, Workshop, a_shop, meanwhile
 from automation_pipeline_tests.cli.terminal import Terminal
@@ -98,7 +98,7 @@ def workshop(terminal: Terminal, shop: FakeShop) -> Workshop:
     workshop.applied()
     workshop.rule("--project", "summer", name="Été", enabled=False)
     workshop.json("policy", "set", "--file", "-", "--project", "summer", given={"floor": 100, "currency": "EUR"})
-    alert = Alert(AlertName.DEAD_LETTERS, AlertSeverity.WARNING, "60 failed [price] changes wait.")
+    alert = AlertCandidate(PricingAlertName.DEAD_LETTERS, AlertSeverity.WARNING, "60 failed [price] changes wait.")
     with terminal.database.transaction() as session:
         add_alerts(session, [("summer", alert)], SystemClock().now(), webhooks=EVERY_ALERT)
     return workshop

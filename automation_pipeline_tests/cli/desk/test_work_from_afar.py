@@ -9,12 +9,14 @@ from typing import cast
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.automation.stages.finalise_run import finalise_run
-from automation_pipeline.cli import audit as audit_command
-from automation_pipeline.cli import audits, schedules, transcribe
-from automation_pipeline.cli.desk.remote.api import Api
-from automation_pipeline.cli.desk.remote.schedules import RemoteSchedules
+from automation_pipeline.audits.commands import audits
+from automation_pipeline.audits.commands import audits as audit_command
+from automation_pipeline.automation.commands import schedules
+from automation_pipeline.automation.run_endings import finalise_run
+from automation_pipeline.cli.client.automation import RemoteSchedules
+from automation_pipeline.cli.client.http import Api
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
+from automation_pipeline.transcription import commands as transcribe
 from automation_pipeline.transcription.tables import TranscriptionRunRow
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.configurations import document

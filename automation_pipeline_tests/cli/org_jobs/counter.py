@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.cli.org_jobs import following
 from automation_pipeline.core.clock import SystemClock
-from automation_pipeline.org_jobs.domain.endings import AttemptEnd
-from automation_pipeline.org_jobs.store.endings import end_attempts
-from automation_pipeline.storage.instants import database_now
+from automation_pipeline.org_jobs.commands import jobs as following
+from automation_pipeline.org_jobs.models.attempts import AttemptEnd
+from automation_pipeline.org_jobs.queries.attempts import end_attempts
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline_tests.cli.terminal import Ended, Terminal
 from automation_pipeline_tests.org_jobs.bench import Bench
 

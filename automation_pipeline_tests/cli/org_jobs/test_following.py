@@ -7,10 +7,10 @@ from typing import cast
 
 import pytest
 
-from automation_pipeline.cli.desk.chosen import desk
-from automation_pipeline.cli.desk.ports import Desk
-from automation_pipeline.cli.org_jobs.following import follow_job
-from automation_pipeline.core.launching import NothingBeginsError
+from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.ports import Client
+from automation_pipeline.core.launching import NotStartedError
+from automation_pipeline.org_jobs.commands.jobs import follow_job
 from automation_pipeline_tests.cli.org_jobs.counter import Counter, meanwhile
 from automation_pipeline_tests.conftest import StandingClock
 
@@ -34,11 +34,11 @@ class Passing(threading.Event):
 
 def why(clock: StandingClock) -> str | None:
     """The code by which the command stops to follow job 1; None if it goes on."""
-    launching = SimpleNamespace(probe=lambda: None, missing=lambda _keys, _waited: NothingBeginsError("NO_DAEMON", ""))
-    passing = cast("Desk", SimpleNamespace(clock=clock, org_jobs=desk().org_jobs, launching=launching))
+    launching = SimpleNamespace(probe=lambda: None, missing=lambda _keys, _waited: NotStartedError("NO_DAEMON", ""))
+    passing = cast("Client", SimpleNamespace(clock=clock, org_jobs=client().org_jobs, launching=launching))
     try:
         follow_job(1, passing, pause=Passing(clock, 35), quiet=True)
-    except NothingBeginsError as error:
+    except NotStartedError as error:
         return error.code
     except KeyboardInterrupt:
         return None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from automation_pipeline.org_jobs.domain.endings import failed, succeeded
+from automation_pipeline.org_jobs.models.attempts import attempt_failed, attempt_succeeded
 from automation_pipeline_tests.cli.org_jobs.counter import Counter, meanwhile
 
 
@@ -11,7 +11,7 @@ def test_jobs_are_listed_and_can_be_narrowed(counter: Counter) -> None:
     server = counter.server()
     restart = counter.json("create", "--type", "SERVER_RESTART", "--server", server, "--org", "acme")["job_id"]
     call, other = counter.job("--org", "acme"), counter.job("--org", "globex")
-    counter.do(call, succeeded())
+    counter.do(call, attempt_succeeded())
 
     def listed(*options: str) -> list[str]:
         return [job["id"] for job in counter.json("list", *options)["jobs"]]
@@ -33,11 +33,11 @@ def test_a_job_tells_how_it_stands_attempt_by_attempt(counter: Counter) -> None:
     )
     counter.begin(job_id, progress={"percent": 40.0, "message": "Copying [it]"})
     assert "status running, attempt 1 of 2, 40 %: Copying [it]" in counter.said("show", job_id)
-    counter.end(job_id, failed("Connection [refused]", "UNREACHABLE"))
+    counter.end(job_id, attempt_failed("Connection [refused]", "UNREACHABLE"))
     shown = counter.said("show", job_id)
     assert "waits to be tried again, 20" in shown
     assert "agent:h UNREACHABLE: Connection [refused] (tried again 20" in shown
-    counter.do(job_id, failed("Gone", "NOT_FOUND"))
+    counter.do(job_id, attempt_failed("Gone", "NOT_FOUND"))
     shown = counter.said("show", job_id)
     assert "trouble NOT_FOUND: Gone" in shown
     assert shown.endswith("Do it once more: `automation org-jobs retry 1`.")
@@ -56,16 +56,16 @@ def test_a_job_is_stopped(counter: Counter) -> None:
     shown = counter.said("show", "2")
     assert "by cli:ada: Wrong [one]" in shown
     assert counter.said("cancel", "2", "--at-once") == "Job 2, HTTPS_CALL: cancelled, attempt 1 of 3."
-    counter.do(counter.job(), succeeded())
+    counter.do(counter.job(), attempt_succeeded())
     assert "there is nothing to cancel" in counter.refused("cancel", "3")
 
 
 def test_a_job_is_done_once_more(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
     job_id = counter.job()
-    counter.do(job_id, failed("Gone", "NOT_FOUND"))
+    counter.do(job_id, attempt_failed("Gone", "NOT_FOUND"))
     told = counter.json("retry", job_id)
     assert (told["status"], len(told["job"]["runs"])) == ("pending", 2)
-    meanwhile(monkeypatch, lambda: counter.do(job_id, succeeded({"lines": 3})))
+    meanwhile(monkeypatch, lambda: counter.do(job_id, attempt_succeeded({"lines": 3})))
     assert counter.json("watch", job_id)["status"] == "success"
     assert 'result {"lines": 3}' in counter.said("show", job_id)
     assert counter.refused("retry", job_id)
@@ -74,7 +74,7 @@ def test_a_job_is_done_once_more(counter: Counter, monkeypatch: pytest.MonkeyPat
 def test_a_job_is_made_and_waited_for(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
     server = counter.server()
     payload = ("--payload", '{"command": "save-all"}', "--priority", "1", "--retries", "0")
-    meanwhile(monkeypatch, lambda: counter.do("1", succeeded()))
+    meanwhile(monkeypatch, lambda: counter.do("1", attempt_succeeded()))
     told = counter.json("create", "--type", "RCON", "--server", server, *payload, "--wait")
     job = told["job"]
     assert (told["status"], job["priority"], job["retryPolicy"]["maxRetries"]) == ("success", 1, 0)

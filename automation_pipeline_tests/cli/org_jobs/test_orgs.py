@@ -1,6 +1,6 @@
 """Organisations, hosts and servers from the command line."""
 
-from automation_pipeline.core.instants import iso
+from automation_pipeline.core.clock import iso
 from automation_pipeline_tests.cli.org_jobs.counter import Counter
 
 

@@ -1,16 +1,16 @@
 """Alerts that were raised, and who changed what."""
 
 from automation_pipeline.core.clock import SystemClock
-from automation_pipeline.org_jobs.domain.alerts import Alert, AlertName, AlertSeverity
-from automation_pipeline.org_jobs.store.alerts import add_alerts
+from automation_pipeline.org_jobs.queries.alerts import add_alerts
+from automation_pipeline.org_jobs.rules.alerts import AlertSeverity, OrgAlertCondition, OrgJobsAlertName
 from automation_pipeline_tests.cli.org_jobs.counter import Counter
 
 
 def test_alerts_are_listed_newest_first(counter: Counter) -> None:
     raised = [
-        Alert(
+        OrgAlertCondition(
             org_id=org_id,
-            name=AlertName.SCHEDULE_FAILED,
+            name=OrgJobsAlertName.SCHEDULE_FAILED,
             severity=AlertSeverity.WARNING,
             subject="s-1",
             message=f"Failed [{number}] times",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from automation_pipeline.org_jobs.domain.endings import failed, succeeded
+from automation_pipeline.org_jobs.models.attempts import attempt_failed, attempt_succeeded
 from automation_pipeline_tests.cli.org_jobs.counter import Counter, meanwhile
 
 
@@ -74,7 +74,7 @@ def test_a_run_by_hand_answers_at_once(counter: Counter) -> None:
     assert (told["schedule_id"], told["status"]) == (schedule_id, "pending")
     job = counter.json("show", told["job_id"])
     assert (job["scheduleId"], job["payload"]["url"]) == (schedule_id, "https://example.com/other")
-    counter.do(told["job_id"], succeeded())
+    counter.do(told["job_id"], attempt_succeeded())
     said = counter.said("schedules", "run-now", schedule_id)
     assert said == "Job 2 is asked for: `automation org-jobs watch 2` follows it."
 
@@ -89,7 +89,7 @@ def test_outside_of_its_window_it_must_be_forced(counter: Counter) -> None:
 
 @pytest.mark.parametrize(
     ("end", "code", "status"),
-    [(succeeded({"status": 200}), 0, "success"), (failed("No [host]", "NOT_FOUND"), 1, "failed")],
+    [(attempt_succeeded({"status": 200}), 0, "success"), (attempt_failed("No [host]", "NOT_FOUND"), 1, "failed")],
 )
 def test_a_run_that_is_waited_for_says_how_it_ended(
     counter: Counter, monkeypatch: pytest.MonkeyPatch, end: object, code: int, status: str

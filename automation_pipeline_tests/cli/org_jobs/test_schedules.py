@@ -2,8 +2,8 @@
 
 import json
 
-from automation_pipeline.core.instants import iso
-from automation_pipeline.org_jobs.domain.endings import failed
+from automation_pipeline.core.clock import iso
+from automation_pipeline.org_jobs.models.attempts import attempt_failed
 from automation_pipeline_tests.cli.org_jobs.counter import CALL, Counter
 from automation_pipeline_tests.tables import every_case
 
@@ -138,7 +138,7 @@ def test_the_page_tells_the_last_five_fires_with_outcome_and_reason(counter: Cou
 
 def test_a_fire_tells_what_became_of_its_job(counter: Counter) -> None:
     schedule_id = counter.schedule()
-    counter.do(counter.json("schedules", "run-now", schedule_id)["job_id"], failed("Gone", "NOT_FOUND"))
+    counter.do(counter.json("schedules", "run-now", schedule_id)["job_id"], attempt_failed("Gone", "NOT_FOUND"))
     assert "MANUAL DISPATCHED 1 failed" in counter.said("schedules", "fires", schedule_id)
     shown = counter.said("schedules", "show", schedule_id)
     assert "1 job, 1 failed, 1 in a row" in shown

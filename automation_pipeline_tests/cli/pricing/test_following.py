@@ -7,12 +7,11 @@ from typing import cast
 
 import pytest
 
-from automation_pipeline.cli.desk.ports import Desk
-from automation_pipeline.cli.pricing.following import follow_run, is_over, run_bar
-from automation_pipeline.core.instants import iso
-from automation_pipeline.core.launching import NothingBeginsError
-from automation_pipeline.pricing.domain.rule_run import RuleRun, TargetCounts, Wish
-from automation_pipeline.pricing.domain.states import RunState
+from automation_pipeline.cli.client.ports import Client
+from automation_pipeline.core.clock import iso
+from automation_pipeline.core.launching import NotStartedError
+from automation_pipeline.pricing.commands.runs import follow_run, is_over, run_bar
+from automation_pipeline.pricing.models.runs import PricingRunState, RuleRun, TargetCounts, Wish
 from automation_pipeline_tests.cli.pricing.workshop import Workshop, meanwhile
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.tables import every_case
@@ -24,7 +23,8 @@ def a_run(clock: StandingClock, **fields: object) -> RuleRun:
     nothing = dict.fromkeys(name for name, field in RuleRun.model_fields.items() if field.is_required())
     known: dict[str, object] = {
         "id": 1, "project_id": "default", "rule_id": 1, "rule_name": "Summer", "rule_version": 1,
-        "rule_version_hash": "x", "shop": "shop.test", "status": RunState.QUEUED, "trigger": "cli", "retry_cycle": 0,
+        "rule_version_hash": "x", "shop": "shop.test",
+        "status": PricingRunState.QUEUED, "trigger": "cli", "retry_cycle": 0,
         "created_by": "cli:ada", "rollback_state": "NONE", "matched": 10, "total_targets": 10, "skipped": 0,
         "blocked": 0, "targets": TargetCounts(queued=10), "created_at": clock.now(), "updated_at": clock.now(),
         "previewed_at": clock.now(),
@@ -53,11 +53,11 @@ def why(clock: StandingClock, run: RuleRun, *, paused: bool = False) -> str | No
     pricing = SimpleNamespace(
         runs=SimpleNamespace(get=lambda _run_id: run), shop=SimpleNamespace(standing=lambda: standing)
     )
-    launching = SimpleNamespace(probe=lambda: None, missing=lambda _keys, _waited: NothingBeginsError("NO_DAEMON", ""))
-    desk = cast("Desk", SimpleNamespace(clock=clock, pricing=pricing, launching=launching))
+    launching = SimpleNamespace(probe=lambda: None, missing=lambda _keys, _waited: NotStartedError("NO_DAEMON", ""))
+    desk = cast("Client", SimpleNamespace(clock=clock, pricing=pricing, launching=launching))
     try:
         follow_run(1, desk, pause=Passing(clock, 120), quiet=True)
-    except NothingBeginsError as error:
+    except NotStartedError as error:
         return error.code
     except KeyboardInterrupt:
         return None
@@ -78,7 +78,7 @@ def test_ctrl_c_says_that_the_run_goes_on(
 def test_the_command_says_why_a_run_does_not_begin(clock: StandingClock) -> None:
     assert why(clock, a_run(clock)) == "NO_DAEMON"
     assert why(clock, a_run(clock), paused=True) == "SHOP_PAUSED"
-    assert why(clock, a_run(clock, status=RunState.APPLYING)) is None
+    assert why(clock, a_run(clock, status=PricingRunState.APPLYING)) is None
     later = clock.now() + timedelta(hours=1)
     assert why(clock, a_run(clock, resume_at=iso(later))) is None, "it has a time"
 
@@ -109,9 +109,9 @@ def test_the_bar_counts_what_is_done_with(
 
 
 @every_case("wish", [None, *Wish])
-@every_case("status", list(RunState))
+@every_case("status", list(PricingRunState))
 def test_a_run_is_over_when_nobody_is_at_it_and_nobody_asked(
-    clock: StandingClock, status: RunState, wish: Wish | None
+    clock: StandingClock, status: PricingRunState, wish: Wish | None
 ) -> None:
-    at_work = wish is not None or status in {RunState.QUEUED, RunState.APPLYING}
+    at_work = wish is not None or status in {PricingRunState.QUEUED, PricingRunState.APPLYING}
     assert is_over(a_run(clock, status=status, wish=wish)) is not at_work

@@ -1,6 +1,6 @@
 """Checks that have blocked a price, in words; one that nobody knows is told by its name."""
 
-from automation_pipeline.cli.pricing.guardrails import check_words
+from automation_pipeline.pricing.commands.rendering import check_words
 from automation_pipeline_tests.tables import every_case
 
 

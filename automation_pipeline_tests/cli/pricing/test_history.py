@@ -1,7 +1,7 @@
 """What was written, and why somebody was called, from the command line."""
 
-from automation_pipeline.pricing.domain.alerts import Alert, AlertName, AlertSeverity
-from automation_pipeline.pricing.store.alerts import add_alerts
+from automation_pipeline.pricing.models.history import AlertCandidate, AlertSeverity, PricingAlertName
+from automation_pipeline.pricing.queries.history import add_alerts
 from automation_pipeline_tests.cli.pricing.workshop import Workshop
 
 
@@ -28,8 +28,11 @@ def test_every_price_that_was_written_is_listed_newest_last(workshop: Workshop) 
 
 def test_alerts_are_listed_newest_first(workshop: Workshop) -> None:
     raised = [
-        ("default", Alert(AlertName.DEAD_LETTERS, AlertSeverity.WARNING, "60 failed price changes wait.")),
-        ("summer", Alert(AlertName.SUCCESS_RATE, AlertSeverity.CRITICAL, "Only [half] succeeded.")),
+        (
+            "default",
+            AlertCandidate(PricingAlertName.DEAD_LETTERS, AlertSeverity.WARNING, "60 failed price changes wait."),
+        ),
+        ("summer", AlertCandidate(PricingAlertName.SUCCESS_RATE, AlertSeverity.CRITICAL, "Only [half] succeeded.")),
     ]
     with workshop.terminal.database.transaction() as session:
         add_alerts(session, raised, workshop.bench.clock.now(), webhooks={})

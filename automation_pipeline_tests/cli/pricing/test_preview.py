@@ -2,7 +2,7 @@
 
 import pytest
 
-from automation_pipeline.cli.pricing import preview
+from automation_pipeline.pricing.commands import rules as preview
 from automation_pipeline_tests.cli.pricing.workshop import Workshop
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.cli.pricing.prices import amount, change, compare_at_change, percent
-from automation_pipeline.pricing.domain.money import PriceDocument
+from automation_pipeline.pricing.commands.rendering import amount, change, compare_at_change, percent
+from automation_pipeline.pricing.models.shop import PriceDocument
 from automation_pipeline_tests.tables import every_case
 
 AMOUNTS = st.integers(min_value=0, max_value=10**12)

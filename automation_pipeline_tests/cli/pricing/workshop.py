@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from automation_pipeline.cli.pricing import run_deeds
+from automation_pipeline.pricing.commands import runs as run_deeds
 from automation_pipeline_tests.cli.terminal import Ended, Terminal
 from automation_pipeline_tests.fakes.shop import FakeShop, variant
 from automation_pipeline_tests.pricing.bench import Bench

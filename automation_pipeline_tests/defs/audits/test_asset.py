@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import dagster as dg
 import pytest
 
-from automation_pipeline.audits.domain.day import AUDIT_CHECKS
-from automation_pipeline.audits.stages.import_config import import_config
+from automation_pipeline.audits.configs import import_config
+from automation_pipeline.audits.rules.days import AUDIT_CHECKS
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.audits.asset import audit_outcomes, audit_outcomes_checks

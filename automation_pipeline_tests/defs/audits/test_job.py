@@ -72,7 +72,7 @@ def test_an_audit_without_a_grade_is_red_and_says_why(bench: Bench) -> None:
 def test_audits_and_their_sweep_do_not_stop_with_redis(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     services = bootstrap.Services(Settings(redis_url=f"redis://127.0.0.1:{free_port()}/0"), bench.clock)
     services.database, services.crm = bench.database, bench.crm
-    monkeypatch.setattr("automation_pipeline.clients.opening.open_model", lambda *_given: bench.model)
+    monkeypatch.setattr("automation_pipeline.clients.factories.open_model", lambda *_given: bench.model)
     monkeypatch.setattr(bootstrap, "services", lambda: services)
     result = execute(bench.configure(steps=2))
     assert result.success

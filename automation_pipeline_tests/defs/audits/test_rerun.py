@@ -4,13 +4,13 @@ import dagster as dg
 import pytest
 
 from automation_pipeline import bootstrap
-from automation_pipeline.audits.domain.place import Place
-from automation_pipeline.audits.stages.request_rerun import JOB, request_rerun
+from automation_pipeline.audits.models.audits import StepLocation
+from automation_pipeline.audits.reruns import RERUN_JOB, request_rerun
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.audits.rerun import audit_rerun
 from automation_pipeline.defs.automation.sensors import run_failures
 from automation_pipeline.defs.requests.sensor import launch_requests
-from automation_pipeline.orchestration.doors import DOORS, run_request
+from automation_pipeline.orchestration.requests import FIRST_OPS, run_request
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import offer_waiting, taken
@@ -35,7 +35,7 @@ def bench(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPa
 
 def execute(config: object, tags: dict[str, str] | None = None) -> dg.ExecuteInProcessResult:
     return audit_rerun.execute_in_process(
-        run_config={"ops": {DOORS[JOB]: {"config": config}}},
+        run_config={"ops": {FIRST_OPS[RERUN_JOB]: {"config": config}}},
         resources={"services": ServicesResource()},
         tags=tags,
         raise_on_error=False,
@@ -43,7 +43,7 @@ def execute(config: object, tags: dict[str, str] | None = None) -> dg.ExecuteInP
 
 
 def test_a_request_is_carried_out_and_taken(bench: Bench) -> None:
-    asked = request_rerun(Place(1, 1, 2), instructions="Listen.", database=bench.database, clock=bench.clock)
+    asked = request_rerun(StepLocation(1, 1, 2), instructions="Listen.", database=bench.database, clock=bench.clock)
     with bench.database.transaction() as session:
         [wish] = offer_waiting(session, limit=9)
     launch = run_request(wish)
@@ -84,7 +84,7 @@ def test_what_cannot_be_done_fails_for_good_in_one_sentence(
 
 
 def test_the_doors_and_the_sensors_know_the_job() -> None:
-    assert audit_rerun.name == JOB
-    assert DOORS[JOB] in {node.name for node in audit_rerun.nodes}
-    assert JOB in {job.name for job in launch_requests.jobs}
+    assert audit_rerun.name == RERUN_JOB
+    assert FIRST_OPS[RERUN_JOB] in {node.name for node in audit_rerun.nodes}
+    assert RERUN_JOB in {job.name for job in launch_requests.jobs}
     assert run_failures.name == "run_failures"

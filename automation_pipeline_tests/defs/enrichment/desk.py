@@ -8,17 +8,16 @@ import pytest
 
 from automation_pipeline import bootstrap
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.enrichment.domain.asked import Enriching
-from automation_pipeline.enrichment.domain.vocabulary import SourceApi
-from automation_pipeline.enrichment.stages.request_enrichment import request_enrichment
-from automation_pipeline.enrichment.store.requests import Asking
+from automation_pipeline.enrichment.models import EnrichmentAnswer, SourceApi
+from automation_pipeline.enrichment.queries.requests import Requester
+from automation_pipeline.enrichment.requests import request_enrichment
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.registries import NEVER_WAITS, SIREN, FakeRegistry, record, registries
 
 OURS = {"services": ServicesResource()}
-ASKING = Asking(tenant_id="main", correlation_id="c-1", actor="user:12")
+ASKING = Requester(tenant_id="main", correlation_id="c-1", actor="user:12")
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Office:
     clock: StandingClock
     search: FakeRegistry
 
-    def ask(self, siren: str = SIREN, *, force: bool = False) -> Enriching:
+    def ask(self, siren: str = SIREN, *, force: bool = False) -> EnrichmentAnswer:
         knobs, database = NEVER_WAITS, self.database
         return request_enrichment(
             {"siren": siren}, ASKING, knobs=knobs, database=database, clock=self.clock, force=force

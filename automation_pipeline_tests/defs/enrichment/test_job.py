@@ -4,9 +4,9 @@ import pytest
 from sqlalchemy import select
 
 from automation_pipeline.defs.enrichment.job import company_enrichment
-from automation_pipeline.enrichment.domain.configured import NOT_CONFIGURED
-from automation_pipeline.enrichment.tables import EnrichmentRow, JobRow
-from automation_pipeline.orchestration.doors import run_request
+from automation_pipeline.enrichment.models import NOT_CONFIGURED
+from automation_pipeline.enrichment.tables import EnrichmentJobRow, EnrichmentRow
+from automation_pipeline.orchestration.requests import run_request
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow, offer_waiting
 from automation_pipeline_tests.defs.enrichment.desk import an_office, execute, refusal, told
@@ -66,7 +66,7 @@ def test_a_company_is_asked_for_from_the_launchpad(database: Database, monkeypat
     assert told(execute(company_enrichment, siren=SIREN, force=True))["status"] == "SUCCESS"
     with database.reading() as session:
         assert session.scalars(select(RunRequestRow.state)).all() == ["taken", "taken"]
-        assert len(session.scalars(select(JobRow.id)).all()) == 2
+        assert len(session.scalars(select(EnrichmentJobRow.id)).all()) == 2
 
 
 @pytest.mark.parametrize(

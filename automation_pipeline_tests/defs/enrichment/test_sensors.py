@@ -8,8 +8,8 @@ from sqlalchemy import select, update
 
 from automation_pipeline.defs.enrichment.job import company_enrichment
 from automation_pipeline.defs.enrichment.sensors import sweep_enrichments
-from automation_pipeline.enrichment.domain.configured import NOT_CONFIGURED
-from automation_pipeline.enrichment.tables import JobRow
+from automation_pipeline.enrichment.models import NOT_CONFIGURED
+from automation_pipeline.enrichment.tables import EnrichmentJobRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.defs.enrichment.desk import OURS, an_office, execute, refusal
@@ -37,7 +37,7 @@ def test_what_is_old_grows_stale_and_is_refreshed(database: Database, monkeypatc
     office.clock.pass_time(timedelta(days=33))
     assert tick() == "1 grew stale; 1 are refreshed; 0 workers were asked for again."
     with database.reading() as session:
-        triggers = session.scalars(select(JobRow.trigger).order_by(JobRow.id)).all()
+        triggers = session.scalars(select(EnrichmentJobRow.trigger).order_by(EnrichmentJobRow.id)).all()
     assert triggers == ["REQUEST_CREATED", "STALE_SWEEP"]
 
 

@@ -16,9 +16,8 @@ from automation_pipeline.defs.fiches.schedule import (
     sales_list_staleness,
     yesterdays_sales_list,
 )
-from automation_pipeline.fiches.domain.coverage import COVERAGE_CHECKS
-from automation_pipeline.fiches.domain.days import DAY_CHECKS, STALE_CHECK
-from automation_pipeline.fiches.store.sales import sales_day
+from automation_pipeline.fiches.queries.days import sales_day
+from automation_pipeline.fiches.rules import COVERAGE_CHECKS, DAY_CHECKS, STALE_CHECK
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.outside import calls, fault

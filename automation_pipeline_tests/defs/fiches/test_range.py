@@ -11,10 +11,9 @@ from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.fiches.range import sales_range_fetch, sweep_range_fetches
 from automation_pipeline.defs.requests.terminated import terminated_runs
-from automation_pipeline.fiches.domain.fetch_job import FetchJob, JobStatus
-from automation_pipeline.orchestration.doors import run_request
+from automation_pipeline.fiches.models.fetch_jobs import FetchJob, JobStatus
 from automation_pipeline.orchestration.endings import TERMINATED, UNFINISHED, end_work_of
-from automation_pipeline.orchestration.requests import REQUEST_TAG
+from automation_pipeline.orchestration.requests import REQUEST_TAG, run_request
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import mark_taken, offer_waiting

@@ -8,10 +8,10 @@ import pytest
 
 from automation_pipeline import bootstrap
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.orchestration.doors import run_request
+from automation_pipeline.orchestration.requests import run_request
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.org_jobs.domain.endings import AttemptEnd, succeeded
-from automation_pipeline.org_jobs.ports import AskedJob
+from automation_pipeline.org_jobs.models.attempts import AttemptEnd, attempt_succeeded
+from automation_pipeline.org_jobs.ports import JobContext
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import offer_waiting
 from automation_pipeline_tests.conftest import StandingClock
@@ -25,10 +25,10 @@ class FakeDoer:
     """Ends every attempt as it is told to."""
 
     def __init__(self, end: AttemptEnd | None = None) -> None:
-        self.end = end or succeeded({"seen": True})
-        self.asked: list[AskedJob] = []
+        self.end = end or attempt_succeeded({"seen": True})
+        self.asked: list[JobContext] = []
 
-    async def work(self, asked: AskedJob) -> AttemptEnd:
+    async def work(self, asked: JobContext) -> AttemptEnd:
         self.asked.append(asked)
         return self.end
 

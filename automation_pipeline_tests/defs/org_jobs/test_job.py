@@ -12,9 +12,8 @@ from automation_pipeline.orchestration.endings import TERMINATED
 from automation_pipeline.orchestration.org_jobs import job_run_id_of
 from automation_pipeline.orchestration.requests import LAUNCH_TAG, REQUEST_TAG
 from automation_pipeline.orchestration.watchdog import MOST_LAUNCHES_OF_A_JOB
-from automation_pipeline.org_jobs.domain.endings import failed
-from automation_pipeline.org_jobs.domain.keys import request_key
-from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
+from automation_pipeline.org_jobs.models.attempts import attempt_failed
+from automation_pipeline.org_jobs.models.jobs import RetryPolicy, request_key
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.defs.org_jobs.desk import OP, OURS, FakeDoer, a_bench, execute, launch, refusal, told
@@ -70,7 +69,7 @@ def test_the_launchpad_needs_no_more_than_the_run(bench: Bench) -> None:
 
 
 def test_a_job_that_failed_is_an_outcome_and_says_when_it_is_tried_again(bench: Bench, doer: FakeDoer) -> None:
-    doer.end = failed("The server said no.")
+    doer.end = attempt_failed("The server said no.")
     job_id = bench.job(of_type=SERVICE, retry=RetryPolicy(max_retries=1, backoff_ms=60_000))
     result = execute(org_job, {"job_run_id": bench.run_row(job_id).id})
     page = told(result)

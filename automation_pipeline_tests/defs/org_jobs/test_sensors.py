@@ -7,10 +7,10 @@ import pytest
 
 from automation_pipeline.defs.org_jobs.sensors import due_org_schedules, org_job_alerts, org_job_queue
 from automation_pipeline.orchestration import org_jobs as of_dagster
-from automation_pipeline.org_jobs.domain.measures import FIRES
+from automation_pipeline.org_jobs.events import FIRES
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_now
-from automation_pipeline.storage.measures import all_measures
+from automation_pipeline.storage.metrics import all_metrics
 from automation_pipeline_tests.clients.receiver import receiver
 from automation_pipeline_tests.defs.org_jobs.desk import OURS, a_bench
 from automation_pipeline_tests.org_jobs.bench import SERVICE, Bench
@@ -47,7 +47,7 @@ def test_a_schedule_that_is_due_is_dispatched_and_counted(bench: Bench) -> None:
     [job] = bench.jobs(schedule)
     assert (job.status, job.type) == ("pending", SERVICE.name)
     with bench.database.reading() as session:
-        assert [one.value for one in all_measures(session) if one.name == FIRES] == [1]
+        assert [one.value for one in all_metrics(session) if one.name == FIRES] == [1]
 
 
 def test_a_schedule_whose_pause_is_over_goes_on(bench: Bench) -> None:

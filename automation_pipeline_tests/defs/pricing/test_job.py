@@ -12,9 +12,9 @@ from automation_pipeline.defs.requests.terminated import terminated_runs
 from automation_pipeline.orchestration.endings import TERMINATED
 from automation_pipeline.orchestration.pricing import RUN_ID_TAG, cancel_run_of, run_id_of
 from automation_pipeline.orchestration.requests import REQUEST_TAG
-from automation_pipeline.pricing.domain.failures import Signal
+from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.measures import all_measures
+from automation_pipeline.storage.metrics import all_metrics
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.defs.pricing.desk import OURS, a_bench, execute, launch, refusal, told
 from automation_pipeline_tests.fakes.shop import shelf
@@ -55,7 +55,7 @@ def test_the_table_holds_no_more_than_twenty_targets(bench: Bench) -> None:
 
 def test_the_step_of_a_run_that_failed_fails(bench: Bench) -> None:
     for product in ("1", "2", "3"):
-        bench.shop.fail_always(product, Signal(status=404))
+        bench.shop.fail_always(product, FailureSignal(status=404))
     bench.asked_for(bench.rule())
     result = launch(bench, rule_run)
     assert not result.success
@@ -66,7 +66,7 @@ def test_the_step_of_a_run_that_failed_fails(bench: Bench) -> None:
 
 
 def test_a_run_that_waits_for_its_next_try_says_when(bench: Bench) -> None:
-    bench.shop.fail_once("2", Signal(status=500))
+    bench.shop.fail_once("2", FailureSignal(status=500))
     bench.asked_for(bench.rule())
     page = told(launch(bench, rule_run))
     assert (page["status"], page["applied"]) == ("APPLYING", 2)
@@ -137,7 +137,7 @@ def test_an_illegal_move_is_counted(bench: Bench, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("automation_pipeline.orchestration.pricing.work_run", illegal)
     assert "cannot move from APPLIED to APPLYING" in refusal(execute(rule_run, OP, run_id=1))
     with bench.database.reading() as session:
-        counted = {(one.name, one.labels): one.value for one in all_measures(session)}
+        counted = {(one.name, one.labels): one.value for one in all_metrics(session)}
     assert counted["rules_illegal_moves_total", 'machine="rule run"'] == 1
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from automation_pipeline.defs.pricing.reconciliation import daily_pricing_reconciliation, rule_reconciliation
 from automation_pipeline.orchestration.pricing import NOT_CONFIGURED
-from automation_pipeline.pricing.domain.failures import Signal
-from automation_pipeline.pricing.domain.rule_run import RuleRun
+from automation_pipeline.pricing.models.runs import RuleRun
+from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.defs.pricing.desk import OURS, a_bench, execute, refusal, told
 from automation_pipeline_tests.pricing.bench import Bench
@@ -38,7 +38,7 @@ def test_a_check_of_a_run_tells_what_has_changed(bench: Bench, changed: RuleRun)
 
 
 def test_a_check_that_reads_no_price_at_all_is_red_and_says_why(bench: Bench, changed: RuleRun) -> None:
-    bench.shop.refuse_everything(Signal(status=401))
+    bench.shop.refuse_everything(FailureSignal(status=401))
     said = refusal(execute(rule_reconciliation, OP, run_id=changed.id, check="5m"))
     assert said.startswith("None of 3 prices could be read: ")
 

@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 from sqlalchemy import update
 
-from automation_pipeline.core.instants import iso
+from automation_pipeline.core.clock import iso
 from automation_pipeline.defs.pricing.sensors import due_pricing_rules, due_rule_checks, pricing_alerts, sweep_rule_runs
 from automation_pipeline.orchestration.pricing import NOT_CONFIGURED
 from automation_pipeline.storage.database import Database

@@ -5,16 +5,16 @@ from sqlalchemy import select
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import EVERYTHING
+from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.core.wall_clock import zone
 from automation_pipeline.core.webhooks import mac_of
 from automation_pipeline.defs.requests.relay import relay_outbox
-from automation_pipeline.fiches.domain.fetch_job import Webhook
-from automation_pipeline.fiches.stages.request_range import RangeWish, request_range
+from automation_pipeline.fiches.fetch_jobs import RangeRequest, request_range
+from automation_pipeline.fiches.models.fetch_jobs import JobWebhook
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.heartbeats import DAEMON, seconds_since_heartbeat
 from automation_pipeline.storage.outbox import OutboxRow, enqueue
-from automation_pipeline.storage.pulses import DAEMON, seconds_since_beat
 from automation_pipeline_tests.automation.stages.post import an_ended_run, records
 from automation_pipeline_tests.clients.receiver import receiver
 from automation_pipeline_tests.conftest import StandingClock
@@ -62,7 +62,9 @@ def test_a_tick_calls_the_webhooks_of_jobs_over_days(
     with receiver() as hook:
         ranges = Ranges(database, clock)
         job = request_range(
-            RangeWish(start=DAYS[0], end=DAYS[0], reach=EVERYTHING, webhook=Webhook(f"{hook.url}/days", "s3cret")),
+            RangeRequest(
+                start=DAYS[0], end=DAYS[0], reach=EVERYTHING, webhook=JobWebhook(f"{hook.url}/days", "s3cret")
+            ),
             database=database,
             clock=clock,
             zone=zone("Europe/Paris"),
@@ -92,7 +94,7 @@ def test_every_tick_is_a_sign_of_life_of_the_daemon(
     services = Services(Settings(database_url=database_url), clock)
     tick(services)
     with database.reading() as session:
-        silence = seconds_since_beat(session, DAEMON)
+        silence = seconds_since_heartbeat(session, DAEMON)
     services.database.dispose()
     assert silence is not None
     assert silence < 600

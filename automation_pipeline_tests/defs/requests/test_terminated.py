@@ -7,15 +7,15 @@ import dagster as dg
 import pytest
 
 from automation_pipeline import bootstrap
-from automation_pipeline.audits.domain.place import Place
-from automation_pipeline.audits.stages.request_audits import Asking, request_audits
-from automation_pipeline.audits.stages.request_rerun import request_rerun
-from automation_pipeline.audits.store.batches import batch_standing
+from automation_pipeline.audits.models.audits import StepLocation
+from automation_pipeline.audits.queries.requests import batch_summary
+from automation_pipeline.audits.requests import AuditRequestOptions, request_audits
+from automation_pipeline.audits.reruns import request_rerun
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.audits.sensor import sweep_audits
 from automation_pipeline.defs.requests.terminated import terminated_runs
-from automation_pipeline.orchestration.doors import run_request
 from automation_pipeline.orchestration.endings import TERMINATED
+from automation_pipeline.orchestration.requests import run_request
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import mark_taken, offer_waiting, refusals
@@ -55,18 +55,18 @@ def terminate(bench: Bench, instance: dg.DagsterInstance, *, before: Callable[[s
 
 
 def test_the_batch_and_the_request_of_a_terminated_audit_end(bench: Bench) -> None:
-    asking = Asking(audit_config_id=bench.configure(steps=1), batch=True)
+    asking = AuditRequestOptions(audit_config_id=bench.configure(steps=1), batch=True)
     filed = request_audits(["7"], asking, database=bench.database, clock=bench.clock)
     with dg.DagsterInstance.ephemeral() as instance:
         terminate(bench, instance)
     with bench.database.reading() as session:
-        assert batch_standing(session, filed.batch_id or "").failures == [("7", TERMINATED)]
+        assert batch_summary(session, filed.batch_id or "").failures == [("7", TERMINATED)]
         assert refusals(session, [filed.audits[0].tracking_id]) == {filed.audits[0].tracking_id: TERMINATED}
 
 
 def test_an_audit_that_was_terminated_at_work_has_failed(bench: Bench) -> None:
     bench.sell("7")
-    asking = Asking(audit_config_id=bench.configure(steps=1))
+    asking = AuditRequestOptions(audit_config_id=bench.configure(steps=1))
     [one] = request_audits(["7"], asking, database=bench.database, clock=bench.clock).audits
 
     async def interrupted(_: object) -> None:
@@ -87,7 +87,7 @@ def test_an_audit_that_was_terminated_at_work_has_failed(bench: Bench) -> None:
 def test_the_request_of_a_terminated_rerun_is_refused(bench: Bench) -> None:
     bench.sell("7")
     bench.audit("7", bench.configure(steps=1))
-    requested = request_rerun(Place(1, 1), database=bench.database, clock=bench.clock)
+    requested = request_rerun(StepLocation(1, 1), database=bench.database, clock=bench.clock)
     with dg.DagsterInstance.ephemeral() as instance:
         terminate(bench, instance)
     with bench.database.reading() as session:

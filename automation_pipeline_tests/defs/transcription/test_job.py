@@ -19,11 +19,10 @@ from automation_pipeline.orchestration.watchdog import MOST_LAUNCHES_OF_A_JOB
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import filed_requests
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow
-from automation_pipeline.transcription.domain.requests import Requested
-from automation_pipeline.transcription.domain.run import Priority
-from automation_pipeline.transcription.ports import Provider
-from automation_pipeline.transcription.stages.request_transcriptions import request_transcriptions
-from automation_pipeline.transcription.store.followed import followed
+from automation_pipeline.transcription.models import RequestedTranscription, TranscriptionPriority
+from automation_pipeline.transcription.ports import SpeechProvider
+from automation_pipeline.transcription.queries.requests import request_outcomes
+from automation_pipeline.transcription.requests import request_transcriptions
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.transcription.bench import Bench, call
 
@@ -38,20 +37,20 @@ def bench(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(failures, "STEP_RETRY_SECONDS", 0)
     services = bootstrap.Services(Settings(elevenlabs_api_key=None), clock)
     services.database, services.crm = database, bench.crm  # type: ignore[assignment]
-    services.speech = Provider(bench.speech, bench.limiter, bench.knobs)
+    services.speech = SpeechProvider(bench.speech, bench.limiter, bench.knobs)
     monkeypatch.setattr(bootstrap, "services", lambda: services)
     return bench
 
 
-def requested(bench: Bench, fiche_id: str) -> Requested:
+def requested(bench: Bench, fiche_id: str) -> RequestedTranscription:
     bench.clock.pass_time_a_second()
     [asked] = request_transcriptions(
-        [fiche_id], priority=Priority.NORMAL, batch=False, database=bench.database, clock=bench.clock
+        [fiche_id], priority=TranscriptionPriority.NORMAL, batch=False, database=bench.database, clock=bench.clock
     )
     return asked
 
 
-def execute(asked: Requested, instance: dg.DagsterInstance | None = None) -> dg.ExecuteInProcessResult:
+def execute(asked: RequestedTranscription, instance: dg.DagsterInstance | None = None) -> dg.ExecuteInProcessResult:
     config = {"fiche_id": asked.fiche_id, "run_id": asked.run_id}
     return transcribe_fiche.execute_in_process(
         run_config={"ops": {"transcribe": {"config": config}}},
@@ -126,7 +125,7 @@ def test_the_job_is_red_exactly_if_the_work_was_not_done_and_every_request_ends_
     assert wrong == []
 
 
-def _left_behind(bench: Bench, asked: Requested) -> dict[str, Any]:
+def _left_behind(bench: Bench, asked: RequestedTranscription) -> dict[str, Any]:
     run = bench.standing(str(asked.run_id))
     with bench.database.reading() as session:
         lines = session.scalars(select(WorkflowLogRow).where(WorkflowLogRow.trace_id == asked.run_id)).all()
@@ -187,6 +186,6 @@ def test_who_follows_a_run_with_a_failed_recording_sees_its_counts(bench: Bench)
     since = bench.clock.now()
     assert not execute(asked).success
     with bench.database.reading() as session:
-        found = followed(session, [asked], since)["7"]
+        found = request_outcomes(session, [asked], since)["7"]
     assert not isinstance(found, str)
     assert (found.processed, found.failed) == (2, 1)

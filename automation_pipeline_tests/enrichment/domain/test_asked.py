@@ -3,8 +3,7 @@
 import pytest
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.enrichment.domain.asked import parse_request
-from automation_pipeline.enrichment.domain.identifiers import IdentifierError
+from automation_pipeline.enrichment.models import IdentifierError, parse_request
 from automation_pipeline_tests.tables import every_case
 
 SIREN, SIRET = "552032534", "55203253400646"

@@ -3,15 +3,14 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from automation_pipeline.enrichment.domain.breaker import (
-    SILENT_AFTER,
+from automation_pipeline.enrichment.models import ErrorCode, SourceApi, SourceError
+from automation_pipeline.enrichment.rules.evaluation import (
+    MAX_FAILURES,
     is_down,
     is_silent,
     may_be_sent_again,
     rest_after,
 )
-from automation_pipeline.enrichment.domain.record import SourceError
-from automation_pipeline.enrichment.domain.vocabulary import ErrorCode, SourceApi
 from automation_pipeline_tests.tables import every_case
 
 SEARCH, INPI, RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
@@ -58,8 +57,8 @@ def test_a_source_that_is_too_busy_rests_as_long_as_it_says_and_not_too_short(
     ],
 )
 def test_a_source_that_is_down_rests_after_ten_in_a_row(source: SourceApi, code: str, length: timedelta) -> None:
-    assert rest_after(source, error(code), SILENT_AFTER - 1) is None
-    assert rest_after(source, error(code), SILENT_AFTER) == length
+    assert rest_after(source, error(code), MAX_FAILURES - 1) is None
+    assert rest_after(source, error(code), MAX_FAILURES) == length
 
 
 @every_case(("code", "length"), [("AUTH_ERROR", HOUR), ("FORBIDDEN", None), ("NOT_FOUND", None)])
@@ -76,7 +75,7 @@ def test_what_is_down_is_what_may_be_up_again(code: ErrorCode) -> None:
 def test_a_call_that_we_did_not_make_says_nothing_of_the_source(code: ErrorCode) -> None:
     ours = replace(error(code, 90.0), is_ours=True)
     assert not is_down(ours)
-    assert rest_after(INPI, ours, SILENT_AFTER) is None
+    assert rest_after(INPI, ours, MAX_FAILURES) is None
 
 
 @every_case(

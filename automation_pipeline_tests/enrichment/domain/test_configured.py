@@ -3,8 +3,7 @@
 import pytest
 
 from automation_pipeline.core.errors import PermanentError
-from automation_pipeline.enrichment.domain.configured import check_configured, is_configured
-from automation_pipeline.enrichment.domain.vocabulary import SourceApi
+from automation_pipeline.enrichment.models import SourceApi, check_configured, is_configured
 from automation_pipeline_tests.tables import every_case
 
 

@@ -1,12 +1,12 @@
 """Whether the companies stand well enough as a whole."""
 
-from automation_pipeline.enrichment.domain.coverage import CompanyCoverage, Judgement, judge_companies
-from automation_pipeline.enrichment.domain.states import EnrichmentStatus as S
+from automation_pipeline.enrichment.models import EnrichmentStatus as S
+from automation_pipeline.enrichment.rules.evaluation import CompanyCoverage, CoverageFinding, evaluate_coverage
 from automation_pipeline_tests.tables import every_case
 
 
-def judged(**about: object) -> dict[str, Judgement]:
-    return {one.check: one for one in judge_companies(CompanyCoverage(**about))}  # type: ignore[arg-type]
+def judged(**about: object) -> dict[str, CoverageFinding]:
+    return {one.check: one for one in evaluate_coverage(CompanyCoverage(**about))}  # type: ignore[arg-type]
 
 
 @every_case(

@@ -5,9 +5,14 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.enrichment.domain.due import cooldown_until, due_at, is_fresh, spread_freshness
-from automation_pipeline.enrichment.domain.evaluation import Evaluation
-from automation_pipeline.enrichment.domain.states import EnrichmentStatus
+from automation_pipeline.enrichment.models import EnrichmentStatus
+from automation_pipeline.enrichment.rules.evaluation import (
+    Evaluation,
+    cooldown_until,
+    due_at,
+    is_fresh,
+    spread_freshness,
+)
 from automation_pipeline_tests.tables import every_case
 
 NOW, DAYS = datetime(2026, 5, 4, tzinfo=UTC), timedelta(days=30)

@@ -3,11 +3,24 @@
 from datetime import UTC, datetime
 
 from automation_pipeline.core.events import Event
-from automation_pipeline.enrichment.domain.evaluation import Evaluation
-from automation_pipeline.enrichment.domain.events import JobFacts, completed, requested, source_fetched, started
-from automation_pipeline.enrichment.domain.record import CompanyFields, SourceError, SourceOutcome, SourceRecord
-from automation_pipeline.enrichment.domain.states import EnrichmentStatus
-from automation_pipeline.enrichment.domain.vocabulary import ErrorCode, SourceApi, Trigger
+from automation_pipeline.enrichment.events import (
+    JobFacts,
+    enrichment_completed,
+    enrichment_requested,
+    enrichment_started,
+    source_fetched,
+)
+from automation_pipeline.enrichment.models import (
+    CompanyFields,
+    EnrichmentStatus,
+    EnrichmentTrigger,
+    ErrorCode,
+    SourceApi,
+    SourceError,
+    SourceOutcome,
+    SourceRecord,
+)
+from automation_pipeline.enrichment.rules.evaluation import Evaluation
 from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, tzinfo=UTC)
@@ -27,12 +40,19 @@ PARTIAL = Evaluation(
 )
 
 
-def wish(request_id: int = 3, trigger: Trigger = Trigger.REQUEST_CREATED, now: datetime = NOW) -> Event:
+def wish(
+    request_id: int = 3, trigger: EnrichmentTrigger = EnrichmentTrigger.REQUEST_CREATED, now: datetime = NOW
+) -> Event:
     told = {"tenant_id": "t1", "correlation_id": "c1", "now": now}
-    return requested(request_id, "552032534", None, trigger, **told)
+    return enrichment_requested(request_id, "552032534", None, trigger, **told)
 
 
-TOLD = [wish(), started(JOB, NOW), source_fetched(JOB, FOUND, NOW), completed(JOB, 3, PARTIAL, NOW)]
+TOLD = [
+    wish(),
+    enrichment_started(JOB, NOW),
+    source_fetched(JOB, FOUND, NOW),
+    enrichment_completed(JOB, 3, PARTIAL, NOW),
+]
 
 
 @every_case("event", TOLD, ids=lambda event: event.name)
@@ -50,7 +70,7 @@ def test_a_wish_names_who_wants_it_and_why() -> None:
 
 
 def test_a_beginning_tells_which_one_it_is() -> None:
-    event = started(JOB, NOW)
+    event = enrichment_started(JOB, NOW)
     assert event.name == "CompanyEnrichmentStarted"
     assert event.payload == {"job_id": "7", "company_siren": "552032534", "attempt": 2}
 
@@ -70,7 +90,7 @@ def test_a_call_tells_how_it_ended_and_nothing_of_the_answer(outcome: SourceOutc
 
 
 def test_an_end_tells_the_counts_of_the_contract() -> None:
-    event = completed(JOB, 3, PARTIAL, NOW)
+    event = enrichment_completed(JOB, 3, PARTIAL, NOW)
     assert event.name == "CompanyEnrichmentCompleted"
     assert event.payload == {
         "job_id": "7",
@@ -90,12 +110,15 @@ def test_the_same_is_told_once_and_everything_else_by_itself() -> None:
     third = JobFacts(job_id=7, siren="552032534", attempt=3, tenant_id="t1", correlation_id="c1")
     keys = [
         *(event.key for event in TOLD),
-        *(one.key for one in (wish(4), wish(trigger=Trigger.MANUAL_REFRESH), wish(now=NOW.replace(minute=1)))),
-        *(started(job, NOW).key for job in (other, third)),
+        *(
+            one.key
+            for one in (wish(4), wish(trigger=EnrichmentTrigger.MANUAL_REFRESH), wish(now=NOW.replace(minute=1)))
+        ),
+        *(enrichment_started(job, NOW).key for job in (other, third)),
         source_fetched(JOB, HELD_BACK, NOW).key,
-        *(completed(JOB, request, PARTIAL, NOW).key for request in (None, 4)),
-        completed(other, 3, PARTIAL, NOW).key,
+        *(enrichment_completed(JOB, request, PARTIAL, NOW).key for request in (None, 4)),
+        enrichment_completed(other, 3, PARTIAL, NOW).key,
     ]
     assert len(set(keys)) == len(keys)
     assert source_fetched(third, FOUND, NOW).key == source_fetched(JOB, FOUND, NOW).key
-    assert completed(third, 3, PARTIAL, NOW).key == completed(JOB, 3, PARTIAL, NOW).key
+    assert enrichment_completed(third, 3, PARTIAL, NOW).key == enrichment_completed(JOB, 3, PARTIAL, NOW).key

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.enrichment.domain.identifiers import (
+from automation_pipeline.enrichment.models import (
     IdentifierError,
     Identifiers,
     is_siren_sound,

@@ -1,9 +1,14 @@
 """Every line has the thirteen fields of the contract, and nothing of what a source answered."""
 
-from automation_pipeline.enrichment.domain.events import JobFacts
-from automation_pipeline.enrichment.domain.log_fields import log_fields, of_job
-from automation_pipeline.enrichment.domain.record import CompanyFields, SourceError, SourceOutcome, SourceRecord
-from automation_pipeline.enrichment.domain.vocabulary import ErrorCode, SourceApi
+from automation_pipeline.enrichment.events import JobFacts, job_log_fields, log_fields
+from automation_pipeline.enrichment.models import (
+    CompanyFields,
+    ErrorCode,
+    SourceApi,
+    SourceError,
+    SourceOutcome,
+    SourceRecord,
+)
 from automation_pipeline_tests.tables import every_case
 
 THIRTEEN = {
@@ -27,14 +32,14 @@ OUTCOMES = [
 
 @every_case("outcome", OUTCOMES)
 def test_a_line_has_all_of_them_and_no_other(outcome: SourceOutcome | None) -> None:
-    fields = of_job(JOB, "CompanyEnrichmentSourceFetched", outcome)
+    fields = job_log_fields(JOB, "CompanyEnrichmentSourceFetched", outcome)
     assert fields.keys() | OF_THE_LOG == THIRTEEN
     assert all(fields[name] for name in NEVER_NULL)
     assert "Secret" not in str(fields)
 
 
 def test_a_call_that_failed_says_how() -> None:
-    fields = of_job(JOB, "CompanyEnrichmentSourceFetched", OUTCOMES[2])
+    fields = job_log_fields(JOB, "CompanyEnrichmentSourceFetched", OUTCOMES[2])
     said = [fields[name] for name in ("source_api", "http_status", "error_code", "error_message", "duration_ms")]
     assert said == ["INPI_RNE", 503, "UPSTREAM_5XX", "It is down.", 12]
 

@@ -6,10 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.enrichment.domain.identifiers import Identifiers
-from automation_pipeline.enrichment.domain.merging import PRIORITY, changes, has_core_identity, merged
-from automation_pipeline.enrichment.domain.record import FIELDS, CompanyFields, Snapshot, SourceRecord
-from automation_pipeline.enrichment.domain.vocabulary import SourceApi
+from automation_pipeline.enrichment.models import FIELDS, CompanyFields, Identifiers, Snapshot, SourceApi, SourceRecord
+from automation_pipeline.enrichment.rules.evaluation import PRIORITY, changed_fields, has_core_identity, merge_records
 
 WHO = Identifiers("552032534")
 SEARCH, INPI, RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
@@ -25,7 +23,7 @@ def test_each_field_has_its_own_order() -> None:
         INPI: record(legal_name="Danone SA", legal_form="5510", country_code="FR", rcs_city="Paris"),
         RCS: record(legal_name="DANONE (RCS)", legal_form="SAh", rcs_city="PARIS", registry_name="Greffe de Paris"),
     }
-    snapshot = merged(None, records, WHO)
+    snapshot = merge_records(None, records, WHO)
     assert snapshot.values == CompanyFields(
         legal_name="DANONE",
         legal_form="5510",
@@ -47,9 +45,9 @@ def test_every_field_has_an_order() -> None:
 
 def test_what_a_user_has_locked_is_not_overwritten() -> None:
     before = Snapshot(WHO.siren, CompanyFields(legal_name="Our name", city="PARIS"))
-    after = merged(before, {SEARCH: record(legal_name="DANONE", city="LYON")}, WHO, locked={"legal_name"})
+    after = merge_records(before, {SEARCH: record(legal_name="DANONE", city="LYON")}, WHO, locked={"legal_name"})
     assert (after.values.legal_name, after.values.city) == ("Our name", "LYON")
-    assert changes(before, after) == {"city": {"before": "PARIS", "after": "LYON"}}
+    assert changed_fields(before, after) == {"city": {"before": "PARIS", "after": "LYON"}}
 
 
 _TEXTS = st.none() | st.sampled_from(["a", "b", "c"])
@@ -61,7 +59,7 @@ _RECORDS = st.dictionaries(st.sampled_from(SourceApi), _FIELDS.map(lambda said: 
 def test_an_empty_value_never_overwrites_and_every_value_has_its_source(
     before: Snapshot, records: dict[SourceApi, SourceRecord]
 ) -> None:
-    after = merged(before, records, WHO)
+    after = merge_records(before, records, WHO)
     for field in FIELDS:
         told = {source: getattr(one.said, field) for source, one in records.items()}
         value = getattr(after.values, field)
@@ -87,19 +85,19 @@ KNOWN = Snapshot(
 
 def test_what_a_source_has_said_that_comes_first_and_fails_now_is_kept() -> None:
     records = {SEARCH: record(legal_form="5599", city="LYON")}
-    kept = merged(KNOWN, records, WHO, failed={INPI})
+    kept = merge_records(KNOWN, records, WHO, failed={INPI})
     assert (kept.values.legal_form, kept.sources["legal_form"]) == ("5510", INPI)
     assert (kept.values.city, kept.sources["city"]) == ("LYON", SEARCH)
-    heard = merged(KNOWN, records | {INPI: record(country_code="FR")}, WHO)
+    heard = merge_records(KNOWN, records | {INPI: record(country_code="FR")}, WHO)
     assert (heard.values.legal_form, heard.sources["legal_form"]) == ("5599", SEARCH)
 
 
 def test_what_a_source_has_said_that_comes_later_or_not_at_all_is_not_kept_because_it_fails() -> None:
-    after = merged(KNOWN, {INPI: record(city="LYON", rcs_city="LYON")}, WHO, failed={RCS, SEARCH})
+    after = merge_records(KNOWN, {INPI: record(city="LYON", rcs_city="LYON")}, WHO, failed={RCS, SEARCH})
     assert (after.values.city, after.values.rcs_city) == ("LYON", "LYON")
 
 
 def test_nothing_that_is_not_known_is_kept() -> None:
     before = Snapshot(WHO.siren, CompanyFields(), {"legal_form": INPI})
-    after = merged(before, {SEARCH: record(legal_form="5599")}, WHO, failed={INPI})
+    after = merge_records(before, {SEARCH: record(legal_form="5599")}, WHO, failed={INPI})
     assert (after.values.legal_form, after.sources["legal_form"]) == ("5599", SEARCH)

@@ -2,7 +2,7 @@
 
 from datetime import date
 
-from automation_pipeline.enrichment.domain.normalising import country, day, is_masked, line, naf, postal_code, text
+from automation_pipeline.enrichment.rules.normalisation import country, day, is_masked, line, naf, postal_code, text
 from automation_pipeline_tests.tables import every_case
 
 

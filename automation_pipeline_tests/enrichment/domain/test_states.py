@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from automation_pipeline.enrichment.domain.states import ENRICHMENT, EnrichmentStatus
+from automation_pipeline.enrichment.models import ENRICHMENT, EnrichmentStatus
 
 OF_THE_CONTRACT = {
     ("PENDING", "RUNNING"), ("RUNNING", "SUCCESS"), ("RUNNING", "PARTIAL"), ("RUNNING", "FAILED"),

@@ -4,23 +4,22 @@ from dataclasses import fields
 from datetime import timedelta
 from enum import StrEnum
 
-from automation_pipeline.enrichment import tables
-from automation_pipeline.enrichment.domain import events
-from automation_pipeline.enrichment.domain.evaluation import Evaluation
-from automation_pipeline.enrichment.domain.knobs import Knobs
-from automation_pipeline.enrichment.domain.record import SourceError
-from automation_pipeline.enrichment.domain.states import EnrichmentStatus
-from automation_pipeline.enrichment.domain.vocabulary import (
+from automation_pipeline.enrichment import events, tables
+from automation_pipeline.enrichment.models import (
     OPTIONAL_SOURCES,
     PRODUCER,
     REQUIRED_SOURCES,
     Asked,
     CallStatus,
     DocumentType,
+    EnrichmentOptions,
+    EnrichmentStatus,
+    EnrichmentTrigger,
     ErrorCode,
     SourceApi,
-    Trigger,
+    SourceError,
 )
+from automation_pipeline.enrichment.rules.evaluation import Evaluation
 from automation_pipeline_tests.tables import every_case
 
 CONTRACT: dict[type[StrEnum], str] = {
@@ -28,7 +27,7 @@ CONTRACT: dict[type[StrEnum], str] = {
     SourceApi: "API_RECHERCHE_ENTREPRISES INPI_RNE API_ENTREPRISE_RCS",
     ErrorCode: "MISSING_COMPANY_IDENTIFIER INVALID_SIREN_FORMAT INVALID_SIRET_FORMAT SIREN_SIRET_MISMATCH AUTH_ERROR "
     "FORBIDDEN NOT_FOUND RATE_LIMIT TIMEOUT UPSTREAM_5XX SOURCE_UNAVAILABLE INTERNAL_ERROR",
-    Trigger: "REQUEST_CREATED REQUEST_OPENED MANUAL_REFRESH STALE_SWEEP",
+    EnrichmentTrigger: "REQUEST_CREATED REQUEST_OPENED MANUAL_REFRESH STALE_SWEEP",
     CallStatus: "SUCCESS FAILED",
     DocumentType: "ENTERPRISE_SEARCH RNE_FORMALITY RCS_EXTRACT",
     Asked: "CACHE_HIT ATTACHED ENQUEUED",
@@ -63,7 +62,7 @@ def test_the_tables_allow_the_states_and_no_other(table: type[tables.Table]) -> 
 def test_what_is_counted_of_a_job_is_what_its_end_tells() -> None:
     counted = {field.name for field in fields(Evaluation)}
     assert {"success", "required_failed", "optional_failed", "core_identity_present"} <= counted
-    columns = set(tables.JobRow.__table__.columns.keys())
+    columns = set(tables.EnrichmentJobRow.__table__.columns.keys())
     assert {"sources_success_count", "required_failed_count", "optional_failed_count"} <= columns
 
 
@@ -79,7 +78,7 @@ def test_an_error_is_written_as_in_the_contract() -> None:
 
 
 def test_the_numbers_are_those_of_the_contract() -> None:
-    knobs = Knobs()
+    knobs = EnrichmentOptions()
     assert (knobs.freshness, knobs.lock_seconds, knobs.heartbeat_seconds) == (timedelta(days=30), 120, 30)
     assert (knobs.call_seconds, knobs.max_retries, knobs.max_attempts) == (5, 2, 3)
     assert (knobs.backoff.base_seconds, knobs.backoff.cap_seconds, knobs.backoff.multiplier) == (0.25, 0.5, 2)

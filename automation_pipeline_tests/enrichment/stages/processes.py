@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from automation_pipeline.enrichment.domain.vocabulary import SourceApi
-from automation_pipeline.enrichment.stages import work_enrichment as worker
-from automation_pipeline.enrichment.store.sources import take_call
+from automation_pipeline.enrichment import jobs as worker
+from automation_pipeline.enrichment.models import SourceApi
+from automation_pipeline.enrichment.queries.sources import take_call
 from automation_pipeline.storage.claims import DatabaseClaims
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock

@@ -8,13 +8,11 @@ from random import Random
 
 import pytest
 
-from automation_pipeline.enrichment.domain.measures import RATE_LIMITED
-from automation_pipeline.enrichment.domain.record import SourceError, SourceOutcome
-from automation_pipeline.enrichment.domain.vocabulary import SourceApi
+from automation_pipeline.enrichment import sources as module
+from automation_pipeline.enrichment.models import RATE_LIMITED, SourceApi, SourceError, SourceOutcome
 from automation_pipeline.enrichment.ports import Registries
-from automation_pipeline.enrichment.stages import call_source as module
-from automation_pipeline.enrichment.stages.call_source import call_source
-from automation_pipeline.enrichment.store.sources import SourceStanding, rest, standings
+from automation_pipeline.enrichment.queries.sources import SourceStatus, set_rest, source_statuses
+from automation_pipeline.enrichment.sources import call_source
 from automation_pipeline_tests.enrichment.bench import RATE, Bench
 from automation_pipeline_tests.enrichment.scripted import (
     BUSY,
@@ -55,9 +53,9 @@ def call(bench: Bench, source: SourceApi = RCS) -> SourceOutcome:
     return run(calling(bench, source))
 
 
-def standing(bench: Bench, source: SourceApi = RCS) -> SourceStanding:
+def standing(bench: Bench, source: SourceApi = RCS) -> SourceStatus:
     with bench.database.reading() as session:
-        return standings(session)[source]
+        return source_statuses(session)[source]
 
 
 @pytest.mark.parametrize("error", [SILENT, DOWN, UNREACHABLE], ids=lambda one: one.error_code)
@@ -138,7 +136,7 @@ def test_a_source_that_wants_to_be_left_alone_is_left_alone_by_all(
 
 def test_what_is_left_of_a_short_rest_is_waited_for_by_others(bench: Bench, waits: list[float]) -> None:
     with bench.database.transaction() as session:
-        rest(session, RCS, timedelta(seconds=60), "It is busy.", bench.clock.now())
+        set_rest(session, RCS, timedelta(seconds=60), "It is busy.", bench.clock.now())
     bench.pass_time(seconds=54)
     assert call(bench).attempts == 0
     bench.pass_time(seconds=3)

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import literal
 
-from automation_pipeline.enrichment.domain.vocabulary import SourceApi
-from automation_pipeline.enrichment.stages import call_source as module
-from automation_pipeline.enrichment.stages.call_source import call_source
-from automation_pipeline.enrichment.store.sources import standings
+from automation_pipeline.enrichment import sources as module
+from automation_pipeline.enrichment.models import SourceApi
+from automation_pipeline.enrichment.queries.sources import source_statuses
+from automation_pipeline.enrichment.sources import call_source
 from automation_pipeline.storage import rate_limits
 from automation_pipeline.storage.rate_limits import DatabaseRateLimiter
 from automation_pipeline_tests.conftest import StandingClock
@@ -88,7 +88,7 @@ def test_after_a_rest_nobody_calls_but_in_a_new_turn(bench: Bench, sleepers: Sle
 
 def calls_of_the_day(bench: Bench, source: SourceApi) -> int:
     with bench.database.reading() as session:
-        return standings(session)[source].quota_used
+        return source_statuses(session)[source].quota_used
 
 
 BUSY_WITH_IT = fails("SOURCE_UNAVAILABLE", 409)
@@ -115,6 +115,6 @@ def test_only_what_does_not_answer_ten_times_in_a_row_is_left_alone_for_half_a_d
     for _ in said:
         run(call_source(source, SIREN, None, **world))
     with bench.database.reading() as session:
-        until = standings(session)[RCS].open_until
+        until = source_statuses(session)[RCS].open_until
     left = None if until is None else round((until - bench.clock.now()) / timedelta(hours=1))
     assert left == hours

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from automation_pipeline.core.errors import ConflictError
-from automation_pipeline.enrichment.domain.identifiers import IdentifierError
+from automation_pipeline.enrichment.models import IdentifierError
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import DOWN, NOBODY, SEARCH, SILENT, SIREN
 

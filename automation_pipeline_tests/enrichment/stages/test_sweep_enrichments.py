@@ -5,10 +5,9 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select, update
 
-from automation_pipeline.enrichment.domain.keys import lock_key
-from automation_pipeline.enrichment.domain.measures import LOST_LEASES
-from automation_pipeline.enrichment.store.sources import rest
-from automation_pipeline.enrichment.tables import CompanyRow, EnrichmentRow, SourceStandingRow
+from automation_pipeline.enrichment.models import LOST_LEASES, claim_key
+from automation_pipeline.enrichment.queries.sources import set_rest
+from automation_pipeline.enrichment.tables import CompanyRow, EnrichmentRow, SourceStatusRow
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import DOWN, INPI, NOBODY, SEARCH, SIREN
 from automation_pipeline_tests.fiches.store.mirror import statements
@@ -101,7 +100,7 @@ def test_a_fifth_of_a_sources_day_is_kept_for_those_who_ask(
 ) -> None:
     many(bench, 3)
     now = bench.pass_time(days=30)
-    bench.set(SourceStandingRow, quota_on=now.date(), quota_used=used)
+    bench.set(SourceStatusRow, quota_on=now.date(), quota_used=used)
     bench.a_day = {INPI: calls_a_day}
     assert bench.sweep().refreshed == refreshed
 
@@ -117,7 +116,7 @@ def test_nothing_is_refreshed_while_the_required_source_rests(bench: Bench) -> N
     many(bench, 1)
     now = bench.pass_time(days=30)
     with bench.database.transaction() as session:
-        rest(session, SEARCH, timedelta(minutes=1), "It is busy.", now)
+        set_rest(session, SEARCH, timedelta(minutes=1), "It is busy.", now)
     report = bench.sweep()
     assert (report.stale, report.refreshed) == (1, 0)
     bench.pass_time(minutes=1)
@@ -205,7 +204,7 @@ def after_one_that_died(bench: Bench) -> int | None:
     """A job whose worker finds the lease of the one before, which has died when its work was done."""
     bench.enriched()
     bench.pass_time(days=31)
-    lock = bench.claims.take(lock_key(SIREN), "dead", bench.knobs.lock_seconds)
+    lock = bench.claims.take(claim_key(SIREN), "dead", bench.knobs.lock_seconds)
     assert lock is not None
     asked = bench.request()
     bench.take_requests()

@@ -7,14 +7,12 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.core.correlation import correlated, correlation_id
-from automation_pipeline.core.logs import configure_logs
-from automation_pipeline.enrichment.domain import measures
-from automation_pipeline.enrichment.domain.asked import Enriching
-from automation_pipeline.enrichment.domain.record import SourceError
-from automation_pipeline.enrichment.store.requests import warnings_of
-from automation_pipeline.enrichment.store.sources import rest
-from automation_pipeline.enrichment.tables import DocumentRow, FieldSourceRow, RetrievalRow
+from automation_pipeline.core.logs import configure_logs, correlated, correlation_id
+from automation_pipeline.enrichment import models as measures
+from automation_pipeline.enrichment.models import EnrichmentAnswer, SourceError
+from automation_pipeline.enrichment.queries.requests import warnings_of
+from automation_pipeline.enrichment.queries.sources import set_rest
+from automation_pipeline.enrichment.tables import CompanyDocumentRow, FieldSourceRow, RetrievalRow
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import (
     BUSY,
@@ -225,7 +223,7 @@ def test_what_was_said_is_kept_once_a_version(bench: Bench) -> None:
     bench.pass_time(days=30)
     bench.tell(inpi=says(INPI, legal_form="5599"), rcs=DOWN)
     bench.enriched()
-    kept = [row.source_api for row in bench.rows(select(DocumentRow).order_by(DocumentRow.id))]
+    kept = [row.source_api for row in bench.rows(select(CompanyDocumentRow).order_by(CompanyDocumentRow.id))]
     assert sorted(kept) == sorted([SEARCH, INPI, RCS, INPI])
     retrievals = {row.source_api: row for row in bench.rows(select(RetrievalRow))}
     said = retrievals[RCS]
@@ -349,7 +347,7 @@ def test_a_rest_that_begins_between_two_calls_of_a_company_puts_it_off(
 
     def another_is_refused() -> None:
         with bench.database.transaction() as session:
-            rest(session, SEARCH, timedelta(seconds=60), "It was asked too often.", bench.clock.now())
+            set_rest(session, SEARCH, timedelta(seconds=60), "It was asked too often.", bench.clock.now())
 
     bench.sources[SEARCH].script = [another_is_refused, first]
     job = bench.work(asked.job_id)
@@ -442,7 +440,7 @@ def test_an_establishment_is_not_asked_about_again_and_again_while_its_register_
     assert f"The establishment {siret} could not be looked up: ask for it again later." in again.warnings
 
 
-def warnings(bench: Bench, asked: Enriching) -> list[str]:
+def warnings(bench: Bench, asked: EnrichmentAnswer) -> list[str]:
     return list(warnings_of(bench.request_row(asked.request_id)))
 
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from automation_pipeline.core.errors import ConflictError
-from automation_pipeline.enrichment.domain.record import FIELDS
-from automation_pipeline.enrichment.domain.states import ENRICHMENT, EnrichmentStatus
-from automation_pipeline.enrichment.tables import EnrichmentRow, JobRow
+from automation_pipeline.enrichment.models import ENRICHMENT, FIELDS, EnrichmentStatus
+from automation_pipeline.enrichment.tables import EnrichmentJobRow, EnrichmentRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.enrichment.bench import Bench
@@ -132,28 +131,28 @@ class Life(RuleBasedStateMachine):
             if check is not None:
                 check(row, [job for job in its if job.state == "DONE"], running)
 
-    def _running(self, row: EnrichmentRow, _done: list[JobRow], running: list[JobRow]) -> None:
+    def _running(self, row: EnrichmentRow, _done: list[EnrichmentJobRow], running: list[EnrichmentJobRow]) -> None:
         """Under a lease that is held, or that is over and will be followed."""
         [job] = running
         assert (job.state, job.id) == ("RUNNING", row.running_job_id)
         assert job.heartbeat_at is not None
         assert self.bench.holder(row.siren) or self.bench.clock.now() - job.heartbeat_at >= LOCK
 
-    def _success(self, row: EnrichmentRow, done: list[JobRow], _running: list[JobRow]) -> None:
+    def _success(self, row: EnrichmentRow, done: list[EnrichmentJobRow], _running: list[EnrichmentJobRow]) -> None:
         last = done[-1]
         assert (last.status, row.enrichment_error, last.core_identity_present) == ("SUCCESS", None, True)
         assert (last.required_failed_count, last.optional_failed_count) == (0, 0)
 
-    def _partial(self, _row: EnrichmentRow, done: list[JobRow], _running: list[JobRow]) -> None:
+    def _partial(self, _row: EnrichmentRow, done: list[EnrichmentJobRow], _running: list[EnrichmentJobRow]) -> None:
         last = done[-1]
         assert (last.status, last.required_failed_count, last.core_identity_present) == ("PARTIAL", 0, True)
         assert last.optional_failed_count > 0
 
-    def _failed(self, row: EnrichmentRow, done: list[JobRow], _running: list[JobRow]) -> None:
+    def _failed(self, row: EnrichmentRow, done: list[EnrichmentJobRow], _running: list[EnrichmentJobRow]) -> None:
         assert done[-1].required_failed_count > 0 or not done[-1].core_identity_present
         assert row.enrichment_error
 
-    def _stale(self, row: EnrichmentRow, _done: list[JobRow], running: list[JobRow]) -> None:
+    def _stale(self, row: EnrichmentRow, _done: list[EnrichmentJobRow], running: list[EnrichmentJobRow]) -> None:
         """A refresh that is wanted before its time is over is open."""
         company = self.bench.company(row.siren)
         assert company is not None

@@ -14,11 +14,11 @@ from sqlalchemy import update
 
 from automation_pipeline.core.coordination import Claim
 from automation_pipeline.core.errors import TransientError
-from automation_pipeline.enrichment.domain.events import COMPLETED, REQUESTED, SOURCE_FETCHED, STARTED
-from automation_pipeline.enrichment.domain.vocabulary import SourceApi
+from automation_pipeline.enrichment.events import COMPLETED, REQUESTED, SOURCE_FETCHED, STARTED
+from automation_pipeline.enrichment.models import SourceApi
 from automation_pipeline.storage.claims import DatabaseClaims, LeaseRow
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_now
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import INPI, RCS, SEARCH, SIREN, says

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from automation_pipeline.enrichment.store.asking import as_asked, is_answered
-from automation_pipeline.enrichment.store.requests import locked_enrichment
+from automation_pipeline.enrichment.queries.requests import locked_enrichment
+from automation_pipeline.enrichment.requests import is_answered, repeated_answer
 from automation_pipeline.enrichment.tables import EnrichmentRow
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import NOBODY, SIREN
@@ -56,7 +56,7 @@ def test_a_request_that_was_made_before_says_how_it_stands_now(bench: Bench) -> 
         if done:
             bench.work(asked.job_id)
         with bench.database.reading() as session:
-            told.append(as_asked(session, bench.request_row(asked.request_id)))
+            told.append(repeated_answer(session, bench.request_row(asked.request_id)))
     assert [(one.asked, one.status, one.job_id) for one in told] == [
         ("ATTACHED", "PENDING", asked.job_id), ("CACHE_HIT", "SUCCESS", None),
     ]  # fmt: skip

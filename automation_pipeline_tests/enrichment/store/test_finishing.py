@@ -2,10 +2,9 @@
 
 import pytest
 
-from automation_pipeline.enrichment.domain.record import SourceError
-from automation_pipeline.enrichment.domain.vocabulary import SourceApi
-from automation_pipeline.enrichment.store.finishing import known_of
-from automation_pipeline.enrichment.tables import DocumentRow, FieldSourceRow, RetrievalRow
+from automation_pipeline.enrichment.models import SourceApi, SourceError
+from automation_pipeline.enrichment.queries.jobs import known_of
+from automation_pipeline.enrichment.tables import CompanyDocumentRow, FieldSourceRow, RetrievalRow
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import DOWN, INPI, RCS, SEARCH, SILENT, SIREN, UNKNOWN, says
 
@@ -13,7 +12,7 @@ from automation_pipeline_tests.enrichment.scripted import DOWN, INPI, RCS, SEARC
 def test_nothing_of_an_end_that_is_not_kept_can_be_seen(bench: Bench) -> None:
     asked = bench.request()
     bench.work_and_die(asked.job_id, None)
-    assert (bench.company(), bench.events("Completed"), bench.rows_of(DocumentRow)) == (None, [], [])
+    assert (bench.company(), bench.events("Completed"), bench.rows_of(CompanyDocumentRow)) == (None, [], [])
     assert bench.request_row(asked.request_id).enrichment_status == "RUNNING"
     assert bench.job(asked.job_id).finished_at is None
 
@@ -84,7 +83,7 @@ def test_what_was_heard_before_a_job_is_given_up_is_counted_and_kept(bench: Benc
         "FAILED", 1, 0, 1,
     )  # fmt: skip
     assert (job.core_identity_present, job.enrichment_error) == (False, "INPI_RNE:503:UPSTREAM_5XX|-:-:INTERNAL_ERROR")
-    assert [row.source_api for row in bench.rows_of(DocumentRow)] == [SEARCH]
+    assert [row.source_api for row in bench.rows_of(CompanyDocumentRow)] == [SEARCH]
     told = {row.source_api: (row.last_status, row.last_error) for row in bench.rows_of(RetrievalRow)}
     assert told == {SEARCH: ("SUCCESS", None), INPI: ("FAILED", "UPSTREAM_5XX")}
     assert bench.company() is None

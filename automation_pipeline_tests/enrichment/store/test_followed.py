@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import event
 
-from automation_pipeline.enrichment.store.followed import followed
+from automation_pipeline.enrichment.queries.views import request_statuses
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.defs.enrichment.desk import an_office
 
@@ -21,7 +21,7 @@ def test_every_request_is_told_by_as_many_queries_however_many_there_are(
     for ids in (asked[:1], asked):
         statements.clear()
         with database.reading() as session:
-            told = followed(session, ids)
+            told = request_statuses(session, ids)
         counts.append(sum("SELECT" in one for one in statements))
     assert [one.request_id for one in told] == asked
     assert [(one.siren, one.is_running, one.company) for one in told] == [(siren, True, None) for siren in SIRENS]
@@ -31,4 +31,4 @@ def test_every_request_is_told_by_as_many_queries_however_many_there_are(
 
 def test_nothing_is_told_of_requests_that_are_not_there(database: Database) -> None:
     with database.reading() as session:
-        assert list(followed(session, [99])) == list(followed(session, [])) == []
+        assert list(request_statuses(session, [99])) == list(request_statuses(session, [])) == []

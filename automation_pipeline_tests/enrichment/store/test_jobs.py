@@ -3,11 +3,10 @@
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from automation_pipeline.core.correlation import CORRELATION_TAG, correlated
-from automation_pipeline.enrichment.domain.identifiers import Identifiers
-from automation_pipeline.enrichment.domain.vocabulary import Trigger
-from automation_pipeline.enrichment.store.jobs import add_job, ask_for_workers, attach, open_job
-from automation_pipeline.enrichment.tables import JobRow
+from automation_pipeline.core.logs import CORRELATION_TAG, correlated
+from automation_pipeline.enrichment.models import EnrichmentTrigger, Identifiers
+from automation_pipeline.enrichment.queries.jobs import add_job, attach, open_job, request_workers
+from automation_pipeline.enrichment.tables import EnrichmentJobRow
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.enrichment.bench import Bench, asking
 from automation_pipeline_tests.enrichment.scripted import SIREN
@@ -16,7 +15,7 @@ from automation_pipeline_tests.enrichment.scripted import SIREN
 def test_a_second_open_job_is_refused_by_the_database(bench: Bench) -> None:
     bench.request()
     with pytest.raises(IntegrityError), bench.database.transaction() as session:
-        add_job(session, Identifiers(SIREN), Trigger.STALE_SWEEP, asking(), bench.clock.now())
+        add_job(session, Identifiers(SIREN), EnrichmentTrigger.STALE_SWEEP, asking(), bench.clock.now())
     assert len(bench.jobs()) == 1
 
 
@@ -36,7 +35,7 @@ def test_every_worker_is_asked_for_under_a_key_of_its_own(bench: Bench) -> None:
     asked = bench.request()
     for _ in range(2):
         with bench.database.transaction() as session:
-            ask_for_workers(session, [session.get_one(JobRow, asked.job_id)], bench.clock.now())
+            request_workers(session, [session.get_one(EnrichmentJobRow, asked.job_id)], bench.clock.now())
     [row, *_] = bench.rows_of(RunRequestRow)
     assert [key for key, _ in bench.asked_for()] == [KEY, f"{KEY}-retry-1", f"{KEY}-retry-2"]
     assert (row.job, row.tags["enrichment/siren"], row.tags["enrichment/trigger"]) == (
@@ -49,7 +48,7 @@ def test_every_worker_is_asked_for_under_the_id_of_whoever_wanted_the_job(bench:
     with correlated("of-the-run"):
         asked = bench.request(tenant="t1")
         with bench.database.transaction() as session:
-            ask_for_workers(session, [session.get_one(JobRow, asked.job_id)], bench.clock.now())
+            request_workers(session, [session.get_one(EnrichmentJobRow, asked.job_id)], bench.clock.now())
     assert [row.tags[CORRELATION_TAG] for row in bench.rows_of(RunRequestRow)] == ["of-t1", "of-t1"]
 
 

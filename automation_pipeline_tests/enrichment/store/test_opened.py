@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from automation_pipeline.enrichment.store.opened import was_asked_today
-from automation_pipeline.enrichment.tables import JobRow
+from automation_pipeline.enrichment.queries.jobs import was_opened_today
+from automation_pipeline.enrichment.tables import EnrichmentJobRow
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import SIREN
 
@@ -20,7 +20,7 @@ from automation_pipeline_tests.enrichment.scripted import SIREN
 )
 def test_the_day_begins_at_midnight(bench: Bench, trigger: str, at: datetime, asked: bool) -> None:
     bench.request()
-    bench.set(JobRow, trigger=trigger, created_at=at)
+    bench.set(EnrichmentJobRow, trigger=trigger, created_at=at)
     with bench.database.reading() as session:
-        assert was_asked_today(session, SIREN, bench.clock.now()) is asked
-        assert not was_asked_today(session, "732829320", bench.clock.now())
+        assert was_opened_today(session, SIREN, bench.clock.now()) is asked
+        assert not was_opened_today(session, "732829320", bench.clock.now())

@@ -4,8 +4,8 @@ import pytest
 
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.state_machine import IllegalMoveError
-from automation_pipeline.enrichment.domain.states import EnrichmentStatus
-from automation_pipeline.enrichment.store.requests import (
+from automation_pipeline.enrichment.models import EnrichmentStatus
+from automation_pipeline.enrichment.queries.requests import (
     enrichment_of,
     known_request,
     locked_enrichment,

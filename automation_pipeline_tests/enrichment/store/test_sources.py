@@ -4,13 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from automation_pipeline.enrichment.store.sources import (
-    SourceStanding,
+from automation_pipeline.enrichment.queries.sources import (
+    SourceStatus,
     give_back_call,
-    note_answer,
-    note_failure,
-    rest,
-    standings,
+    record_answer,
+    record_failure,
+    set_rest,
+    source_statuses,
     take_call,
 )
 from automation_pipeline_tests.enrichment.bench import Bench
@@ -21,13 +21,13 @@ from automation_pipeline_tests.processes import CREW, at_once
 MINUTE = timedelta(minutes=1)
 
 
-def standing(bench: Bench) -> SourceStanding:
+def standing(bench: Bench) -> SourceStatus:
     with bench.database.reading() as session:
-        return standings(session)[INPI]
+        return source_statuses(session)[INPI]
 
 
 def test_a_source_that_was_never_called_stands_well(bench: Bench) -> None:
-    assert standing(bench) == SourceStanding(INPI)
+    assert standing(bench) == SourceStatus(INPI)
     assert not standing(bench).is_resting(bench.clock.now())
     assert standing(bench).used_on(bench.clock.now().date()) == 0
 
@@ -63,13 +63,13 @@ def test_a_call_that_was_not_made_is_given_back_to_its_day(bench: Bench) -> None
 
 def test_failures_in_a_row_are_counted_until_it_answers(bench: Bench) -> None:
     with bench.database.transaction() as session:
-        assert [note_failure(session, INPI, bench.clock.now(), is_silent=True) for _ in range(3)] == [1, 2, 3]
-        note_failure(session, RCS, bench.clock.now(), is_silent=False)
-        note_answer(session, INPI, bench.clock.now())
+        assert [record_failure(session, INPI, bench.clock.now(), is_silent=True) for _ in range(3)] == [1, 2, 3]
+        record_failure(session, RCS, bench.clock.now(), is_silent=False)
+        record_answer(session, INPI, bench.clock.now())
     assert standing(bench).failures == 0
     with bench.database.transaction() as session:
-        assert note_failure(session, INPI, bench.clock.now(), is_silent=True) == 1
-        assert note_failure(session, RCS, bench.clock.now(), is_silent=False) == 2
+        assert record_failure(session, INPI, bench.clock.now(), is_silent=True) == 1
+        assert record_failure(session, RCS, bench.clock.now(), is_silent=False) == 2
 
 
 @pytest.mark.parametrize(("then", "left", "reason"), [(2, 10, "first"), (20, 20, "then")])
@@ -77,8 +77,8 @@ def test_the_longer_rest_counts(bench: Bench, then: int, left: int, reason: str)
     now = bench.clock.now()
     with bench.database.transaction() as session:
         take_call(session, INPI, None, now)
-        rest(session, INPI, 10 * MINUTE, "first", now)
-        rest(session, INPI, then * MINUTE, "then", now)
+        set_rest(session, INPI, 10 * MINUTE, "first", now)
+        set_rest(session, INPI, then * MINUTE, "then", now)
     known = standing(bench)
     assert (known.open_until, known.open_reason, known.quota_used) == (now + left * MINUTE, reason, 1)
     assert known.rests_seconds(now + MINUTE) == (left - 1) * 60
@@ -89,5 +89,5 @@ def test_failures_of_the_other_kind_begin_the_row_anew(bench: Bench) -> None:
     now = bench.clock.now()
     with bench.database.transaction() as session:
         kinds = (True, True, False, False, False, True)
-        assert [note_failure(session, INPI, now, is_silent=kind) for kind in kinds] == [1, 2, 1, 2, 3, 1]
+        assert [record_failure(session, INPI, now, is_silent=kind) for kind in kinds] == [1, 2, 1, 2, 3, 1]
     assert standing(bench).failures == 1

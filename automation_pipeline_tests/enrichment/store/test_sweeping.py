@@ -1,7 +1,12 @@
 """What the sweep finds: each company once, however many sweeps overlap."""
 
-from automation_pipeline.core.correlation import CORRELATION_TAG, correlated
-from automation_pipeline.enrichment.store.sweeping import ask_again, grow_stale, open_jobs, refresh_due
+from automation_pipeline.core.logs import CORRELATION_TAG, correlated
+from automation_pipeline.enrichment.queries.maintenance import (
+    count_open_jobs,
+    mark_stale,
+    refresh_due,
+    request_lost_jobs,
+)
 from automation_pipeline.enrichment.tables import EnrichmentRow
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.enrichment.bench import Bench
@@ -30,13 +35,13 @@ def test_each_part_does_no_more_than_it_is_allowed(bench: Bench) -> None:
         bench.enriched(siren)
     now = bench.pass_time(days=40)
     with bench.database.transaction() as session:
-        assert [grow_stale(session, now, bench.knobs.freshness, 2) for _ in range(3)] == [2, 1, 0]
+        assert [mark_stale(session, now, bench.knobs.freshness, 2) for _ in range(3)] == [2, 1, 0]
         assert [refresh_due(session, now, 2) for _ in range(3)] == [2, 1, 0]
-        assert open_jobs(session) == 3
+        assert count_open_jobs(session) == 3
     bench.take_requests()
     now = bench.pass_time(minutes=5)
     with bench.database.transaction() as session:
-        assert [len(ask_again(session, now, 120.0, 2)) for _ in range(3)] == [2, 1, 0]
+        assert [len(request_lost_jobs(session, now, 120.0, 2)) for _ in range(3)] == [2, 1, 0]
 
 
 def test_a_sweep_asks_again_for_others_and_anew_for_itself(bench: Bench) -> None:
@@ -57,7 +62,7 @@ def test_a_sweep_asks_again_for_others_and_anew_for_itself(bench: Bench) -> None
 def test_a_job_is_open_until_it_is_done(bench: Bench) -> None:
     asked = bench.request(SIREN)
     with bench.database.reading() as session:
-        assert open_jobs(session) == 1
+        assert count_open_jobs(session) == 1
     bench.work(asked.job_id)
     with bench.database.reading() as session:
-        assert open_jobs(session) == 0
+        assert count_open_jobs(session) == 0

@@ -6,14 +6,8 @@ import pytest
 
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.enrichment.store.sources import rest
-from automation_pipeline.enrichment.store.views import (
-    find_company,
-    get_job,
-    get_request,
-    list_requests,
-    source_views,
-)
+from automation_pipeline.enrichment.queries.sources import set_rest
+from automation_pipeline.enrichment.queries.views import find_company, get_job, get_request, list_requests, source_views
 from automation_pipeline.enrichment.tables import FieldSourceRow
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import DOWN, INPI, RCS, SEARCH, SIREN
@@ -78,8 +72,8 @@ def test_how_the_sources_stand(bench: Bench) -> None:
     bench.enriched()
     now = bench.clock.now()
     with bench.database.transaction() as session:
-        rest(session, INPI, timedelta(minutes=1), "It is busy.", now)
-        rest(session, RCS, timedelta(minutes=1), "It was busy.", now - timedelta(hours=1))
+        set_rest(session, INPI, timedelta(minutes=1), "It is busy.", now)
+        set_rest(session, RCS, timedelta(minutes=1), "It was busy.", now - timedelta(hours=1))
         told = {one.source_api: one for one in source_views(session, now)}
     assert (told[INPI].resting_until, told[INPI].reason) == (now + timedelta(minutes=1), "It is busy.")
     assert (told[RCS].resting_until, told[RCS].reason) == (None, None)

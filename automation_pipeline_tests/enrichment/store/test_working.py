@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 
 from automation_pipeline.core.coordination import Claim
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.enrichment.domain.record import CompanyFields, SourceOutcome, SourceRecord
-from automation_pipeline.enrichment.domain.vocabulary import SourceApi
-from automation_pipeline.enrichment.store.finishing import finish, give_up
-from automation_pipeline.enrichment.store.working import (
-    Begun,
+from automation_pipeline.enrichment.models import CompanyFields, SourceApi, SourceOutcome, SourceRecord
+from automation_pipeline.enrichment.queries.jobs import (
     LostJobError,
-    beat,
-    begin,
+    StartedJob,
+    abandon_job,
     fields_from,
-    keep_outcome,
+    finish_job,
     outcomes_of,
+    record_heartbeat,
+    save_outcome,
     siren_of,
+    start_job,
 )
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import DOWN, INPI, RCS, SEARCH, says
@@ -27,12 +27,12 @@ from automation_pipeline_tests.enrichment.scripted import DOWN, INPI, RCS, SEARC
 SAID = SourceOutcome(source=SEARCH, duration_ms=5, record=says(SEARCH, creation_date=date(1955, 1, 1)))
 
 
-def begun(bench: Bench, job_id: int, token: int) -> Begun | None:
+def begun(bench: Bench, job_id: int, token: int) -> StartedJob | None:
     with bench.database.transaction() as session:
-        return begin(session, job_id, Claim("company_enrichment:1", f"worker-{token}", token), 3, bench.clock.now())
+        return start_job(session, job_id, Claim("company_enrichment:1", f"worker-{token}", token), 3, bench.clock.now())
 
 
-def begun_by_two(bench: Bench) -> tuple[Begun, Begun]:
+def begun_by_two(bench: Bench) -> tuple[StartedJob, StartedJob]:
     asked = bench.request()
     first, second = begun(bench, asked.job_id, 5), begun(bench, asked.job_id, 6)
     assert first is not None
@@ -58,20 +58,20 @@ def test_whoever_has_the_lower_token_writes_nothing(bench: Bench) -> None:
     late, current = begun_by_two(bench)
     now, before = bench.pass_time(seconds=30), bench.events()
     for write in (
-        lambda session: keep_outcome(session, late, SAID, now),
-        lambda session: finish(session, late, bench.knobs, now),
-        lambda session: give_up(session, late, bench.knobs, now),
+        lambda session: save_outcome(session, late, SAID, now),
+        lambda session: finish_job(session, late, bench.knobs, now),
+        lambda session: abandon_job(session, late, bench.knobs, now),
     ):
         with pytest.raises(LostJobError), bench.database.transaction() as session:
             write(session)
     with bench.database.transaction() as session:
-        beat(session, late, now)
+        record_heartbeat(session, late, now)
     job = bench.job(current.facts.job_id)
     assert (job.state, job.lock_token, job.heartbeat_at == now) == ("RUNNING", 6, False)
     assert (bench.heard(job.id), bench.company(), bench.events()) == ({}, None, before)
     with bench.database.transaction() as session:
-        keep_outcome(session, current, SAID, now)
-        beat(session, current, now)
+        save_outcome(session, current, SAID, now)
+        record_heartbeat(session, current, now)
     assert list(bench.heard(job.id)) == [SEARCH]
     assert bench.job(job.id).heartbeat_at == now
 
@@ -79,10 +79,10 @@ def test_whoever_has_the_lower_token_writes_nothing(bench: Bench) -> None:
 def test_nothing_is_written_of_a_job_that_is_over(bench: Bench) -> None:
     _, current = begun_by_two(bench)
     with bench.database.transaction() as session:
-        keep_outcome(session, current, SAID, bench.clock.now())
-        finish(session, current, bench.knobs, bench.clock.now())
+        save_outcome(session, current, SAID, bench.clock.now())
+        finish_job(session, current, bench.knobs, bench.clock.now())
     with pytest.raises(LostJobError), bench.database.transaction() as session:
-        finish(session, current, bench.knobs, bench.clock.now())
+        finish_job(session, current, bench.knobs, bench.clock.now())
     assert len(bench.events("Completed")) == 1
 
 
@@ -91,7 +91,7 @@ def test_what_was_heard_comes_back_in_the_order_of_the_calls(bench: Bench) -> No
     failed = SourceOutcome(source=RCS, duration_ms=7, attempts=3, error=DOWN)
     with bench.database.transaction() as session:
         for outcome in (failed, SAID):
-            keep_outcome(session, current, outcome, bench.clock.now())
+            save_outcome(session, current, outcome, bench.clock.now())
     with bench.database.reading() as session:
         known = outcomes_of(session, current.facts.job_id)
     assert list(known) == [SEARCH, RCS]
@@ -130,6 +130,6 @@ def test_a_document_is_kept_as_it_is(bench: Bench) -> None:
     document = {"liste": [{"é": "œuvre"}, None, 1.5], "vide": {}}
     record = SourceRecord(siren="1", said=CompanyFields(), document=document, is_masked=True)
     with bench.database.transaction() as session:
-        keep_outcome(session, current, SourceOutcome(source=INPI, duration_ms=1, record=record), bench.clock.now())
+        save_outcome(session, current, SourceOutcome(source=INPI, duration_ms=1, record=record), bench.clock.now())
     row = bench.heard(current.facts.job_id)[SourceApi.INPI]
     assert (row.document, row.said, row.is_masked) == (document, {}, True)

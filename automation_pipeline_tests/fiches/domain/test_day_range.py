@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.fiches.domain.day_range import MOST_DAYS, days_asked, read_day
+from automation_pipeline.fiches.models.days import MAX_RANGE_DAYS, parse_day, requested_days
 from automation_pipeline_tests.tables import every_case
 
 TODAY = date(2026, 5, 4)
@@ -26,7 +26,7 @@ TODAY = date(2026, 5, 4)
     ],
 )
 def test_no_day_is_after_today(start: date, end: date, days: int) -> None:
-    asked = days_asked(start, end, TODAY)
+    asked = requested_days(start, end, TODAY)
     assert len(asked) == days
     assert asked == tuple(start + timedelta(days=n) for n in range(days))
 
@@ -42,22 +42,22 @@ def test_no_day_is_after_today(start: date, end: date, days: int) -> None:
 )
 def test_a_range_that_makes_no_sense_is_refused(start: date, end: date, complaint: str) -> None:
     with pytest.raises(InvalidInputError, match=complaint):
-        days_asked(start, end, TODAY)
+        requested_days(start, end, TODAY)
 
 
 @given(st.dates(), st.dates())
 def test_whatever_is_asked_the_days_are_in_a_row_within_it(start: date, end: date) -> None:
     try:
-        days = days_asked(start, end, TODAY)
+        days = requested_days(start, end, TODAY)
     except InvalidInputError:
         return
-    assert len(days) <= MOST_DAYS
+    assert len(days) <= MAX_RANGE_DAYS
     assert all(start <= day <= min(end, TODAY) for day in days)
     assert all(later - earlier == timedelta(days=1) for earlier, later in pairwise(days))
 
 
 def test_a_day_is_read_as_it_is_written() -> None:
-    assert read_day("2026-02-28", "no") == date(2026, 2, 28)
+    assert parse_day("2026-02-28", "no") == date(2026, 2, 28)
 
 
 @every_case(
@@ -67,4 +67,4 @@ def test_a_day_is_read_as_it_is_written() -> None:
 )  # fmt: skip
 def test_anything_else_is_no_day(text: str | None) -> None:
     with pytest.raises(InvalidInputError, match="Use YYYY"):
-        read_day(text, "Use YYYY-MM-DD")
+        parse_day(text, "Use YYYY-MM-DD")

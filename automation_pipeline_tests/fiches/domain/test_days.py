@@ -2,12 +2,12 @@
 
 from datetime import UTC, date, datetime, timedelta
 
-from automation_pipeline.fiches.domain.days import (
+from automation_pipeline.fiches.models.days import SalesDay
+from automation_pipeline.fiches.rules import (
     DAY_CHECKS,
-    SalesDay,
+    evaluate_day,
+    evaluate_staleness,
     is_final,
-    judge_day,
-    judge_staleness,
     same_weekdays_before,
     stale_days,
 )
@@ -24,16 +24,16 @@ def a_day(day: date = TUESDAY, revalidated_at: datetime = TUESDAY_ENDS, listed: 
 
 
 def passed(check: str, known: SalesDay | None, earlier: tuple[int, ...] = ()) -> bool:
-    return {finding.check: finding.passed for finding in judge_day(known, earlier)}[check]
+    return {finding.check: finding.passed for finding in evaluate_day(known, earlier)}[check]
 
 
 def test_every_check_gives_exactly_one_finding() -> None:
     for known in (None, a_day()):
-        assert tuple(finding.check for finding in judge_day(known, ())) == DAY_CHECKS
+        assert tuple(finding.check for finding in evaluate_day(known, ())) == DAY_CHECKS
 
 
 def test_a_day_that_was_never_asked_for_passes_nothing() -> None:
-    assert not any(finding.passed for finding in judge_day(None, (20, 20)))
+    assert not any(finding.passed for finding in evaluate_day(None, (20, 20)))
 
 
 @every_case(
@@ -59,9 +59,9 @@ def test_a_list_is_final_from_midnight_in_paris_on(early: timedelta, final: bool
 def test_a_day_that_was_never_asked_for_is_stale_and_named() -> None:
     days = [TUESDAY, SUNDAY]
     stale = stale_days(days, {SUNDAY: TUESDAY_ENDS + timedelta(days=5)}, TUESDAY_ENDS + timedelta(days=6))
-    finding = judge_staleness(stale, days)
+    finding = evaluate_staleness(stale, days)
     assert (finding.passed, finding.says) == (False, "1 of the last 2 days are stale: 2026-02-03")
-    assert judge_staleness((), days).passed
+    assert evaluate_staleness((), days).passed
 
 
 @every_case(("day", "listed", "fine"), [(TUESDAY, 0, False), (TUESDAY, 1, True), (SUNDAY, 0, True)])

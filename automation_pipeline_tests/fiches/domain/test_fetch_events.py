@@ -5,23 +5,23 @@ import hmac
 from dataclasses import replace
 from datetime import UTC, date, datetime
 
-from automation_pipeline.fiches.domain.fetch_events import (
+from automation_pipeline.fiches.events import (
     CREATED,
-    DueDelivery,
-    event_of,
-    is_told,
+    DueWebhook,
+    event_name,
+    is_webhook_due,
+    job_event,
     webhook_body,
     webhook_headers,
-    word_of,
 )
-from automation_pipeline.fiches.domain.fetch_job import FetchJob, JobStatus, Webhook
+from automation_pipeline.fiches.models.fetch_jobs import FetchJob, JobStatus, JobWebhook
 from automation_pipeline_tests.tables import every_case
 
 AT = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 ONE, TWO, THREE = date(2026, 2, 1), date(2026, 2, 2), date(2026, 2, 3)
 JOB = FetchJob(
     id="j-1", start=ONE, end=THREE, status=JobStatus.PROCESSING, fetched=(ONE,), remaining=(THREE,), failed=(TWO,),
-    total_fiches=7, created_by="user:1", webhook=Webhook("https://hooks.example.com/secret-path", "s3cret"),
+    total_fiches=7, created_by="user:1", webhook=JobWebhook("https://hooks.example.com/secret-path", "s3cret"),
 )  # fmt: skip
 STANDING = {
     "status": "processing", "progress": 66, "completedDays": 1, "totalDays": 3, "totalFiches": 7,
@@ -30,15 +30,15 @@ STANDING = {
 
 
 def test_an_event_has_the_fields_of_the_reference_and_a_key_of_its_own() -> None:
-    told = event_of(JOB, "progress", AT, TWO)
+    told = job_event(JOB, "progress", AT, TWO)
     assert (told.name, told.correlation_id) == ("fiches.progressive_fetch.progress", "j-1")
     days = {"startDate": "2026-02-01", "endDate": "2026-02-03"}
     assert told.payload == {"jobId": "j-1", **days, **STANDING, "latestDate": "2026-02-02"}
     later = replace(JOB, fetched=(ONE, THREE), remaining=())
     ended = replace(later, status=JobStatus.COMPLETE)
-    keys = [event_of(job, word_of(job), AT).key for job in (JOB, later, ended)] + [event_of(JOB, CREATED, AT).key]
+    keys = [job_event(job, event_name(job), AT).key for job in (JOB, later, ended)] + [job_event(JOB, CREATED, AT).key]
     assert len(set(keys)) == 4
-    assert "latestDate" not in event_of(JOB, CREATED, AT).payload
+    assert "latestDate" not in job_event(JOB, CREATED, AT).payload
 
 
 def test_a_webhook_tells_ids_and_counts() -> None:
@@ -57,7 +57,7 @@ def test_of_a_job_that_is_not_counted_no_total_is_told() -> None:
     body = webhook_body(job, AT)["data"]
     assert isinstance(body, dict)
     assert {name: value for name, value in body.items() if name != "dataUrl"} == told
-    assert "totalFiches" not in event_of(job, CREATED, AT).payload
+    assert "totalFiches" not in job_event(job, CREATED, AT).payload
 
 
 @every_case(
@@ -75,11 +75,11 @@ def test_the_webhook_hears_of_every_few_days_and_of_the_end(
     status: JobStatus, processed: int, every: int, told: bool
 ) -> None:
     days = tuple(date(2026, 2, 1 + n) for n in range(processed))
-    assert is_told(replace(JOB, status=status, fetched=days, failed=()), every) is told
+    assert is_webhook_due(replace(JOB, status=status, fetched=days, failed=()), every) is told
 
 
-def due(secret: str | None) -> DueDelivery:
-    return DueDelivery(
+def due(secret: str | None) -> DueWebhook:
+    return DueWebhook(
         id=12, job_id="j-1", event="progress", url="https://h.example.com", payload={}, attempt=2, secret=secret
     )
 

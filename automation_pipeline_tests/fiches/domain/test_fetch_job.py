@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.core.state_machine import IllegalMoveError
-from automation_pipeline.fiches.domain.days import DayFailed, SalesDay
-from automation_pipeline.fiches.domain.fetch_job import FETCH_JOB, FetchJob, JobStatus, after_day, begun, broken_off
+from automation_pipeline.fiches.models.days import DayFailed, SalesDay
+from automation_pipeline.fiches.models.fetch_jobs import FETCH_JOB, FetchJob, JobStatus, count_day, fail_job, start_job
 from automation_pipeline_tests.tables import every_case
 
 FIRST = date(2026, 2, 1)
@@ -44,7 +44,7 @@ def test_the_days_are_partitioned_whatever_comes_in_whichever_order(
     job = a_job(fetched)
     for day, good in told:
         before = job
-        job = after_day(job, had(day) if good else DayFailed(day, "no"))
+        job = count_day(job, had(day) if good else DayFailed(day, "no"))
         places = [*job.fetched, *job.remaining, *job.failed]
         assert sorted(places) == list(DAYS)
         assert job.processed + len(job.remaining) == job.total_days == len(DAYS)
@@ -55,11 +55,11 @@ def test_the_days_are_partitioned_whatever_comes_in_whichever_order(
 
 
 def test_a_day_is_counted_once() -> None:
-    job = after_day(a_job(), had(DAYS[3]))
-    assert after_day(job, had(DAYS[3])) is job
-    assert after_day(job, DayFailed(DAYS[3], "later")) is job
+    job = count_day(a_job(), had(DAYS[3]))
+    assert count_day(job, had(DAYS[3])) is job
+    assert count_day(job, DayFailed(DAYS[3], "later")) is job
     assert (job.total_fiches, job.fetched, job.progress) == (2, (DAYS[3],), 16)
-    assert after_day(replace(job, total_fiches=None), had(DAYS[0])).total_fiches is None
+    assert count_day(replace(job, total_fiches=None), had(DAYS[0])).total_fiches is None
 
 
 @every_case(
@@ -77,20 +77,20 @@ def test_a_job_fails_only_when_there_is_not_one_day(
 ) -> None:
     job = a_job(known)
     for outcome in outcomes(job.remaining, good):
-        job = after_day(job, outcome)
+        job = count_day(job, outcome)
     assert (job.status, job.error, job.progress) == (status, error, 100)
 
 
 def test_what_was_broken_off_keeps_what_it_has_and_takes_nothing_more() -> None:
-    job = broken_off(after_day(a_job(), had(DAYS[0])), "The run was terminated")
+    job = fail_job(count_day(a_job(), had(DAYS[0])), "The run was terminated")
     assert (job.status, job.error, job.fetched, len(job.remaining)) == (F, "The run was terminated", DAYS[:1], 5)
-    assert after_day(job, had(DAYS[1])) is job
+    assert count_day(job, had(DAYS[1])) is job
 
 
 def test_a_job_that_is_begun_again_goes_on() -> None:
-    job = begun(a_job(status=P))
+    job = start_job(a_job(status=P))
     assert job.status is W
-    assert begun(job) is job
+    assert start_job(job) is job
 
 
 LEGAL = {(P, W), (P, F), (W, C), (W, F)}
@@ -105,9 +105,9 @@ def test_the_moves_are_those_and_no_others(frm: JobStatus, to: JobStatus) -> Non
 def test_what_is_over_is_neither_begun_nor_broken_off(status: JobStatus) -> None:
     over = replace(a_job(), status=status)
     with pytest.raises(IllegalMoveError):
-        begun(over)
+        start_job(over)
     with pytest.raises(IllegalMoveError):
-        broken_off(over, "late")
+        fail_job(over, "late")
 
 
 def test_without_days_there_is_nothing_left_to_do() -> None:

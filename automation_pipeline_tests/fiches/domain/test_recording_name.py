@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.fiches.domain.recording_name import RecordingName, recording_name
+from automation_pipeline.fiches.models.fiches import RecordingName, recording_name
 from automation_pipeline_tests.fakes.crm import recording
 from automation_pipeline_tests.tables import every_case
 

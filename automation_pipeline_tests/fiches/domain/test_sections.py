@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from automation_pipeline.fiches.domain import sections
-from automation_pipeline.fiches.domain.sections import Information, Section
-from automation_pipeline.fiches.domain.sections.base import LARGEST, LONGEST_KEY
+from automation_pipeline.fiches.models import sections
+from automation_pipeline.fiches.models.sections import LARGEST, LONGEST_KEY, Information, Section
 from automation_pipeline_tests.fakes.crm import INFORMATION
 from automation_pipeline_tests.tables import every_case
 

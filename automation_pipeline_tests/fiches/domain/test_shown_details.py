@@ -1,6 +1,6 @@
 """Audio addresses and words are left out of details, wherever they stand."""
 
-from automation_pipeline.fiches.domain.shown_details import without_mail_devis, without_recordings_audio
+from automation_pipeline.fiches.documents import without_mail_devis, without_recordings_audio
 
 RECORDING = {"call_id": "7", "recording_url": "https://records.example.test/7.mp3", "transcription_text": "Bonjour"}
 DOCUMENT = {

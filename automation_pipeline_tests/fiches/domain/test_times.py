@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.fiches.domain.times import crm_day, crm_instant, paris_day, paris_minute
+from automation_pipeline.fiches.models.days import crm_day, crm_instant, paris_day, paris_minute
 from automation_pipeline_tests.tables import every_case
 
 

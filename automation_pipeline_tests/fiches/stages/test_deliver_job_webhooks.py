@@ -10,12 +10,12 @@ from datetime import date, datetime, timedelta
 import pytest
 from sqlalchemy import update
 
-from automation_pipeline.core.delivery import Answer
 from automation_pipeline.core.errors import PermanentError, TransientError
-from automation_pipeline.fiches.stages.deliver_job_webhooks import deliver_job_webhooks
+from automation_pipeline.core.webhooks import WebhookAnswer
+from automation_pipeline.fiches.fetch_jobs import deliver_job_webhooks
 from automation_pipeline.fiches.tables import FetchDeliveryRow
+from automation_pipeline.storage.clock import database_now, database_time
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_now, database_time
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.post import TAKEN, FakeWebhookSender
 from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, Ranges
@@ -66,7 +66,7 @@ def test_a_webhook_is_sent_once_and_its_receiver_can_check_it(ranges: Ranges) ->
 
 def test_an_interrupted_delivery_is_tried_again_at_once(ranges: Ranges) -> None:
     class Hanging(FakeWebhookSender):
-        async def send(self, *_: object) -> Answer:
+        async def send(self, *_: object) -> WebhookAnswer:
             await asyncio.sleep(3600)
             raise AssertionError
 
@@ -83,7 +83,7 @@ def test_an_interrupted_delivery_is_tried_again_at_once(ranges: Ranges) -> None:
 
 def test_news_of_one_job_arrive_in_their_order(ranges: Ranges) -> None:
     worked(ranges, DAYS[:3])
-    sender = FakeWebhookSender([Answer(503, "busy"), TAKEN])
+    sender = FakeWebhookSender([WebhookAnswer(503, "busy"), TAKEN])
     assert [deliver(ranges, sender) for _ in range(2)] == [1, 0]
     wait_over(ranges)
     assert [deliver(ranges, sender) for _ in range(4)] == [1, 1, 1, 0]
@@ -91,8 +91,10 @@ def test_news_of_one_job_arrive_in_their_order(ranges: Ranges) -> None:
     assert told == [1, 1, 2, 3]
 
 
-@pytest.mark.parametrize("answer", [Answer(500, "broken"), Answer(404, "nobody"), TransientError("silent")])
-def test_three_attempts_are_made_with_growing_waits(ranges: Ranges, answer: Answer | Exception) -> None:
+@pytest.mark.parametrize(
+    "answer", [WebhookAnswer(500, "broken"), WebhookAnswer(404, "nobody"), TransientError("silent")]
+)
+def test_three_attempts_are_made_with_growing_waits(ranges: Ranges, answer: WebhookAnswer | Exception) -> None:
     worked(ranges)
     sender = FakeWebhookSender([answer])
     for seconds in (2, 4):
@@ -123,7 +125,7 @@ def test_who_dies_over_a_message_has_used_up_an_attempt(ranges: Ranges) -> None:
         pass
 
     class Deadly(FakeWebhookSender):
-        async def send(self, *args: object) -> Answer:
+        async def send(self, *args: object) -> WebhookAnswer:
             raise Killed
 
     worked(ranges)
@@ -140,10 +142,10 @@ def test_who_dies_over_a_message_has_used_up_an_attempt(ranges: Ranges) -> None:
 
 def test_whoever_comes_late_writes_nothing(ranges: Ranges) -> None:
     class Slow(FakeWebhookSender):
-        async def send(self, *args: object) -> Answer:
+        async def send(self, *args: object) -> WebhookAnswer:
             wait_over(ranges)  # its hold has ended, and somebody else gets through first
             await asyncio.to_thread(deliver, ranges, FakeWebhookSender())
-            return Answer(500, "late")
+            return WebhookAnswer(500, "late")
 
     worked(ranges)
     deliver(ranges, Slow())

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import select
 
 from automation_pipeline.core.errors import TransientError
-from automation_pipeline.fiches.domain.fiche import DetailsKnown, FetchFailed, FetchOutcome, FicheNotFound
-from automation_pipeline.fiches.stages.fetch_fiches import fetch_fiches
-from automation_pipeline.fiches.tables import FicheCache
+from automation_pipeline.fiches.details import fetch_fiches
+from automation_pipeline.fiches.models.fiches import DetailsKnown, FetchFailed, FetchOutcome, FicheNotFound
+from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording
@@ -57,7 +57,7 @@ def test_absence_is_believed_for_minutes_only(database: Database, clock: Standin
     fetch(source, database, clock, start, ["3"])
     assert source.asked == ["3", "3"]
     with database.reading() as session:
-        assert session.scalars(select(FicheCache.details_success)).one() is True
+        assert session.scalars(select(FicheCacheRow.details_success)).one() is True
 
 
 def test_a_failure_is_an_outcome_and_the_next_call_asks_again(database: Database, clock: StandingClock) -> None:
@@ -79,4 +79,4 @@ def test_what_cannot_be_settled_is_not_stored(database: Database, clock: Standin
     with pytest.raises(LookupError):
         asyncio.run(stage)
     with database.reading() as session:
-        assert session.scalars(select(FicheCache.fiche_id)).all() == []
+        assert session.scalars(select(FicheCacheRow.fiche_id)).all() == []

@@ -8,10 +8,9 @@ from datetime import date
 import pytest
 
 from automation_pipeline.core.errors import NotFoundError, TransientError
-from automation_pipeline.fiches.domain.fetch_job import JobStatus
-from automation_pipeline.fiches.domain.sales import SalesList
-from automation_pipeline.fiches.stages.fail_range import fail_range
-from automation_pipeline.fiches.stages.fetch_range import fetch_range
+from automation_pipeline.fiches.fetch_jobs import fail_range, fetch_range
+from automation_pipeline.fiches.models.fetch_jobs import JobStatus
+from automation_pipeline.fiches.models.fiches import SalesList
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow

@@ -5,8 +5,8 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.fiches.domain.fetch_job import JobStatus, Webhook
-from automation_pipeline.fiches.stages.fail_range import fail_range
+from automation_pipeline.fiches.fetch_jobs import fail_range
+from automation_pipeline.fiches.models.fetch_jobs import JobStatus, JobWebhook
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, Ranges
@@ -70,7 +70,7 @@ def test_a_job_is_shared_only_with_who_would_hear_the_same(ranges: Ranges) -> No
     told = ranges.job(webhook=HOOK)
     assert ranges.job(webhook=HOOK).id == told.id
     assert ranges.job().id == told.id
-    assert ranges.job(webhook=Webhook(HOOK.url)).id != told.id
+    assert ranges.job(webhook=JobWebhook(HOOK.url)).id != told.id
 
 
 def test_a_job_that_has_failed_is_not_filed_again_at_every_look(ranges: Ranges) -> None:
@@ -97,13 +97,13 @@ def test_a_range_in_the_future_is_empty_and_complete(ranges: Ranges) -> None:
     ("start", "end", "webhook", "complaint"),
     [
         (DAYS[1], DAYS[0], None, "startDate must be before or equal to endDate"),
-        (DAYS[0], DAYS[1], Webhook("http://127.0.0.1/"), "webhookUrl IP not allowed"),
-        (DAYS[0], DAYS[1], Webhook("ftp://hooks.example.com"), "webhookUrl must use http or https protocol"),
-        (DAYS[0], DAYS[1], Webhook("https://[::ffff:10.0.0.1]/"), "webhookUrl IP not allowed"),
+        (DAYS[0], DAYS[1], JobWebhook("http://127.0.0.1/"), "webhookUrl IP not allowed"),
+        (DAYS[0], DAYS[1], JobWebhook("ftp://hooks.example.com"), "webhookUrl must use http or https protocol"),
+        (DAYS[0], DAYS[1], JobWebhook("https://[::ffff:10.0.0.1]/"), "webhookUrl IP not allowed"),
     ],
 )
 def test_what_cannot_be_accepted_leaves_nothing(
-    ranges: Ranges, start: date, end: date, webhook: Webhook | None, complaint: str
+    ranges: Ranges, start: date, end: date, webhook: JobWebhook | None, complaint: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=complaint):
         ranges.ask(start, end, webhook=webhook)

@@ -3,9 +3,9 @@
 import asyncio
 from datetime import date
 
-from automation_pipeline.core.semaphore import Semaphore
-from automation_pipeline.fiches.domain.sales import SalesList
-from automation_pipeline.fiches.stages.revalidate_day import revalidate_day
+from automation_pipeline.core.coordination import Semaphore
+from automation_pipeline.fiches.days import revalidate_day
+from automation_pipeline.fiches.models.fiches import SalesList
 from automation_pipeline.storage.claims import DatabaseClaims, DatabasePermits
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock

@@ -6,10 +6,10 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
+from automation_pipeline.core.coordination import Semaphore
 from automation_pipeline.core.errors import TransientError
-from automation_pipeline.core.semaphore import Semaphore
-from automation_pipeline.fiches.domain.days import DayFailed, SalesDay
-from automation_pipeline.fiches.stages.revalidate_days import revalidate_days
+from automation_pipeline.fiches.days import revalidate_days
+from automation_pipeline.fiches.models.days import DayFailed, SalesDay
 from automation_pipeline.storage.claims import DatabasePermits
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock

@@ -11,16 +11,16 @@ from typing import Any
 from sqlalchemy import event, select
 from sqlalchemy.orm import Session
 
-from automation_pipeline.clients.crm_payloads import DetailsPayload
+from automation_pipeline.clients.crm import DetailsPayload
 from automation_pipeline.fiches import tables
-from automation_pipeline.fiches.domain.fiche import DetailsFetched, FetchOutcome, FicheNotFound, Recording
-from automation_pipeline.fiches.store.details import save_outcomes
-from automation_pipeline.fiches.tables import FicheCache, RecordingRow
+from automation_pipeline.fiches.models.fiches import DetailsFetched, FetchOutcome, FicheNotFound, Recording
+from automation_pipeline.fiches.queries.details import save_outcomes
+from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.simulator import World
 from automation_pipeline.simulator.crm.details import details_json
 from automation_pipeline.simulator.crm.formats import recording_json
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.metadata import Table
+from automation_pipeline.storage.types import Table
 from automation_pipeline_tests.fakes.crm import fiche
 
 DAY = date(2026, 2, 3)
@@ -58,8 +58,10 @@ def found(fiche_id: str, *recordings: Recording, **information: object) -> Detai
     return DetailsFetched(fiche_id, fiche(fiche_id, *recordings, **information))
 
 
-def recordings(database: Database) -> dict[tuple[str, str], RecordingRow]:
-    query = select(FicheCache.fiche_id, RecordingRow).join(FicheCache, FicheCache.id == RecordingRow.fiche_cache_id)
+def recordings(database: Database) -> dict[tuple[str, str], CallRecordingRow]:
+    query = select(FicheCacheRow.fiche_id, CallRecordingRow).join(
+        FicheCacheRow, FicheCacheRow.id == CallRecordingRow.fiche_cache_id
+    )
     with database.reading() as session:
         return {(fiche_id, row.call_id): row for fiche_id, row in session.execute(query).tuples()}
 
@@ -105,7 +107,7 @@ def statements(database: Database) -> Iterator[list[str]]:
 def told_again(database: Database) -> dict[str, Document]:
     """The sections as the CRM told them, by fiche id, put together from the tables."""
     with database.reading() as session:
-        keys = session.execute(select(FicheCache.id, FicheCache.fiche_id)).tuples().all()
+        keys = session.execute(select(FicheCacheRow.id, FicheCacheRow.fiche_id)).tuples().all()
         rows = {table.__tablename__.removeprefix("fiche_cache_"): _rows(session, table) for table in SECTIONS}
     return {fiche_id: _told(fiche_id, {name: of.get(key, []) for name, of in rows.items()}) for key, fiche_id in keys}
 

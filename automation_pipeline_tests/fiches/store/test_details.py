@@ -6,14 +6,9 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import delete, select
 
-from automation_pipeline.fiches.domain.fiche import (
-    DetailsFetched,
-    FetchFailed,
-    FetchOutcome,
-    FicheNotFound,
-)
-from automation_pipeline.fiches.store.details import DETAILS_LIVE_FOR, NOT_FOUND, NOT_FOUND_LIVES_FOR
-from automation_pipeline.fiches.tables import FicheCache, RecordingRow
+from automation_pipeline.fiches.models.fiches import DetailsFetched, FetchFailed, FetchOutcome, FicheNotFound
+from automation_pipeline.fiches.queries.details import DETAILS_LIVE_FOR, NOT_FOUND, NOT_FOUND_LIVES_FOR
+from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.fakes.crm import fiche, recording
 from automation_pipeline_tests.fiches.store.mirror import (
@@ -33,16 +28,16 @@ from automation_pipeline_tests.fiches.store.mirror import (
 from automation_pipeline_tests.processes import at_once
 
 
-def stored(database: Database) -> dict[str, FicheCache]:
+def stored(database: Database) -> dict[str, FicheCacheRow]:
     with database.reading() as session:
-        return {row.fiche_id: row for row in session.scalars(select(FicheCache))}
+        return {row.fiche_id: row for row in session.scalars(select(FicheCacheRow))}
 
 
 def everything(database: Database) -> list[dict[str, object]]:
     with database.reading() as session:
         return [
             {column.key: getattr(row, column.key) for column in table.__table__.columns}
-            for table in (FicheCache, RecordingRow, *SECTIONS)
+            for table in (FicheCacheRow, CallRecordingRow, *SECTIONS)
             for row in session.scalars(select(table).order_by(*table.__table__.primary_key))
         ]
 
@@ -90,7 +85,7 @@ def test_the_day_of_the_sale_is_derived_once_and_never_rewritten(
 ) -> None:
     save(database, FicheNotFound("1"))
     with database.transaction() as session:
-        session.scalars(select(FicheCache)).one().sales_date = before
+        session.scalars(select(FicheCacheRow)).one().sales_date = before
     for _ in range(2):
         save(database, found("1", date_insertion=told), at=LATER)
         assert stored(database)["1"].sales_date == kept
@@ -101,7 +96,7 @@ def test_the_day_of_the_sale_is_derived_once_and_never_rewritten(
 def test_details_are_not_a_revalidation_of_the_sales_list(database: Database) -> None:
     save(database, found("1"))
     with database.transaction() as session:
-        session.scalars(select(FicheCache)).one().last_revalidated_at = FIRST
+        session.scalars(select(FicheCacheRow)).one().last_revalidated_at = FIRST
     save(database, found("1"), at=LATER)
     assert stored(database)["1"].last_revalidated_at == FIRST
 
@@ -189,7 +184,7 @@ def test_two_processes_that_save_the_same_fiches_in_opposite_order_end_as_one(
     save(database, *day(100))
     alone = told_again(database), set(recordings(database))
     with database.transaction() as session:
-        session.execute(delete(FicheCache))
+        session.execute(delete(FicheCacheRow))
     at_once(save_rounds, (database_url, 100, False, 2, 5), (database_url, 100, True, 2, 5))
     assert (told_again(database), set(recordings(database))) == alone
     assert set(vanished(database).values()) == {None}

@@ -2,9 +2,8 @@
 
 from datetime import timedelta
 
-from automation_pipeline.fiches.domain.fiche import DetailsFetched, DetailsKnown, FicheNotFound
-from automation_pipeline.fiches.store.details import save_outcomes
-from automation_pipeline.fiches.store.freshness import known_since
+from automation_pipeline.fiches.models.fiches import DetailsFetched, DetailsKnown, FicheNotFound
+from automation_pipeline.fiches.queries.details import known_since, save_outcomes
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import fiche, recording

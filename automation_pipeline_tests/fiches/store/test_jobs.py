@@ -8,9 +8,14 @@ from sqlalchemy import update
 
 from automation_pipeline.core.access import EVERYTHING, Reach, Scope
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.fiches.store.job_documents import job_document, list_jobs, poll_document
-from automation_pipeline.fiches.store.jobs import is_job_visible, silent_jobs
-from automation_pipeline.fiches.store.status import Page
+from automation_pipeline.fiches.queries.fetch_jobs import (
+    is_job_visible,
+    job_document,
+    list_jobs,
+    poll_document,
+    silent_jobs,
+)
+from automation_pipeline.fiches.queries.fiches import FichePage
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused, mark_taken
 from automation_pipeline_tests.conftest import StandingClock
@@ -33,7 +38,7 @@ def test_a_job_is_seen_by_who_asked_for_it_or_sees_everything(ranges: Ranges) ->
         for look in (job_document, poll_document):
             with pytest.raises(NotFoundError, match=f"Job {job.id} not found"):
                 look(session, job.id, OTHERS)
-        assert list_jobs(session, OTHERS, Page(9)) == []
+        assert list_jobs(session, OTHERS, FichePage(9)) == []
 
 
 def test_a_list_is_paged_newest_first_in_two_statements(ranges: Ranges) -> None:
@@ -42,7 +47,7 @@ def test_a_list_is_paged_newest_first_in_two_statements(ranges: Ranges) -> None:
         jobs.append(ranges.job(day).id)
         ranges.clock.pass_time_a_second()
     with ranges.database.reading() as session, statements(ranges.database) as sent:
-        pages = [list_jobs(session, MINE, Page(4, offset)) for offset in (0, 4)]
+        pages = [list_jobs(session, MINE, FichePage(4, offset)) for offset in (0, 4)]
     assert [one["jobId"] for page in pages for one in page] == jobs[::-1]
     assert len([one for one in sent if "SELECT" in one]) == 2 * 2
 

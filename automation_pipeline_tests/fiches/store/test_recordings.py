@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from automation_pipeline.fiches.store.recordings import save_recordings
+from automation_pipeline.fiches.queries.details import save_recordings
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.fakes.crm import recording
 from automation_pipeline_tests.fiches.store.mirror import (

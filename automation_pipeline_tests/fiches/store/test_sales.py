@@ -4,12 +4,10 @@ from datetime import date, timedelta
 
 from sqlalchemy import event, select
 
-from automation_pipeline.fiches.domain.fiche import DetailsFetched, FicheNotFound
-from automation_pipeline.fiches.domain.sales import FicheSummary, SalesList
-from automation_pipeline.fiches.store.details import save_outcomes
-from automation_pipeline.fiches.store.freshness import coverage_of
-from automation_pipeline.fiches.store.sales import fiches_sold_on, sales_day, save_sales_list, volumes_of
-from automation_pipeline.fiches.tables import FicheCache, RecordingRow
+from automation_pipeline.fiches.models.fiches import DetailsFetched, FicheNotFound, SalesList, SalesListEntry
+from automation_pipeline.fiches.queries.days import fiches_sold_on, sales_day, save_sales_list, volumes_of
+from automation_pipeline.fiches.queries.details import coverage_of, save_outcomes
+from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import fiche, recording
@@ -17,15 +15,15 @@ from automation_pipeline_tests.fakes.crm import fiche, recording
 DAY = date(2026, 2, 3)
 
 
-def summary(fiche_id: str, nom: str = "MARTEL", cle: str | None = "c1", **given: object) -> FicheSummary:
+def summary(fiche_id: str, nom: str = "MARTEL", cle: str | None = "c1", **given: object) -> SalesListEntry:
     fields: dict[str, object] = {
         "prenom": "Odile", "telephone": "0600000001", "telephone_2": None, "email": "o.m@example.test",
         "statut": "Vente", "inserted_at": None, "modified_at": None, "recordings": (), **given,
     }  # fmt: skip
-    return FicheSummary(fiche_id=fiche_id, nom=nom, cle=cle, **fields)  # type: ignore[arg-type]
+    return SalesListEntry(fiche_id=fiche_id, nom=nom, cle=cle, **fields)  # type: ignore[arg-type]
 
 
-def listed(*fiches: FicheSummary, day: date = DAY, of: int | None = None) -> SalesList:
+def listed(*fiches: SalesListEntry, day: date = DAY, of: int | None = None) -> SalesList:
     return SalesList(day=day, listed=len(fiches) if of is None else of, fiches=fiches)
 
 
@@ -34,9 +32,9 @@ def save(database: Database, clock: StandingClock, sales: SalesList):  # noqa: A
         return save_sales_list(session, sales, clock.now())
 
 
-def cached(database: Database, fiche_id: str) -> FicheCache:
+def cached(database: Database, fiche_id: str) -> FicheCacheRow:
     with database.reading() as session:
-        return session.scalars(select(FicheCache).where(FicheCache.fiche_id == fiche_id)).one()
+        return session.scalars(select(FicheCacheRow).where(FicheCacheRow.fiche_id == fiche_id)).one()
 
 
 def test_counts_tell_what_the_list_brought(database: Database, clock: StandingClock) -> None:
@@ -92,7 +90,9 @@ def test_recordings_of_the_list_are_kept_and_their_urls_with_them(database: Data
     save(database, clock, listed(summary("1", recordings=(recording("a"), recording("b")))))
     save(database, clock, listed(summary("1", recordings=(recording("a", url=""),))))
     with database.reading() as session:
-        rows = session.execute(select(RecordingRow.call_id, RecordingRow.recording_url, RecordingRow.vanished_at))
+        rows = session.execute(
+            select(CallRecordingRow.call_id, CallRecordingRow.recording_url, CallRecordingRow.vanished_at)
+        )
         assert sorted(rows.tuples()) == [(call, recording(call).url, None) for call in ("a", "b")]
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, func, select
 
-from automation_pipeline.fiches.domain.fiche import FicheNotFound
-from automation_pipeline.fiches.domain.sections import Information
-from automation_pipeline.fiches.tables import EtiquetteRow, FicheCache, InformationRow, RecordingRow
+from automation_pipeline.fiches.models.fiches import FicheNotFound
+from automation_pipeline.fiches.models.sections import Information
+from automation_pipeline.fiches.tables import CallRecordingRow, EtiquetteRow, FicheCacheRow, InformationRow
 from automation_pipeline.simulator import Kind, World
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.fiches.store.mirror import (
@@ -112,6 +112,6 @@ def test_rows_count_from_one_in_the_order_of_the_crm(database: Database) -> None
 def test_everything_goes_with_its_fiche(database: Database) -> None:
     save(database, fetched(full()))
     with database.transaction() as session:
-        session.execute(delete(FicheCache))
-        assert session.scalar(select(func.count()).select_from(RecordingRow)) == 0
+        session.execute(delete(FicheCacheRow))
+        assert session.scalar(select(func.count()).select_from(CallRecordingRow)) == 0
     assert set(rows(database).values()) == {0}

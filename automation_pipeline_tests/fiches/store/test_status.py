@@ -7,18 +7,24 @@ from sqlalchemy import update
 
 from automation_pipeline.core.access import EVERYTHING, Reach, Scope
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.fiches.domain.sales import SalesList
-from automation_pipeline.fiches.store.calls import recordings_of
-from automation_pipeline.fiches.store.sales import save_sales_list
-from automation_pipeline.fiches.store.status import Page, cache_row, fiches_in_short, fiches_sold, statuses_of
-from automation_pipeline.fiches.tables import RecordingRow
+from automation_pipeline.fiches.models.fiches import SalesList
+from automation_pipeline.fiches.queries.days import save_sales_list
+from automation_pipeline.fiches.queries.fiches import (
+    FichePage,
+    cache_row,
+    fiches_in_short,
+    fiches_sold,
+    recordings_of,
+    statuses_of,
+)
+from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.fakes.crm import recording, summary
 from automation_pipeline_tests.fiches.store.mirror import FIRST, LATER, found, save, statements
 
 DAY = date(2026, 2, 3)
 NORD = Reach(Scope.GROUP, groupes=frozenset({"NORD"}))
-ALL = Page(1000)
+ALL = FichePage(1000)
 
 
 def mirrored(database: Database, *fiche_ids: str, groupe: str = "NORD", calls: int = 2) -> None:
@@ -28,7 +34,7 @@ def mirrored(database: Database, *fiche_ids: str, groupe: str = "NORD", calls: i
 
 def transcribed(database: Database, *call_ids: str) -> None:
     with database.transaction() as session:
-        done = update(RecordingRow).where(RecordingRow.call_id.in_(call_ids))
+        done = update(CallRecordingRow).where(CallRecordingRow.call_id.in_(call_ids))
         session.execute(done.values(has_transcription=True, transcribed_at=FIRST))
 
 
@@ -94,8 +100,8 @@ def test_days_are_read_in_pages(database: Database) -> None:
         for n, day in enumerate(days):
             save_sales_list(session, SalesList(day, 2, (summary(f"{n}1"), summary(f"{n}2"))), FIRST)
     with database.reading() as session:
-        pages = [fiches_sold(session, days[:2], EVERYTHING, Page(3, offset)) for offset in (0, 3)]
-        short, count = fiches_in_short(session, [days[0], days[2]], EVERYTHING, Page(3))
+        pages = [fiches_sold(session, days[:2], EVERYTHING, FichePage(3, offset)) for offset in (0, 3)]
+        short, count = fiches_in_short(session, [days[0], days[2]], EVERYTHING, FichePage(3))
         assert fiches_sold(session, [], EVERYTHING, ALL) == ([], 0)
     assert [[row["ficheId"] for row in rows] for rows, _ in pages] == [["01", "02", "11"], ["12"]]
     assert [total for _, total in pages] == [4, 4]

@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from automation_pipeline.org_jobs.domain.org_schedule import OrgSchedule
-from automation_pipeline.org_jobs.domain.schedule_rules import read_schedule
-from automation_pipeline.org_jobs.domain.states import ScheduleState
+from automation_pipeline.org_jobs.models.schedules import OrgSchedule
+from automation_pipeline.org_jobs.models.states import ScheduleState
+from automation_pipeline.org_jobs.rules.schedules import read_schedule
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import JsonModel, parse
-from automation_pipeline.org_jobs.domain.agent_job import (
+from automation_pipeline.org_jobs.models.agents import (
     MOST_RESULT_BYTES,
     ClaimWish,
     Greeting,
@@ -17,7 +17,7 @@ from automation_pipeline.org_jobs.domain.agent_job import (
     is_agent,
     read_result,
 )
-from automation_pipeline.org_jobs.domain.payload_faults import DEEPEST
+from automation_pipeline.org_jobs.models.secrets import DEEPEST
 from automation_pipeline_tests.tables import every_case
 
 OF = {"attemptNo": 1, "leaseToken": 7}

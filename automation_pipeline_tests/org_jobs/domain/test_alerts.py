@@ -7,25 +7,23 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.org_jobs.domain.alerts import (
+from automation_pipeline.org_jobs.models.timing import TimingFields
+from automation_pipeline.org_jobs.rules.alerts import (
     COOLDOWN,
-    Alert,
-    AlertName,
     AlertSeverity,
-    Raised,
-    alerts,
-    is_to_raise,
-)
-from automation_pipeline.org_jobs.domain.health import (
     FailedJobs,
     FailingSchedule,
-    Health,
+    LastRaised,
+    OrgAlertCondition,
+    OrgHealth,
+    OrgJobsAlertName,
     QuietHost,
     SpoiltBatch,
     UnreadableSchedule,
     WatchedSchedule,
+    due_alerts,
+    is_to_raise,
 )
-from automation_pipeline.org_jobs.domain.timing import TimingFields
 from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
@@ -36,17 +34,17 @@ HOST = QuietHost(
 WARNING, CRITICAL = AlertSeverity.WARNING, AlertSeverity.CRITICAL
 
 
-def told(health: Health) -> list[tuple[str, str, str | None, str]]:
-    return [(one.name, one.severity, one.org_id, one.subject) for one in alerts(health, NOW)]
+def told(health: OrgHealth) -> list[tuple[str, str, str | None, str]]:
+    return [(one.name, one.severity, one.org_id, one.subject) for one in due_alerts(health, NOW)]
 
 
 def test_where_all_is_well_nobody_is_called() -> None:
-    assert alerts(Health(), NOW) == []
+    assert due_alerts(OrgHealth(), NOW) == []
 
 
 @every_case(("seconds", "is_told"), [(0, False), (300, False), (301, True)])
 def test_what_is_due_and_left_alone_is_about_the_scheduler_itself(seconds: int, is_told: bool) -> None:
-    found = told(Health(oldest_due_at=NOW - seconds * SECOND))
+    found = told(OrgHealth(oldest_due_at=NOW - seconds * SECOND))
     assert found == ([("oldest_due", "critical", None, "scheduler")] if is_told else [])
 
 
@@ -58,11 +56,11 @@ def test_a_schedule_that_fails_in_a_row_is_told(in_a_row: int, is_paused: bool, 
     one = FailingSchedule(
         org_id="acme", id="s1", name="Nightly", in_a_row=in_a_row, is_paused_for_it=is_paused, last_at=NOW
     )
-    assert told(Health(failing=[one])) == ([("schedule_failed", severity, "acme", "s1")] if severity else [])
+    assert told(OrgHealth(failing=[one])) == ([("schedule_failed", severity, "acme", "s1")] if severity else [])
 
 
 def test_what_happened_once_is_told_with_its_words() -> None:
-    health = Health(
+    health = OrgHealth(
         unreadable=[
             UnreadableSchedule(org_id="acme", id="s1", name="Nightly", cron_expression="0 2 30 2 *", since=NOW)
         ],
@@ -72,7 +70,7 @@ def test_what_happened_once_is_told_with_its_words() -> None:
         ],
         batches=[SpoiltBatch(org_id="acme", id=5, schedule_id="s3", finished_at=NOW)],
     )
-    found = alerts(health, NOW)
+    found = due_alerts(health, NOW)
     assert [(one.name, one.severity, one.subject) for one in found] == [
         ("invalid_cron", "critical", "s1"),
         ("job_run_failed", "warning", "s2"),
@@ -100,12 +98,12 @@ def test_what_happened_once_is_told_with_its_words() -> None:
 )
 def test_a_silent_host_is_told(minutes: float, changes: dict[str, object], names: list[str]) -> None:
     host = replace(HOST, silent_since=NOW - minutes * MINUTE, **changes)
-    assert [name for name, *_ in told(Health(quiet_hosts=[host]))] == names
+    assert [name for name, *_ in told(OrgHealth(quiet_hosts=[host]))] == names
 
 
-def watched(cron: str, since: datetime, **timing: object) -> Health:
+def watched(cron: str, since: datetime, **timing: object) -> OrgHealth:
     fields = TimingFields(seed="", cron_expression=cron, timezone="UTC", **timing)  # type: ignore[arg-type]
-    return Health(watched=[WatchedSchedule(org_id="acme", id="s1", name="Nightly", timing=fields, since=since)])
+    return OrgHealth(watched=[WatchedSchedule(org_id="acme", id="s1", name="Nightly", timing=fields, since=since)])
 
 
 @every_case(
@@ -129,26 +127,30 @@ def test_a_schedule_whose_dates_are_over_may_be_silent() -> None:
     assert told(watched("* * * * *", NOW - timedelta(days=1), end_at=NOW - timedelta(days=1))) == []
 
 
-def an_alert(severity: AlertSeverity = WARNING, happened_at: datetime | None = None) -> Alert:
-    name = AlertName.SCHEDULE_FAILED
-    return Alert(org_id="acme", name=name, severity=severity, subject="s1", message="!", happened_at=happened_at)
+def an_alert(severity: AlertSeverity = WARNING, happened_at: datetime | None = None) -> OrgAlertCondition:
+    name = OrgJobsAlertName.SCHEDULE_FAILED
+    return OrgAlertCondition(
+        org_id="acme", name=name, severity=severity, subject="s1", message="!", happened_at=happened_at
+    )
 
 
 @every_case(
     ("alert", "last", "is_raised"),
     [
         (an_alert(), None, True),
-        (an_alert(), Raised(WARNING, NOW - COOLDOWN + SECOND), False),
-        (an_alert(), Raised(WARNING, NOW - COOLDOWN), True),
-        (an_alert(CRITICAL), Raised(WARNING, NOW - SECOND), True),
-        (an_alert(CRITICAL), Raised(CRITICAL, NOW - SECOND), False),
-        (an_alert(happened_at=NOW - COOLDOWN), Raised(WARNING, NOW - COOLDOWN), False),
-        (an_alert(happened_at=NOW - SECOND), Raised(WARNING, NOW - COOLDOWN), True),
-        (an_alert(happened_at=NOW - SECOND), Raised(WARNING, NOW - 2 * SECOND), False),
-        (an_alert(CRITICAL, NOW - SECOND), Raised(WARNING, NOW - 2 * SECOND), True),
+        (an_alert(), LastRaised(WARNING, NOW - COOLDOWN + SECOND), False),
+        (an_alert(), LastRaised(WARNING, NOW - COOLDOWN), True),
+        (an_alert(CRITICAL), LastRaised(WARNING, NOW - SECOND), True),
+        (an_alert(CRITICAL), LastRaised(CRITICAL, NOW - SECOND), False),
+        (an_alert(happened_at=NOW - COOLDOWN), LastRaised(WARNING, NOW - COOLDOWN), False),
+        (an_alert(happened_at=NOW - SECOND), LastRaised(WARNING, NOW - COOLDOWN), True),
+        (an_alert(happened_at=NOW - SECOND), LastRaised(WARNING, NOW - 2 * SECOND), False),
+        (an_alert(CRITICAL, NOW - SECOND), LastRaised(WARNING, NOW - 2 * SECOND), True),
     ],
 )
-def test_it_is_raised_once_until_its_cooldown_is_over(alert: Alert, last: Raised | None, is_raised: bool) -> None:
+def test_it_is_raised_once_until_its_cooldown_is_over(
+    alert: OrgAlertCondition, last: LastRaised | None, is_raised: bool
+) -> None:
     assert is_to_raise(alert, last, NOW) is is_raised
 
 
@@ -157,6 +159,6 @@ def test_two_of_the_same_are_never_raised_within_a_cooldown(looks: list[int]) ->
     raised: list[datetime] = []
     for seconds in sorted(looks):
         now = NOW + seconds * SECOND
-        if is_to_raise(an_alert(), Raised(WARNING, raised[-1]) if raised else None, now):
+        if is_to_raise(an_alert(), LastRaised(WARNING, raised[-1]) if raised else None, now):
             raised.append(now)
     assert all(later - earlier >= COOLDOWN for earlier, later in pairwise(raised))

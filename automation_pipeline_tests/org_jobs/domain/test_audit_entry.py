@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.org_jobs.domain.audit_entry import differences
+from automation_pipeline.org_jobs.models.organisations import differences
 
 DOCUMENTS = st.dictionaries(st.sampled_from("abc"), st.none() | st.integers(0, 2))
 

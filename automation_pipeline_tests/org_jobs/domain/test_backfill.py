@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.org_jobs.domain.backfill import (
+from automation_pipeline.org_jobs.models.states import OrgJobsRunState
+from automation_pipeline.org_jobs.models.timing import Planned, Timing, TimingFields, read_timing
+from automation_pipeline.org_jobs.rules.backfills import (
     BackfillInput,
     Behaviour,
-    Done,
-    check_count,
+    TimesDone,
+    check_backfill_count,
     chosen_times,
     due_times,
     less_urgent,
     read_backfill,
 )
-from automation_pipeline.org_jobs.domain.states import RunState
-from automation_pipeline.org_jobs.domain.timing import Planned, Timing, TimingFields, read_timing
 from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
@@ -113,7 +113,7 @@ def test_a_period_of_too_many_is_not_looked_through() -> None:
     ],
 )
 def test_the_behaviour_says_what_is_done_again(states: list[str], behaviour: str, left_out: str | None) -> None:
-    done = {at(1): Done(tuple(map(RunState, states)))} if states else {}
+    done = {at(1): TimesDone(tuple(map(OrgJobsRunState, states)))} if states else {}
     [one] = chosen_times([Planned(at(1), at(1))], done, Behaviour(behaviour), None)
     assert (one.scheduled_for, one.left_out) == (at(1), left_out)
 
@@ -125,9 +125,9 @@ def test_what_the_schedule_is_about_to_decide_is_left_to_it() -> None:
 
 
 def test_too_many_are_refused_with_how_many_there_are() -> None:
-    check_count(3, 3)
+    check_backfill_count(3, 3)
     with pytest.raises(InvalidInputError) as refused:
-        check_count(4, 3)
+        check_backfill_count(4, 3)
     [(field, why)] = refused.value.fields
     assert (field, "there are 4 due times" in why) == ("limit", True)
 

@@ -3,9 +3,9 @@
 from datetime import timedelta
 from typing import Any
 
-from automation_pipeline.core.instants import iso
-from automation_pipeline.org_jobs.domain.coming_runs import plan_of
-from automation_pipeline.org_jobs.domain.states import ScheduleState
+from automation_pipeline.core.clock import iso
+from automation_pipeline.org_jobs.models.states import ScheduleState
+from automation_pipeline.org_jobs.rules.previews import plan_of
 from automation_pipeline_tests.org_jobs.domain.schedules import NOW, stored
 from automation_pipeline_tests.tables import every_case
 

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.core.cron import Cron
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.org_jobs.domain.cron_words import in_words
+from automation_pipeline.core.scheduling.cron import Cron
+from automation_pipeline.org_jobs.rules.previews import describe_cron
 from automation_pipeline_tests.tables import every_case
 
 
@@ -42,7 +42,7 @@ from automation_pipeline_tests.tables import every_case
 )
 def test_common_forms_are_said_in_words_and_others_as_they_are(expression: str, words: str) -> None:
     Cron.parse(expression)
-    assert in_words(expression) == words
+    assert describe_cron(expression) == words
 
 
 @given(st.lists(st.from_regex(r"\A(\*|L|[0-9]{1,2}|MON|[0-9]-[0-9])(,[0-9]|/[0-9]{1,2})?\Z"), min_size=5, max_size=5))
@@ -52,5 +52,5 @@ def test_whatever_can_be_read_has_words(fields: list[str]) -> None:
         Cron.parse(expression)
     except InvalidInputError:
         return
-    words = in_words(expression)
+    words = describe_cron(expression)
     assert words == expression or words.startswith(("Every ", "At "))

@@ -1,7 +1,7 @@
 """A day of schedules and jobs: summed up over organisations, and judged."""
 
-from automation_pipeline.org_jobs.domain.day import DAY_CHECKS, Day, DayFires, DayJobs, judge_day
-from automation_pipeline.org_jobs.domain.states import FireOutcome, RunState
+from automation_pipeline.org_jobs.models.states import FireOutcome, OrgJobsRunState
+from automation_pipeline.org_jobs.rules.days import DAY_CHECKS, Day, DayFires, DayJobs, judge_day
 from automation_pipeline_tests.tables import every_case
 
 
@@ -25,8 +25,8 @@ DAY = Day(
         fires("globex", "SKIPPED", 4, reason="misfire"),
     ],
     jobs=[
-        DayJobs(org_id="initech", status=RunState.SUCCESS, type="RCON", count=2),
-        DayJobs(org_id="acme", status=RunState.FAILED, type="RCON", count=1),
+        DayJobs(org_id="initech", status=OrgJobsRunState.SUCCESS, type="RCON", count=2),
+        DayJobs(org_id="acme", status=OrgJobsRunState.FAILED, type="RCON", count=1),
     ],
 )
 

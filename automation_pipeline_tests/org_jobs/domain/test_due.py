@@ -6,27 +6,32 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.org_jobs.domain.due import Decision, DueSchedule, Surroundings, decide
-from automation_pipeline.org_jobs.domain.policies import MOST_CAUGHT_UP, MisfirePolicy, OverlapPolicy
-from automation_pipeline.org_jobs.domain.states import FireTrigger, SkipReason
-from automation_pipeline.org_jobs.domain.timing import Planned, Timing, TimingFields, next_planned, read_timing
+from automation_pipeline.org_jobs.models.states import (
+    MOST_CAUGHT_UP,
+    FireTrigger,
+    MisfirePolicy,
+    OverlapPolicy,
+    SkipReason,
+)
+from automation_pipeline.org_jobs.models.timing import Planned, Timing, TimingFields, next_planned, read_timing
+from automation_pipeline.org_jobs.rules.due import DueOrgSchedule, FireDecision, ScheduleFacts, decide
 from automation_pipeline_tests.tables import every_case
 
 TEN = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
-BUSY = Surroundings(at_work=1)
+BUSY = ScheduleFacts(at_work=1)
 
 
 def timing(cron: str = "*/5 * * * *", **said: Any) -> Timing:
     return read_timing(TimingFields(seed="s", cron_expression=cron, timezone=said.pop("zone", "UTC"), **said))
 
 
-def due(of: Timing, after: datetime = TEN, **said: Any) -> DueSchedule:
+def due(of: Timing, after: datetime = TEN, **said: Any) -> DueOrgSchedule:
     planned = next_planned(of, after)
     assert planned is not None
-    return DueSchedule(timing=of, due=planned, **said)
+    return DueOrgSchedule(timing=of, due=planned, **said)
 
 
-def told(decision: Decision) -> list[str]:
+def told(decision: FireDecision) -> list[str]:
     return [f"{fire.scheduled_for:%H:%M} {fire.skip or 'run'}" for fire in decision.fires]
 
 
@@ -58,7 +63,7 @@ def test_down_for_three_hours(policy: MisfirePolicy, run: list[datetime], skippe
     assert not decision.is_cut
 
 
-def gone_through(schedule: DueSchedule, now: datetime) -> list[datetime]:
+def gone_through(schedule: DueOrgSchedule, now: datetime) -> list[datetime]:
     """What is run until it is not due any more, one look after the other."""
     ran: list[datetime] = []
     for _ in range(50):
@@ -67,8 +72,8 @@ def gone_through(schedule: DueSchedule, now: datetime) -> list[datetime]:
         assert decision.next is not None
         if decision.next.effective_for > now:
             return ran
-        around = Surroundings(waiting=len(ran))
-        schedule = DueSchedule(
+        around = ScheduleFacts(waiting=len(ran))
+        schedule = DueOrgSchedule(
             timing=schedule.timing, due=decision.next, misfire_policy=schedule.misfire_policy, around=around
         )
     raise AssertionError("It never ends")
@@ -103,22 +108,22 @@ def test_of_a_rare_schedule_that_was_missed_for_long_the_newest_is_found() -> No
 @every_case(
     ("policy", "around", "skip", "ends_others"),
     [
-        (OverlapPolicy.SKIP, Surroundings(), None, False),
+        (OverlapPolicy.SKIP, ScheduleFacts(), None, False),
         (OverlapPolicy.SKIP, BUSY, SkipReason.OVERLAP, False),
-        (OverlapPolicy.SKIP, Surroundings(waiting=1), SkipReason.OVERLAP, False),
+        (OverlapPolicy.SKIP, ScheduleFacts(waiting=1), SkipReason.OVERLAP, False),
         (OverlapPolicy.BUFFER_ONE, BUSY, None, False),
-        (OverlapPolicy.BUFFER_ONE, Surroundings(waiting=1), None, False),
-        (OverlapPolicy.BUFFER_ONE, Surroundings(at_work=1, waiting=1), SkipReason.OVERLAP, False),
-        (OverlapPolicy.BUFFER_ONE, Surroundings(waiting=2), SkipReason.OVERLAP, False),
-        (OverlapPolicy.BUFFER_ALL, Surroundings(at_work=1, waiting=9), None, False),
+        (OverlapPolicy.BUFFER_ONE, ScheduleFacts(waiting=1), None, False),
+        (OverlapPolicy.BUFFER_ONE, ScheduleFacts(at_work=1, waiting=1), SkipReason.OVERLAP, False),
+        (OverlapPolicy.BUFFER_ONE, ScheduleFacts(waiting=2), SkipReason.OVERLAP, False),
+        (OverlapPolicy.BUFFER_ALL, ScheduleFacts(at_work=1, waiting=9), None, False),
         (OverlapPolicy.CANCEL_OTHER, BUSY, None, True),
-        (OverlapPolicy.CANCEL_OTHER, Surroundings(), None, False),
+        (OverlapPolicy.CANCEL_OTHER, ScheduleFacts(), None, False),
         (OverlapPolicy.TERMINATE_OTHER, BUSY, None, True),
-        (OverlapPolicy.ALLOW_ALL, Surroundings(at_work=1, waiting=9), None, False),
+        (OverlapPolicy.ALLOW_ALL, ScheduleFacts(at_work=1, waiting=9), None, False),
     ],
 )
 def test_each_overlap_policy(
-    policy: OverlapPolicy, around: Surroundings, skip: SkipReason | None, ends_others: bool
+    policy: OverlapPolicy, around: ScheduleFacts, skip: SkipReason | None, ends_others: bool
 ) -> None:
     decision = decide(due(timing(), overlap_policy=policy, around=around), at(10, 5))
     assert ([fire.skip for fire in decision.fires], decision.ends_others) == ([skip], ends_others)
@@ -129,10 +134,10 @@ def test_each_overlap_policy(
     ("said", "reason"),
     [
         ({"skips_next": True}, SkipReason.OPERATOR),
-        ({"around": Surroundings(is_disabled=True)}, SkipReason.DISABLED),
-        ({"around": Surroundings(is_in_maintenance=True)}, SkipReason.MAINTENANCE),
-        ({"around": Surroundings(is_host_offline=True)}, SkipReason.HOST_OFFLINE),
-        ({"around": Surroundings(at_work=1, is_in_maintenance=True)}, SkipReason.MAINTENANCE),
+        ({"around": ScheduleFacts(is_disabled=True)}, SkipReason.DISABLED),
+        ({"around": ScheduleFacts(is_in_maintenance=True)}, SkipReason.MAINTENANCE),
+        ({"around": ScheduleFacts(is_host_offline=True)}, SkipReason.HOST_OFFLINE),
+        ({"around": ScheduleFacts(at_work=1, is_in_maintenance=True)}, SkipReason.MAINTENANCE),
         ({"around": BUSY, "skips_next": True}, SkipReason.OPERATOR),
     ],
 )
@@ -150,7 +155,7 @@ def test_late_and_outside_of_its_window_it_waits_for_the_next() -> None:
     decision = decide(due(of, at(4, 45)), at(9))
     assert decision.fires == ()
     assert decision.next == Planned(at(5, 30, 0), at(2, 0, 0, day=5))
-    after = decide(DueSchedule(timing=of, due=decision.next), at(2, day=5))
+    after = decide(DueOrgSchedule(timing=of, due=decision.next), at(2, day=5))
     assert told(after) == ["05:30 run"]
     assert after.next == Planned(at(5, 30, 0, day=11), at(5, 30, 0, day=11))
 
@@ -197,7 +202,7 @@ def test_what_is_postponed_keeps_to_the_days_and_the_end() -> None:
 
 
 def test_what_is_caught_up_does_not_push_away_what_was_just_made() -> None:
-    around = Surroundings(waiting=1)
+    around = ScheduleFacts(waiting=1)
     schedule = due(
         timing(), misfire_policy=MisfirePolicy.FIRE_ALL, overlap_policy=OverlapPolicy.CANCEL_OTHER, around=around
     )
@@ -217,7 +222,7 @@ def test_more_jitter_than_there_is_between_two_misses_nothing(policy: MisfirePol
             assert [fire.skip for fire in decision.fires] == [None]
             ran.append(decision.fires[0].scheduled_for)
             assert decision.next is not None
-            schedule = DueSchedule(
+            schedule = DueOrgSchedule(
                 timing=of, due=decision.next, misfire_policy=policy, overlap_policy=OverlapPolicy.ALLOW_ALL
             )
     assert ran == [at(11, 0, 0) + timedelta(hours=place) for place in range(len(ran))]
@@ -257,10 +262,10 @@ EVENINGS = {"window_start": "22:00", "window_end": "06:00", "window_policy": "FI
     policy=st.sampled_from(MisfirePolicy),
     overlap=st.sampled_from(OverlapPolicy),
     late=st.timedeltas(timedelta(0), timedelta(days=40)),
-    around=st.builds(Surroundings, at_work=st.integers(0, 2), waiting=st.integers(0, 2)),
+    around=st.builds(ScheduleFacts, at_work=st.integers(0, 2), waiting=st.integers(0, 2)),
 )
 def test_whatever_happens_it_goes_on_and_decides_nothing_twice(
-    of: Timing, policy: MisfirePolicy, overlap: OverlapPolicy, late: timedelta, around: Surroundings
+    of: Timing, policy: MisfirePolicy, overlap: OverlapPolicy, late: timedelta, around: ScheduleFacts
 ) -> None:
     schedule = due(of, misfire_policy=policy, overlap_policy=overlap, around=around)
     now, seen = schedule.due.effective_for + late, set[datetime]()
@@ -275,5 +280,5 @@ def test_whatever_happens_it_goes_on_and_decides_nothing_twice(
         assert decision.next.scheduled_for not in seen
         if decision.next.effective_for > now:
             return
-        schedule = DueSchedule(timing=of, due=decision.next, misfire_policy=policy, overlap_policy=overlap)
+        schedule = DueOrgSchedule(timing=of, due=decision.next, misfire_policy=policy, overlap_policy=overlap)
     raise AssertionError("It stays due")

@@ -8,29 +8,28 @@ from typing import Any
 import pytest
 
 from automation_pipeline.core.state_machine import IllegalMoveError
-from automation_pipeline.org_jobs.domain.endings import (
+from automation_pipeline.org_jobs.models.attempts import (
     AttemptEnd,
     RunEnd,
-    cancelled,
-    expired,
-    failed,
+    attempt_cancelled,
+    attempt_expired,
+    attempt_failed,
+    attempt_stale,
+    attempt_succeeded,
+    attempt_too_long,
     run_end,
-    stale,
-    succeeded,
-    too_long,
 )
-from automation_pipeline.org_jobs.domain.job_type import Performer
-from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
-from automation_pipeline.org_jobs.domain.states import JOB_RUN, RunState
+from automation_pipeline.org_jobs.models.jobs import Performer, RetryPolicy
+from automation_pipeline.org_jobs.models.states import JOB_RUN, OrgJobsRunState
 from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, tzinfo=UTC)
-AGAIN = RunEnd(RunState.PENDING, NOW + timedelta(seconds=2))
+AGAIN = RunEnd(OrgJobsRunState.PENDING, NOW + timedelta(seconds=2))
 
 
 def ended(end: AttemptEnd, **said: Any) -> RunEnd:
     facts: dict[str, Any] = {
-        "frm": RunState.RUNNING,
+        "frm": OrgJobsRunState.RUNNING,
         "attempt_no": 1,
         "policy": RetryPolicy(),
         "window": None,
@@ -44,34 +43,34 @@ def ended(end: AttemptEnd, **said: Any) -> RunEnd:
 @every_case(
     ("end", "said", "becomes"),
     [
-        (succeeded(), {}, RunEnd(RunState.SUCCESS)),
-        (failed("Broken."), {}, AGAIN),
-        (failed("Broken."), {"attempt_no": 2}, AGAIN),
-        (failed("Broken."), {"attempt_no": 3}, RunEnd(RunState.FAILED)),
-        (failed("Broken."), {"policy": RetryPolicy(max_retries=0)}, RunEnd(RunState.FAILED)),
-        (failed("Wrong.", "VALIDATION"), {}, RunEnd(RunState.FAILED)),
-        (failed("Broken."), {"is_cancel_wanted": True}, RunEnd(RunState.FAILED)),
-        (stale(180), {}, AGAIN),
-        (too_long(900), {}, AGAIN),
-        (cancelled("Not needed."), {}, RunEnd(RunState.CANCELLED)),
-        (cancelled(), {"frm": RunState.PENDING}, RunEnd(RunState.CANCELLED)),
-        (expired(NOW, Performer.AGENT), {"frm": RunState.PENDING}, RunEnd(RunState.FAILED)),
+        (attempt_succeeded(), {}, RunEnd(OrgJobsRunState.SUCCESS)),
+        (attempt_failed("Broken."), {}, AGAIN),
+        (attempt_failed("Broken."), {"attempt_no": 2}, AGAIN),
+        (attempt_failed("Broken."), {"attempt_no": 3}, RunEnd(OrgJobsRunState.FAILED)),
+        (attempt_failed("Broken."), {"policy": RetryPolicy(max_retries=0)}, RunEnd(OrgJobsRunState.FAILED)),
+        (attempt_failed("Wrong.", "VALIDATION"), {}, RunEnd(OrgJobsRunState.FAILED)),
+        (attempt_failed("Broken."), {"is_cancel_wanted": True}, RunEnd(OrgJobsRunState.FAILED)),
+        (attempt_stale(180), {}, AGAIN),
+        (attempt_too_long(900), {}, AGAIN),
+        (attempt_cancelled("Not needed."), {}, RunEnd(OrgJobsRunState.CANCELLED)),
+        (attempt_cancelled(), {"frm": OrgJobsRunState.PENDING}, RunEnd(OrgJobsRunState.CANCELLED)),
+        (attempt_expired(NOW, Performer.AGENT), {"frm": OrgJobsRunState.PENDING}, RunEnd(OrgJobsRunState.FAILED)),
     ],
 )
 def test_what_becomes_of_the_run(end: AttemptEnd, said: dict[str, Any], becomes: RunEnd) -> None:
     assert ended(end, **said) == becomes
 
 
-ILLEGAL = [(frm, to) for frm, to in product(RunState, RunState) if not JOB_RUN.can_move(frm, to)]
+ILLEGAL = [(frm, to) for frm, to in product(OrgJobsRunState, OrgJobsRunState) if not JOB_RUN.can_move(frm, to)]
 
 
-@every_case(("frm", "to"), [pair for pair in ILLEGAL if pair[1] is not RunState.PENDING])
-def test_an_end_that_its_state_does_not_allow_is_refused(frm: RunState, to: RunState) -> None:
+@every_case(("frm", "to"), [pair for pair in ILLEGAL if pair[1] is not OrgJobsRunState.PENDING])
+def test_an_end_that_its_state_does_not_allow_is_refused(frm: OrgJobsRunState, to: OrgJobsRunState) -> None:
     with pytest.raises(IllegalMoveError):
         ended(AttemptEnd(status=to, error_code="FAILED"), frm=frm)
 
 
 def test_the_moves_that_are_forbidden() -> None:
-    assert JOB_RUN.terminal == {RunState.SUCCESS, RunState.CANCELLED}
-    assert not JOB_RUN.can_move(RunState.FAILED, RunState.SUCCESS)
-    assert not JOB_RUN.can_move(RunState.PENDING, RunState.SUCCESS)
+    assert JOB_RUN.terminal == {OrgJobsRunState.SUCCESS, OrgJobsRunState.CANCELLED}
+    assert not JOB_RUN.can_move(OrgJobsRunState.FAILED, OrgJobsRunState.SUCCESS)
+    assert not JOB_RUN.can_move(OrgJobsRunState.PENDING, OrgJobsRunState.SUCCESS)

@@ -2,10 +2,10 @@
 
 from datetime import UTC, datetime, timedelta
 
-from automation_pipeline.core.execution_window import ExecutionWindow
-from automation_pipeline.core.wall_clock import zone
-from automation_pipeline.org_jobs.domain.expiry import expires_at
-from automation_pipeline.org_jobs.domain.retry_policy import StartWindow
+from automation_pipeline.core.scheduling.execution_window import ExecutionWindow
+from automation_pipeline.core.scheduling.zones import zone
+from automation_pipeline.org_jobs.models.jobs import StartWindow
+from automation_pipeline.org_jobs.rules.attempts import expires_at
 from automation_pipeline_tests.tables import every_case
 
 BEGINS = datetime(2026, 5, 4, 10, tzinfo=UTC)

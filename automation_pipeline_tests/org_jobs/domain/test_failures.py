@@ -9,8 +9,8 @@ from automation_pipeline.core.errors import (
     PermanentError,
     TransientError,
 )
-from automation_pipeline.org_jobs.domain.failures import end_of
-from automation_pipeline.org_jobs.domain.retry_policy import is_retryable
+from automation_pipeline.org_jobs.models.attempts import end_of_error
+from automation_pipeline.org_jobs.models.jobs import is_retryable
 from automation_pipeline_tests.tables import every_case
 
 
@@ -29,11 +29,11 @@ from automation_pipeline_tests.tables import every_case
 def test_the_kind_of_an_error_says_whether_it_is_tried_again(
     error: AutomationError, code: str, *, is_retried: bool
 ) -> None:
-    end = end_of(error)
+    end = end_of_error(error)
     assert (end.status, end.error_code, end.error, end.result) == ("failed", code, str(error), None)
     assert is_retryable(end.error_code) is is_retried
 
 
 def test_fields_are_told_and_secrets_are_not() -> None:
     error = InvalidInputError("Refused", (("payload.a", "is wrong"), ("payload.b", "token=hunter2hunter2")))
-    assert end_of(error).error == "Refused: payload.a: is wrong; payload.b: token=[masked]"
+    assert end_of_error(error).error == "Refused: payload.a: is wrong; payload.b: token=[masked]"

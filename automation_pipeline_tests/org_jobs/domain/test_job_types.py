@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.org_jobs.domain.job_type import Performer
-from automation_pipeline.org_jobs.domain.job_types import JOB_TYPES, checked_payload, job_type, job_types
-from automation_pipeline.org_jobs.domain.secrets import HOW
+from automation_pipeline.org_jobs.models.job_types import JOB_TYPES, checked_payload, job_type, job_types
+from automation_pipeline.org_jobs.models.jobs import Performer
+from automation_pipeline.org_jobs.models.secrets import HOW
 from automation_pipeline_tests.tables import every_case
 
 AGENTS = [one for one in JOB_TYPES.values() if one.performer is Performer.AGENT]

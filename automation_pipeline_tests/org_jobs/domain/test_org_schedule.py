@@ -3,7 +3,12 @@
 from datetime import UTC, datetime
 
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.org_jobs.domain.org_schedule import ScheduleInput, input_document, is_as_shown, last_run_status
+from automation_pipeline.org_jobs.models.schedules import (
+    OrgScheduleDefinition,
+    input_document,
+    is_as_shown,
+    last_run_status,
+)
 from automation_pipeline_tests.org_jobs.domain.schedules import stored
 from automation_pipeline_tests.tables import every_case
 
@@ -39,7 +44,7 @@ def test_what_is_left_out_has_its_default() -> None:
         "excludedOn": [],
     }
     assert expected.items() <= {name: value for name, value in document.items() if name in expected}.items()
-    assert len(document) == len(ScheduleInput.model_fields)
+    assert len(document) == len(OrgScheduleDefinition.model_fields)
 
 
 def test_a_stored_one_is_shown_as_others_read_it() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.org_jobs.domain.organisation import (
+from automation_pipeline.org_jobs.models.organisations import (
     HostInput,
     OrganisationInput,
     ServerInput,

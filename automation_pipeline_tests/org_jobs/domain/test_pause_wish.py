@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.org_jobs.domain.pause_wish import LONGEST_REASON, read_pause, read_skip
+from automation_pipeline.org_jobs.models.schedules import LONGEST_REASON, read_pause, read_skip
 from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)

@@ -5,8 +5,8 @@ from base64 import b64encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.org_jobs.domain.job_types import JOB_TYPES
-from automation_pipeline.org_jobs.domain.plain_secrets import (
+from automation_pipeline.org_jobs.models.job_types import JOB_TYPES
+from automation_pipeline.org_jobs.models.secrets import (
     is_scheme,
     is_secret_when_sent,
     looks_secret,

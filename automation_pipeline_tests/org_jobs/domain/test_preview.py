@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.instants import iso
-from automation_pipeline.org_jobs.domain.preview import ComingRun, check_count, following, preview
-from automation_pipeline.org_jobs.domain.timing import Planned, TimingFields, next_planned, read_timing
+from automation_pipeline.org_jobs.models.timing import Planned, TimingFields, next_planned, read_timing
+from automation_pipeline.org_jobs.rules.previews import ComingRun, check_count, following, preview
 from automation_pipeline_tests.tables import every_case
 
 MAY = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)

@@ -2,15 +2,15 @@
 
 from datetime import UTC, datetime, timedelta
 
-from automation_pipeline.org_jobs.domain.job_type import Performer
-from automation_pipeline.org_jobs.domain.reaping import Standing, reaped
-from automation_pipeline.org_jobs.domain.states import RunState
+from automation_pipeline.org_jobs.models.jobs import Performer
+from automation_pipeline.org_jobs.models.states import OrgJobsRunState
+from automation_pipeline.org_jobs.rules.attempts import UnattendedRun, end_of_unattended
 from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 SOON = NOW + timedelta(seconds=1)
-BEGUN = {"status": RunState.RUNNING, "started_at": NOW - timedelta(minutes=3), "deadline_at": SOON}
-WAITS = {"status": RunState.PENDING, "expires_at": NOW}
+BEGUN = {"status": OrgJobsRunState.RUNNING, "started_at": NOW - timedelta(minutes=3), "deadline_at": SOON}
+WAITS = {"status": OrgJobsRunState.PENDING, "expires_at": NOW}
 
 
 @every_case(
@@ -29,11 +29,11 @@ WAITS = {"status": RunState.PENDING, "expires_at": NOW}
         (WAITS | {"expires_at": SOON}, None),
         (WAITS | {"expires_at": None}, None),
         (WAITS | {"is_held": True}, None),
-        ({"status": RunState.FAILED, "silent_seconds": 60.0, "deadline_at": NOW, "expires_at": NOW}, None),
+        ({"status": OrgJobsRunState.FAILED, "silent_seconds": 60.0, "deadline_at": NOW, "expires_at": NOW}, None),
     ],
 )
 def test_what_becomes_of_a_run(standing: dict[str, object], outcome: tuple[str, str | None] | None) -> None:
-    end = reaped(Standing(**{"performer": Performer.AGENT} | standing), NOW)
+    end = end_of_unattended(UnattendedRun(**{"performer": Performer.AGENT} | standing), NOW)
     assert (end and (end.status, end.error_code)) == outcome
 
 
@@ -45,7 +45,7 @@ def test_what_becomes_of_a_run(standing: dict[str, object], outcome: tuple[str, 
     ],
 )
 def test_what_was_never_begun_says_who_should_have(performer: Performer, words: str) -> None:
-    end = reaped(Standing(performer=performer, status=RunState.PENDING, expires_at=NOW), NOW)
+    end = end_of_unattended(UnattendedRun(performer=performer, status=OrgJobsRunState.PENDING, expires_at=NOW), NOW)
     assert end is not None
     assert end.error is not None
     assert end.error.startswith(words)

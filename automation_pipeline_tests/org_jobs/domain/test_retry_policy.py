@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.execution_window import ExecutionWindow
 from automation_pipeline.core.json_model import as_document, parse
-from automation_pipeline.org_jobs.domain.retry_policy import (
+from automation_pipeline.core.scheduling.execution_window import ExecutionWindow
+from automation_pipeline.org_jobs.models.jobs import (
     BackoffType,
     RetryPolicy,
     StartWindow,

@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
-from automation_pipeline.core.instants import iso
-from automation_pipeline.org_jobs.domain.schedule_changes import (
+from automation_pipeline.org_jobs.models.states import ScheduleState
+from automation_pipeline.org_jobs.models.timing import TimingFields, read_timing
+from automation_pipeline.org_jobs.rules.schedules import (
     NEVER_NULL,
-    Standing,
+    NextState,
     changed_schedule,
     is_expected,
     next_after,
     refuse_pause,
-    standing_after,
+    state_after,
 )
-from automation_pipeline.org_jobs.domain.states import ScheduleState
-from automation_pipeline.org_jobs.domain.timing import TimingFields, read_timing
 from automation_pipeline_tests.org_jobs.domain.schedules import NOW, stored
 from automation_pipeline_tests.tables import every_case
 
@@ -67,7 +67,7 @@ def test_what_may_not_be_null_says_so(field: str) -> None:
 )
 def test_the_state_after_a_change(known: dict[str, Any], patch: dict[str, object], state: ScheduleState | None) -> None:
     before = stored(**known)
-    standing = standing_after(before, changed_schedule(before, patch), NOW)
+    standing = state_after(before, changed_schedule(before, patch), NOW)
     assert (standing and standing.state) == state
     assert standing is None or (standing.planned is not None) == (state is ACTIVE)
 
@@ -75,10 +75,10 @@ def test_the_state_after_a_change(known: dict[str, Any], patch: dict[str, object
 def test_a_change_that_leaves_no_time_is_refused_unless_an_end_says_so() -> None:
     before, end_of_time = stored(), datetime(9999, 12, 31, 23, tzinfo=UTC)
     with pytest.raises(InvalidInputError) as refused:
-        standing_after(before, changed_schedule(before, {"cronExpression": "0 3 * * *"}), end_of_time)
+        state_after(before, changed_schedule(before, {"cronExpression": "0 3 * * *"}), end_of_time)
     assert [field for field, _ in refused.value.fields] == ["cronExpression"]
     ends = changed_schedule(before, {"cronExpression": "0 3 * * *", "endAt": AHEAD})
-    assert standing_after(before, ends, end_of_time) == Standing(COMPLETED)
+    assert state_after(before, ends, end_of_time) == NextState(COMPLETED)
 
 
 @given(st.integers(0, 10_000), st.integers(-10_000, 10_000))

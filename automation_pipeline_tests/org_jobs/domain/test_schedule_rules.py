@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.instants import iso
-from automation_pipeline.org_jobs.domain.schedule_rules import read_schedule, refuse_never_due
+from automation_pipeline.org_jobs.rules.schedules import read_schedule, refuse_never_due
 from automation_pipeline_tests.org_jobs.domain.schedules import NOW, said
 from automation_pipeline_tests.tables import every_case
 

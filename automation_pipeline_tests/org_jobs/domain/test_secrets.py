@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.org_jobs.domain.secrets import names_in, reference_in, secrets_of, variable_of, with_secrets
+from automation_pipeline.org_jobs.models.secrets import names_in, reference_in, secrets_of, variable_of, with_secrets
 from automation_pipeline_tests.tables import every_case
 
 ORG_IDS = st.from_regex(r"[a-z0-9](-?[a-z0-9]){0,8}", fullmatch=True)

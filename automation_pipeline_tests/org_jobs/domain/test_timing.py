@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.execution_window import ExecutionWindow
-from automation_pipeline.org_jobs.domain.timing import (
+from automation_pipeline.core.scheduling.execution_window import ExecutionWindow
+from automation_pipeline.org_jobs.models.timing import (
     Timing,
     TimingFields,
     is_never_due,

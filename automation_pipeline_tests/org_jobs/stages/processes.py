@@ -5,10 +5,10 @@ import signal
 from datetime import datetime
 from typing import Any
 
-from automation_pipeline.core.meter import Meter
-from automation_pipeline.org_jobs.stages import fire_due_schedules as dispatcher
-from automation_pipeline.org_jobs.stages.fire_due_schedules import fire_due_schedules
-from automation_pipeline.org_jobs.store.due import count_due
+from automation_pipeline.core.metrics import Meter
+from automation_pipeline.org_jobs import fires as dispatcher
+from automation_pipeline.org_jobs.fires import fire_due_schedules
+from automation_pipeline.org_jobs.queries.dispatch import count_due
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 
@@ -38,5 +38,5 @@ def look_and_be_killed(url: str, now: str, nth: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     dispatcher.note_decided = note_and_die
-    dispatcher.AT_ONCE = 3
+    dispatcher.FIRE_BATCH = 3
     look_until_nothing_is_due(url, datetime.fromisoformat(now))

@@ -6,12 +6,12 @@ import pytest
 from sqlalchemy import event
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
-from automation_pipeline.org_jobs.domain.backfill import Backfill
-from automation_pipeline.org_jobs.domain.endings import failed, succeeded
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
-from automation_pipeline.org_jobs.stages.backfill_schedule import backfill_schedule
-from automation_pipeline.org_jobs.store.backfills import get_backfill, list_backfills
-from automation_pipeline.org_jobs.store.endings import end_attempts
+from automation_pipeline.org_jobs.backfills import backfill_schedule
+from automation_pipeline.org_jobs.models.attempts import attempt_failed, attempt_succeeded
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
+from automation_pipeline.org_jobs.queries.attempts import end_attempts
+from automation_pipeline.org_jobs.queries.backfills import get_backfill, list_backfills
+from automation_pipeline.org_jobs.rules.backfills import Backfill
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 
 PERIOD = {"from": "2026-05-01T00:00:00Z", "until": "2026-05-03T12:00:00Z"}
@@ -21,7 +21,7 @@ def at(day: int, hour: int = 2) -> datetime:
     return datetime(2026, 5, day, hour, tzinfo=UTC)
 
 
-def backfilled(bench: Bench, schedule_id: str, within: Within = EVERYWHERE, **given: object) -> Backfill:
+def backfilled(bench: Bench, schedule_id: str, within: OrgScope = ALL_ORGANISATIONS, **given: object) -> Backfill:
     return backfill_schedule(
         schedule_id, PERIOD | given, within=within, database=bench.database, clock=bench.clock, actor=ACTOR
     )
@@ -29,7 +29,7 @@ def backfilled(bench: Bench, schedule_id: str, within: Within = EVERYWHERE, **gi
 
 def stored(bench: Bench, made: Backfill) -> Backfill:
     with bench.database.reading() as session:
-        return get_backfill(session, made.id or 0, Within(ORG))
+        return get_backfill(session, made.id or 0, OrgScope(ORG))
 
 
 def ended(bench: Bench, job_id: int, *, well: bool) -> None:
@@ -37,14 +37,14 @@ def ended(bench: Bench, job_id: int, *, well: bool) -> None:
     run = bench.run_row(job_id)
     bench.set_run(run.id, status="running", started_at=bench.now, attempt_no=run.max_attempts)
     with bench.database.transaction() as session:
-        end_attempts(session, {run.id: succeeded() if well else failed("It broke.")}, "test", bench.now)
+        end_attempts(session, {run.id: attempt_succeeded() if well else attempt_failed("It broke.")}, "test", bench.now)
 
 
 def test_each_due_time_gets_its_job(org_bench: Bench) -> None:
     host = org_bench.host()
     server = org_bench.server(host_id=host)
     schedule = org_bench.schedule(server_instance_id=server, payload={"message": "x"}, priority=4)
-    made = backfilled(org_bench, schedule, Within(ORG))
+    made = backfilled(org_bench, schedule, OrgScope(ORG))
     assert made == stored(org_bench, made)
     assert (made.status, made.total, made.pending, made.behaviour, made.times) == ("running", 3, 3, "none", ())
     fires, jobs = org_bench.fires(schedule), org_bench.jobs(schedule)
@@ -88,7 +88,7 @@ def test_a_dry_run_writes_nothing_and_says_why(org_bench: Bench) -> None:
     assert len(org_bench.jobs(schedule)) == len(org_bench.fires(schedule)) == 1
     assert org_bench.audit(schedule) == org_bench.events() == []
     with org_bench.database.reading() as session:
-        assert list_backfills(session, EVERYWHERE, limit=10, offset=0) == []
+        assert list_backfills(session, ALL_ORGANISATIONS, limit=10, offset=0) == []
 
 
 def test_two_of_one_period_do_nothing_twice(org_bench: Bench) -> None:
@@ -174,7 +174,7 @@ def test_the_schedule_of_another_is_not_there(org_bench: Bench) -> None:
     deleted = org_bench.schedule(deleted_at=org_bench.now)
     for schedule in (theirs, deleted, "nothing"):
         with pytest.raises(NotFoundError, match=f"Schedule {schedule} does not exist"):
-            backfilled(org_bench, schedule, Within(ORG))
+            backfilled(org_bench, schedule, OrgScope(ORG))
     assert org_bench.jobs() == []
 
 

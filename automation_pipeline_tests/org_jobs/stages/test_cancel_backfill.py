@@ -3,13 +3,12 @@
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, NotFoundError
-from automation_pipeline.org_jobs.domain.backfill import Backfill
-from automation_pipeline.org_jobs.domain.endings import cancelled
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
-from automation_pipeline.org_jobs.stages.backfill_schedule import backfill_schedule
-from automation_pipeline.org_jobs.stages.cancel_backfill import cancel_backfill
-from automation_pipeline.org_jobs.store.backfills import get_backfill
-from automation_pipeline.org_jobs.store.endings import end_attempts
+from automation_pipeline.org_jobs.backfills import backfill_schedule, cancel_backfill
+from automation_pipeline.org_jobs.models.attempts import attempt_cancelled
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
+from automation_pipeline.org_jobs.queries.attempts import end_attempts
+from automation_pipeline.org_jobs.queries.backfills import get_backfill
+from automation_pipeline.org_jobs.rules.backfills import Backfill
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 
 PERIOD = {"from": "2026-05-01T00:00:00Z", "until": "2026-05-03T12:00:00Z"}
@@ -18,12 +17,12 @@ PERIOD = {"from": "2026-05-01T00:00:00Z", "until": "2026-05-03T12:00:00Z"}
 def made(bench: Bench, org_id: str = ORG, **given: object) -> tuple[int, list[int]]:
     """The backfill and its jobs."""
     schedule = bench.schedule(org_id)
-    world = {"within": EVERYWHERE, "database": bench.database, "clock": bench.clock, "actor": ACTOR}
+    world = {"within": ALL_ORGANISATIONS, "database": bench.database, "clock": bench.clock, "actor": ACTOR}
     backfill = backfill_schedule(schedule, PERIOD | given, **world)
     return backfill.id or 0, [job.id for job in bench.jobs(schedule)]
 
 
-def cancel(bench: Bench, batch_id: int, within: Within = EVERYWHERE, reason: str | None = None) -> Backfill:
+def cancel(bench: Bench, batch_id: int, within: OrgScope = ALL_ORGANISATIONS, reason: str | None = None) -> Backfill:
     world = {"within": within, "database": bench.database, "clock": bench.clock}
     return cancel_backfill(batch_id, **world, actor="user:2", reason=reason)
 
@@ -33,7 +32,7 @@ def test_what_waits_is_cancelled_and_what_runs_is_asked(org_bench: Bench) -> Non
     running = org_bench.run_row(one).id
     org_bench.set_run(running, status="running", started_at=org_bench.now)
     other = org_bench.job()
-    over = cancel(org_bench, batch_id, Within(ORG), "Wrong period.")
+    over = cancel(org_bench, batch_id, OrgScope(ORG), "Wrong period.")
     assert (over.status, over.running, over.cancelled, over.finished_at) == ("cancelled", 1, 2, org_bench.now)
     asked = org_bench.run_by_id(running)
     assert (asked.status, asked.cancel_requested_at, asked.cancelled_by) == ("running", org_bench.now, "user:2")
@@ -50,7 +49,7 @@ def test_it_stays_cancelled_when_its_last_job_ends(org_bench: Bench) -> None:
     org_bench.set_run(running, status="running", started_at=org_bench.now)
     first = cancel(org_bench, batch_id)
     with org_bench.database.transaction() as session:
-        end_attempts(session, {running: cancelled("Stopped.")}, "test", org_bench.now)
+        end_attempts(session, {running: attempt_cancelled("Stopped.")}, "test", org_bench.now)
     assert cancel(org_bench, batch_id) == first.model_copy(update={"running": 0, "cancelled": 3})
     assert len(org_bench.audit(str(batch_id))) == 1
 
@@ -66,7 +65,7 @@ def test_that_of_another_is_not_there(org_bench: Bench) -> None:
     batch_id, (job, *_) = made(org_bench, OTHER_ORG)
     for missing in (batch_id, batch_id + 99):
         with pytest.raises(NotFoundError, match=f"Backfill {missing} does not exist"):
-            cancel(org_bench, missing, Within(ORG))
+            cancel(org_bench, missing, OrgScope(ORG))
         with org_bench.database.reading() as session, pytest.raises(NotFoundError):
-            get_backfill(session, missing, Within(ORG))
+            get_backfill(session, missing, OrgScope(ORG))
     assert org_bench.run_row(job).status == "pending"

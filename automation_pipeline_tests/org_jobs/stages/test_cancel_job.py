@@ -3,10 +3,10 @@
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, NotFoundError
-from automation_pipeline.org_jobs.domain.org_job import OrgJob
-from automation_pipeline.org_jobs.domain.tenancy import Within
-from automation_pipeline.org_jobs.stages.cancel_job import cancel_job
-from automation_pipeline.storage.instants import database_now
+from automation_pipeline.org_jobs.jobs import cancel_job
+from automation_pipeline.org_jobs.models.jobs import OrgJob
+from automation_pipeline.org_jobs.models.organisations import OrgScope
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
 
 
@@ -15,7 +15,7 @@ def cancel(
 ) -> OrgJob:
     return cancel_job(
         job_id,
-        within=Within(org_id),
+        within=OrgScope(org_id),
         database=bench.database,
         clock=bench.clock,
         actor="user:1",

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import select
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.org_jobs.domain.tenancy import Within
-from automation_pipeline.storage.instants import database_now
+from automation_pipeline.org_jobs.models.organisations import OrgScope
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline_tests.org_jobs.agent import Agent, an_agent
 from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, READING, Bench
 
@@ -63,8 +63,8 @@ def test_whoever_asks_for_jobs_is_heard_of(agent: Agent) -> None:
 def test_a_host_of_another_organisation_does_not_exist(agent: Agent) -> None:
     agent.wanted()
     with pytest.raises(NotFoundError, match=f"Host {agent.host_id} does not exist."):
-        agent.claim(within=Within(OTHER_ORG))
-    assert len(agent.claim(within=Within(ORG))) == 1
+        agent.claim(within=OrgScope(OTHER_ORG))
+    assert len(agent.claim(within=OrgScope(ORG))) == 1
 
 
 def test_what_is_of_another_organisation_or_host_is_given_to_nobody_else(org_bench: Bench) -> None:

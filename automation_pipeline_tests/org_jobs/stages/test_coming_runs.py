@@ -3,8 +3,8 @@
 import pytest
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.org_jobs.domain.preview import SchedulePreview
-from automation_pipeline.org_jobs.stages.coming_runs import coming_runs
+from automation_pipeline.org_jobs.rules.previews import SchedulePreview
+from automation_pipeline.org_jobs.schedules import coming_runs
 from automation_pipeline_tests.org_jobs.bench import OTHER_ORG, Bench
 from automation_pipeline_tests.org_jobs.scheduling import MINE
 

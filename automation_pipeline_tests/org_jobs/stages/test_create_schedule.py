@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
+from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
-from automation_pipeline.core.instants import iso
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 from automation_pipeline_tests.org_jobs.scheduling import MINE, created
 
@@ -63,5 +63,5 @@ def test_another_organisation_is_not_found_like_one_that_does_not_exist(org_benc
     with pytest.raises(NotFoundError) as theirs:
         created(org_bench, OTHER_ORG)
     assert str(theirs.value) == "Organisation 'globex' does not exist."
-    assert created(org_bench, OTHER_ORG, EVERYWHERE).org_id == OTHER_ORG
+    assert created(org_bench, OTHER_ORG, ALL_ORGANISATIONS).org_id == OTHER_ORG
     assert MINE.org_id == ORG

@@ -3,8 +3,8 @@
 import pytest
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.org_jobs.stages.delete_schedule import delete_schedule
-from automation_pipeline.org_jobs.store.schedules import fires_of, get_schedule, list_schedules
+from automation_pipeline.org_jobs.queries.schedules import fires_of, get_schedule, list_schedules
+from automation_pipeline.org_jobs.schedules import delete_schedule
 from automation_pipeline_tests.org_jobs.bench import OTHER_ORG, Bench
 from automation_pipeline_tests.org_jobs.scheduling import MINE, log_of, world
 

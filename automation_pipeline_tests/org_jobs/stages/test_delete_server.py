@@ -4,13 +4,13 @@ import pytest
 from sqlalchemy import select
 
 from automation_pipeline.core.errors import ConflictError, NotFoundError
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
-from automation_pipeline.org_jobs.stages.delete_server import delete_server
+from automation_pipeline.org_jobs.hosts import delete_server
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline.org_jobs.tables import ServerRow
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 
 
-def deleted(bench: Bench, server_id: int, within: Within = EVERYWHERE) -> None:
+def deleted(bench: Bench, server_id: int, within: OrgScope = ALL_ORGANISATIONS) -> None:
     delete_server(server_id, within=within, database=bench.database, clock=bench.clock, actor=ACTOR)
 
 
@@ -21,7 +21,7 @@ def servers(bench: Bench) -> list[int]:
 def test_one_that_nothing_names_goes(org_bench: Bench) -> None:
     server, other = org_bench.server(name="one"), org_bench.server()
     schedule = org_bench.schedule(server_instance_id=server, deleted_at=org_bench.now)
-    deleted(org_bench, server, Within(ORG))
+    deleted(org_bench, server, OrgScope(ORG))
     assert servers(org_bench) == [other]
     assert org_bench.schedule_row(schedule).server_instance_id is None
     [entry] = org_bench.audit(str(server))
@@ -48,5 +48,5 @@ def test_anothers_is_not_there(org_bench: Bench) -> None:
     theirs = org_bench.server(OTHER_ORG)
     for server_id in (theirs, theirs + 99):
         with pytest.raises(NotFoundError, match=f"^Server {server_id} does not exist"):
-            deleted(org_bench, server_id, Within(ORG))
+            deleted(org_bench, server_id, OrgScope(ORG))
     assert servers(org_bench) == [theirs]

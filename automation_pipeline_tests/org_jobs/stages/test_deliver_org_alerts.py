@@ -5,19 +5,18 @@ import json
 
 import pytest
 
-from automation_pipeline.core.delivery import Answer, Patience
-from automation_pipeline.core.webhooks import WebhookSender, signature
-from automation_pipeline.org_jobs.domain.alerts import Alert, AlertName, AlertSeverity
-from automation_pipeline.org_jobs.stages.deliver_org_alerts import AT_ONCE, deliver_org_alerts
-from automation_pipeline.org_jobs.store.alerts import add_alerts
+from automation_pipeline.core.webhooks import DeliveryPolicy, WebhookAnswer, WebhookSender, signature
+from automation_pipeline.org_jobs.alerts import DELIVERY_BATCH, deliver_org_alerts
+from automation_pipeline.org_jobs.queries.alerts import add_alerts
+from automation_pipeline.org_jobs.rules.alerts import AlertSeverity, OrgAlertCondition, OrgJobsAlertName
 from automation_pipeline_tests.fakes.post import FakeWebhookSender
 from automation_pipeline_tests.org_jobs.bench import ORG, Bench
 
 SECRET = "s3cret"
 URL = "https://hooks.example.com/jobs"
-DOWN = Alert(
+DOWN = OrgAlertCondition(
     org_id=ORG,
-    name=AlertName.SERVER_DOWN,
+    name=OrgJobsAlertName.SERVER_DOWN,
     severity=AlertSeverity.CRITICAL,
     subject="7",
     message="Host 'h1' has not been heard of for 16 min: its servers are taken for down.",
@@ -31,7 +30,7 @@ def raised(bench: Bench, count: int = 1) -> None:
 
 
 def deliver(bench: Bench, sender: WebhookSender, secret: str | None = SECRET) -> int:
-    patience = Patience(attempts=1)
+    patience = DeliveryPolicy(attempts=1)
     return asyncio.run(
         deliver_org_alerts(webhooks=sender, secret=secret, url=URL, patience=patience, database=bench.database)
     )
@@ -62,8 +61,8 @@ def test_a_receiver_is_told_once_and_can_check_who_says_it(org_bench: Bench) -> 
     assert (row.status, row.attempts, row.status_code, row.sent_at is not None) == ("sent", 1, 200, True)
 
 
-@pytest.mark.parametrize("answer", [Answer(500, "broken"), Answer(404, "nobody")])
-def test_what_cannot_be_told_is_kept_as_failed(org_bench: Bench, answer: Answer) -> None:
+@pytest.mark.parametrize("answer", [WebhookAnswer(500, "broken"), WebhookAnswer(404, "nobody")])
+def test_what_cannot_be_told_is_kept_as_failed(org_bench: Bench, answer: WebhookAnswer) -> None:
     raised(org_bench)
     deliver(org_bench, FakeWebhookSender([answer]), secret=None)
     [row] = org_bench.alerts()
@@ -71,6 +70,6 @@ def test_what_cannot_be_told_is_kept_as_failed(org_bench: Bench, answer: Answer)
 
 
 def test_a_tick_carries_no_more_than_it_can(org_bench: Bench) -> None:
-    raised(org_bench, AT_ONCE + 1)
+    raised(org_bench, DELIVERY_BATCH + 1)
     sender = FakeWebhookSender()
-    assert [deliver(org_bench, sender) for _ in range(3)] == [AT_ONCE, 1, 0]
+    assert [deliver(org_bench, sender) for _ in range(3)] == [DELIVERY_BATCH, 1, 0]

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from sqlalchemy import event, select, text
 
-from automation_pipeline.org_jobs.domain.states import RunState
-from automation_pipeline.org_jobs.stages.backfill_schedule import backfill_schedule
-from automation_pipeline.org_jobs.stages.fire_due_schedules import FireReport, fire_due_schedules
-from automation_pipeline.org_jobs.store.outcomes import JobOutcome, tell_schedules
-from automation_pipeline.org_jobs.tables import FireRow, ScheduleRow
+from automation_pipeline.org_jobs.backfills import backfill_schedule
+from automation_pipeline.org_jobs.fires import FireReport, fire_due_schedules
+from automation_pipeline.org_jobs.models.states import OrgJobsRunState
+from automation_pipeline.org_jobs.queries.attempts import JobOutcome, record_outcomes
+from automation_pipeline.org_jobs.tables import FireRow, OrgScheduleRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
 from automation_pipeline_tests.org_jobs.scheduling import world
@@ -181,11 +181,11 @@ def test_a_backfill_keeps_nothing_from_being_done_and_is_not_pushed_away(org_ben
 def test_what_an_operator_holds_does_not_end_the_look(
     org_bench: Bench, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("automation_pipeline.org_jobs.stages.fire_due_schedules.AT_ONCE", 2)
+    monkeypatch.setattr("automation_pipeline.org_jobs.fires.FIRE_BATCH", 2)
     ids = sorted(org_bench.schedule(**EVERY_FIVE) for _ in range(5))
     set_clock(org_bench, 10, 5)
     with database.transaction() as session:
-        session.execute(select(ScheduleRow.id).where(ScheduleRow.id == ids[0]).with_for_update())
+        session.execute(select(OrgScheduleRow.id).where(OrgScheduleRow.id == ids[0]).with_for_update())
         assert look(org_bench).dispatched == 4
     assert look(org_bench).dispatched == 1
 
@@ -256,7 +256,7 @@ def test_a_success_ends_the_row_of_failures(org_bench: Bench) -> None:
     look(bench)
     job = bench.jobs()[0]
     with bench.database.transaction() as session:
-        tell_schedules(session, [JobOutcome(id_, job.id, RunState.SUCCESS)], bench.now)
+        record_outcomes(session, [JobOutcome(id_, job.id, OrgJobsRunState.SUCCESS)], bench.now)
     row = bench.schedule_row(id_)
     assert (row.consecutive_failures, row.failure_count, row.last_job_status) == (0, 20, "success")
 
@@ -317,8 +317,8 @@ def test_what_is_not_active_never_fires(org_bench: Bench, columns: dict[str, Any
 
 
 def test_each_organisation_has_its_share_of_a_look(org_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("automation_pipeline.org_jobs.stages.fire_due_schedules.AT_ONCE", 4)
-    monkeypatch.setattr("automation_pipeline.org_jobs.stages.fire_due_schedules.MOST_ROUNDS", 1)
+    monkeypatch.setattr("automation_pipeline.org_jobs.fires.FIRE_BATCH", 4)
+    monkeypatch.setattr("automation_pipeline.org_jobs.fires.MOST_ROUNDS", 1)
     many = [org_bench.schedule(ORG, **EVERY_FIVE) for _ in range(9)]
     few = [org_bench.schedule(OTHER_ORG, **EVERY_FIVE) for _ in range(2)]
     set_clock(org_bench, 10, 5)

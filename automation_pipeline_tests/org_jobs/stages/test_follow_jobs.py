@@ -5,14 +5,18 @@ from datetime import timedelta
 import pytest
 
 from automation_pipeline.core.errors import TransientError
-from automation_pipeline.org_jobs.domain.endings import AttemptEnd, cancelled, failed, succeeded
-from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE
-from automation_pipeline.org_jobs.ports import JobDoer
-from automation_pipeline.org_jobs.stages import follow_jobs as stage
-from automation_pipeline.org_jobs.stages.cancel_job import cancel_job
-from automation_pipeline.org_jobs.stages.follow_jobs import follow_jobs
-from automation_pipeline.org_jobs.stages.reap_jobs import reap_jobs
+from automation_pipeline.org_jobs import runs as stage
+from automation_pipeline.org_jobs.jobs import cancel_job
+from automation_pipeline.org_jobs.models.attempts import (
+    AttemptEnd,
+    attempt_cancelled,
+    attempt_failed,
+    attempt_succeeded,
+)
+from automation_pipeline.org_jobs.models.jobs import RetryPolicy
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
+from automation_pipeline.org_jobs.ports import JobRunner
+from automation_pipeline.org_jobs.runs import follow_jobs, reap_jobs
 from automation_pipeline_tests.fiches.store.mirror import statements
 from automation_pipeline_tests.org_jobs.bench import OTHER_ORG, SERVICE, Bench, a_type
 from automation_pipeline_tests.org_jobs.doers import Elsewhere, Here
@@ -25,7 +29,7 @@ def doer() -> Elsewhere:
     return Elsewhere()
 
 
-def follow(bench: Bench, doer: JobDoer, other: JobDoer | None = None) -> int:
+def follow(bench: Bench, doer: JobRunner, other: JobRunner | None = None) -> int:
     doers = {SERVICE.name: doer, OTHER.name: other or doer}
     return follow_jobs(doers=doers, database=bench.database, clock=bench.clock, meter=bench.meter)
 
@@ -42,11 +46,16 @@ def followed(bench: Bench, doer: Elsewhere, **of_job: object) -> int:
 
 def cancel(bench: Bench, job_id: int, *, at_once: bool = False) -> None:
     wish = {"actor": "user:1", "reason": "Not now.", "at_once": at_once}
-    cancel_job(job_id, within=EVERYWHERE, database=bench.database, clock=bench.clock, **wish)
+    cancel_job(job_id, within=ALL_ORGANISATIONS, database=bench.database, clock=bench.clock, **wish)
 
 
 @pytest.mark.parametrize(
-    "end", [succeeded({"runId": "7"}), failed("It went wrong.", "RUN_FAILED"), cancelled("Somebody stopped it.")]
+    "end",
+    [
+        attempt_succeeded({"runId": "7"}),
+        attempt_failed("It went wrong.", "RUN_FAILED"),
+        attempt_cancelled("Somebody stopped it."),
+    ],
 )
 def test_a_job_ends_as_what_was_begun_for_it(org_bench: Bench, doer: Elsewhere, end: AttemptEnd) -> None:
     job_id = followed(org_bench, doer)
@@ -60,7 +69,7 @@ def test_a_job_ends_as_what_was_begun_for_it(org_bench: Bench, doer: Elsewhere, 
 
 def test_what_failed_elsewhere_is_tried_again(org_bench: Bench, doer: Elsewhere) -> None:
     job_id = followed(org_bench, doer, retry=RetryPolicy(max_retries=1))
-    doer.end_all(failed("It went wrong."))
+    doer.end_all(attempt_failed("It went wrong."))
     follow(org_bench, doer)
     run = org_bench.run_row(job_id)
     assert (run.status, run.attempt_no, run.following) == ("pending", 2, None)
@@ -81,7 +90,7 @@ def test_what_is_to_be_cancelled_is_stopped_elsewhere_first(org_bench: Bench, do
     assert follow(org_bench, doer) == 0
     assert doer.stopped == [(key, "user:1", "Not now.")]
     assert org_bench.run_row(job_id).status == "running"
-    doer.end_all(cancelled("It was stopped."))
+    doer.end_all(attempt_cancelled("It was stopped."))
     assert follow(org_bench, doer) == 1
     assert org_bench.run_row(job_id).status == "cancelled"
 
@@ -107,7 +116,7 @@ def test_what_fails_while_it_is_to_be_stopped_has_failed_but_is_no_failure_of_it
     org_bench.set_schedule(schedule, last_run_job_id=job_id)
     if is_cancelled:
         cancel(org_bench, job_id)
-    doer.end_all(failed("It went wrong."))
+    doer.end_all(attempt_failed("It went wrong."))
     follow(org_bench, doer)
     run, row = org_bench.run_row(job_id), org_bench.schedule_row(schedule)
     assert (run.status, run.error, row.last_job_status) == ("failed", "It went wrong.", "failed")
@@ -137,7 +146,7 @@ def test_what_cannot_be_stopped_now_is_tried_again_and_told(org_bench: Bench, do
     late, done = followed(org_bench, doer, of_type=OTHER), followed(org_bench, doer, org_id=OTHER_ORG)
     broken = Elsewhere(doer.begun, fault=TransientError("The database is too busy."))
     org_bench.set_run(org_bench.run_row(late).id, deadline_at=org_bench.now)
-    doer.begun[f"{org_bench.run_row(done).id}:1"] = succeeded()
+    doer.begun[f"{org_bench.run_row(done).id}:1"] = attempt_succeeded()
     with pytest.raises(TransientError, match="too busy"):
         follow(org_bench, doer, broken)
     assert [org_bench.run_row(job_id).status for job_id in (late, done)] == ["running", "success"]
@@ -152,22 +161,22 @@ def test_a_type_that_nobody_does_here_any_more_has_failed(org_bench: Bench, doer
 def test_all_of_a_type_are_looked_at_together(
     org_bench: Bench, doer: Elsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage, "AT_ONCE", 4)
+    monkeypatch.setattr(stage, "FOLLOW_BATCH", 4)
     followed(org_bench, doer)
-    doer.end_all(succeeded())
+    doer.end_all(attempt_succeeded())
     with statements(org_bench.database) as of_one:
         follow(org_bench, doer)
     for _ in range(3):
         followed(org_bench, doer)
-    doer.end_all(succeeded())
+    doer.end_all(attempt_succeeded())
     with statements(org_bench.database) as of_three:
         assert follow(org_bench, doer) == 3
     assert (len(of_three), doer.looks) == (len(of_one), 2)
 
 
 def test_many_are_looked_at_page_by_page(org_bench: Bench, doer: Elsewhere, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage, "AT_ONCE", 2)
+    monkeypatch.setattr(stage, "FOLLOW_BATCH", 2)
     jobs = [followed(org_bench, doer) for _ in range(5)]
-    doer.end_all(succeeded())
+    doer.end_all(attempt_succeeded())
     assert (follow(org_bench, doer), doer.looks) == (5, 3)
     assert {org_bench.run_row(job_id).status for job_id in jobs} == {"success"}

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import select
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
-from automation_pipeline.org_jobs.stages.greet_host import greet_host
-from automation_pipeline.storage.instants import database_now
+from automation_pipeline.org_jobs.agents import touch_heartbeat
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline_tests.org_jobs.bench import OTHER_ORG, Bench
 
 LONG_AGO = timedelta(days=400)
@@ -20,8 +20,8 @@ def present(bench: Bench, seconds: float = 0.0) -> datetime:
         return session.scalars(select(database_now(seconds))).one()
 
 
-def greet(bench: Bench, host_id: int, within: Within = EVERYWHERE, version: str | None = None):  # noqa: ANN201
-    return greet_host(host_id, within=within, database=bench.database, agent_version=version)
+def greet(bench: Bench, host_id: int, within: OrgScope = ALL_ORGANISATIONS, version: str | None = None):  # noqa: ANN201
+    return touch_heartbeat(host_id, within=within, database=bench.database, agent_version=version)
 
 
 @pytest.mark.parametrize("before", [None, LONG_AGO])
@@ -57,8 +57,8 @@ def test_a_host_of_another_organisation_does_not_exist(org_bench: Bench) -> None
     host_id = org_bench.host(OTHER_ORG)
     before = org_bench.host_row(host_id).last_seen_at
     with pytest.raises(NotFoundError, match=f"Host {host_id} does not exist."):
-        greet(org_bench, host_id, Within("acme"))
+        greet(org_bench, host_id, OrgScope("acme"))
     assert org_bench.host_row(host_id).last_seen_at == before
     with pytest.raises(NotFoundError, match=r"Host 987654 does not exist."):
         greet(org_bench, 987654)
-    assert greet(org_bench, host_id, Within(OTHER_ORG)).org_id == OTHER_ORG
+    assert greet(org_bench, host_id, OrgScope(OTHER_ORG)).org_id == OTHER_ORG

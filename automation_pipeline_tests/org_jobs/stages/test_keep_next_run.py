@@ -3,7 +3,7 @@
 import pytest
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.org_jobs.stages.keep_next_run import keep_next_run
+from automation_pipeline.org_jobs.schedules import keep_next_run
 from automation_pipeline_tests.org_jobs.bench import OTHER_ORG, Bench
 from automation_pipeline_tests.org_jobs.scheduling import log_of, world
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from automation_pipeline.core.errors import PermanentError, TransientError
-from automation_pipeline.org_jobs.stages import keep_trying as stage
-from automation_pipeline.org_jobs.stages.keep_trying import keep_trying
+from automation_pipeline.org_jobs import runs as stage
+from automation_pipeline.org_jobs.runs import retry_write
 from automation_pipeline_tests import waiting
 from automation_pipeline_tests.tables import every_case
 
@@ -35,14 +35,14 @@ def away(times: int) -> list[TransientError]:
 
 def test_what_passes_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stage, "FIRST_WAIT_SECONDS", 0.0)
-    assert waiting.run(keep_trying(Writing(*away(3)), seconds=AN_HOUR)) == 4
+    assert waiting.run(retry_write(Writing(*away(3)), seconds=AN_HOUR)) == 4
 
 
 @every_case("fault", [PermanentError("Never."), ValueError("a fault")])
 def test_what_does_not_pass_is_raised_at_once(fault: Exception) -> None:
     writing = Writing(fault)
     with pytest.raises(type(fault)):
-        waiting.run(keep_trying(writing, seconds=AN_HOUR))
+        waiting.run(retry_write(writing, seconds=AN_HOUR))
     assert writing.count == 1
 
 
@@ -52,7 +52,7 @@ def test_what_takes_too_long_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     writing = Writing(*away(9))
 
     async def trying() -> None:
-        task = asyncio.ensure_future(keep_trying(writing, seconds=90.0))
+        task = asyncio.ensure_future(retry_write(writing, seconds=90.0))
         await waiting.come_true(lambda: writing.count == 1)
         await asyncio.to_thread(lambda: None)
         waiting.leap(61.0)

@@ -3,8 +3,8 @@
 import pytest
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.org_jobs.domain.tenancy import Within
-from automation_pipeline.org_jobs.stages.list_held_jobs import list_held_jobs
+from automation_pipeline.org_jobs.agents import list_held_jobs
+from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline_tests.org_jobs.agent import Agent, an_agent
 from automation_pipeline_tests.org_jobs.bench import OTHER_ORG, READING, SERVICE, Bench
 
@@ -46,7 +46,7 @@ def test_what_other_hosts_and_other_performers_have_is_not_told(agent: Agent) ->
 def test_a_host_of_another_organisation_does_not_exist(agent: Agent) -> None:
     agent.claimed()
     with pytest.raises(NotFoundError, match=f"Host {agent.host_id} does not exist."):
-        list_held_jobs(agent.host_id, within=Within(OTHER_ORG), database=agent.bench.database)
+        list_held_jobs(agent.host_id, within=OrgScope(OTHER_ORG), database=agent.bench.database)
 
 
 def test_whoever_asks_is_heard_of(agent: Agent) -> None:

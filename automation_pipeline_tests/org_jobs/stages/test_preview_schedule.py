@@ -3,7 +3,7 @@
 import pytest
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.org_jobs.stages.preview_schedule import preview_schedule
+from automation_pipeline.org_jobs.schedules import preview_schedule
 from automation_pipeline_tests.org_jobs.domain.schedules import NOW, said
 
 

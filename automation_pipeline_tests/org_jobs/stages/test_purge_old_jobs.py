@@ -4,12 +4,12 @@ from datetime import timedelta
 
 from sqlalchemy import func, select
 
-from automation_pipeline.org_jobs.domain.endings import cancelled
-from automation_pipeline.org_jobs.stages.purge_old_jobs import purge_old_jobs
-from automation_pipeline.org_jobs.store.audit_log import note
-from automation_pipeline.org_jobs.store.endings import end_attempts
-from automation_pipeline.org_jobs.tables import AlertRow, AttemptRow, BatchRow, JobRunRow, ScheduleRow
-from automation_pipeline.storage.retention import Look
+from automation_pipeline.org_jobs.jobs import purge_old_jobs
+from automation_pipeline.org_jobs.models.attempts import attempt_cancelled
+from automation_pipeline.org_jobs.queries.attempts import end_attempts
+from automation_pipeline.org_jobs.queries.audit_log import add_audit_entry
+from automation_pipeline.org_jobs.tables import AttemptRow, BatchRow, JobRunRow, OrgAlertRow, OrgScheduleRow
+from automation_pipeline.storage.retention import PurgePass
 from automation_pipeline.storage.transitions import TransitionRow
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 
@@ -18,7 +18,7 @@ NOTHING: dict[str, int] = {}
 
 def purged(bench: Bench, limit: int = 100, keep_days: int = 90, keep_audit_days: int = 365, **dry: bool) -> dict:
     """What went, without the kinds of which nothing did."""
-    look = Look(bench.now, limit, **dry)
+    look = PurgePass(bench.now, limit, **dry)
     took = purge_old_jobs(look, keep_days=keep_days, keep_audit_days=keep_audit_days, database=bench.database)
     return {kind: rows for kind, rows in took.items() if rows}
 
@@ -31,7 +31,7 @@ def done(bench: Bench, org_id: str = ORG, **of_job: object) -> int:
     """A job with an attempt, which was cancelled while it ran."""
     job_id = bench.running_job(org_id, **of_job)
     with bench.database.transaction() as session:
-        end_attempts(session, {bench.run_row(job_id).id: cancelled()}, ACTOR, bench.now)
+        end_attempts(session, {bench.run_row(job_id).id: attempt_cancelled()}, ACTOR, bench.now)
     return job_id
 
 
@@ -67,14 +67,14 @@ def test_logs_alerts_backfills_and_deleted_schedules_go(org_bench: Bench) -> Non
     said = {"name": "x", "severity": "warning", "subject": "s", "message": "m", "status": "unsent"}
     with org_bench.database.transaction() as session:
         about = {"org_id": ORG, "entity": "schedule", "entity_id": kept}
-        note(session, **about, actor=ACTOR, action="update", now=org_bench.now)
+        add_audit_entry(session, **about, actor=ACTOR, action="update", now=org_bench.now)
         for days in (0, 91):
             at = org_bench.now + timedelta(days=days)
-            session.add(AlertRow(**said, raised_at=at, next_retry_at=at))
+            session.add(OrgAlertRow(**said, raised_at=at, next_retry_at=at))
     org_bench.clock.pass_time(timedelta(days=91))
     went = {"org_schedule_fires": 1, "org_job_batches": 1, "org_schedules": 1, "org_alerts": 1}
     assert purged(org_bench) == went
-    assert org_bench.rows(select(ScheduleRow.id)) == [kept]
+    assert org_bench.rows(select(OrgScheduleRow.id)) == [kept]
     assert org_bench.rows(select(BatchRow.status)) == ["running"]
 
 
@@ -83,7 +83,7 @@ def test_who_did_what_is_known_for_a_year_or_as_long_as_is_set(org_bench: Bench)
     with org_bench.database.transaction() as session:
         for number in range(3):
             at = org_bench.now + timedelta(days=number)
-            note(session, org_id=ORG, entity="host", entity_id="1", actor=ACTOR, action="update", now=at)
+            add_audit_entry(session, org_id=ORG, entity="host", entity_id="1", actor=ACTOR, action="update", now=at)
     org_bench.clock.pass_time(timedelta(days=365))
     assert purged(org_bench) == NOTHING
     org_bench.pass_minutes(1)

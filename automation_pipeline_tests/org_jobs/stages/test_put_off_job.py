@@ -4,10 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from automation_pipeline.org_jobs.domain.keys import request_key
-from automation_pipeline.org_jobs.stages.put_off_job import REST, put_off_job
-from automation_pipeline.org_jobs.stages.release_jobs import release_jobs
-from automation_pipeline.storage.instants import database_now
+from automation_pipeline.org_jobs.jobs import POSTPONED_FOR, postpone_job, release_jobs
+from automation_pipeline.org_jobs.models.jobs import request_key
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline_tests.org_jobs.bench import SERVICE, Bench
 
 
@@ -15,7 +14,7 @@ def put_off(bench: Bench, job_id: int, before: int = 0) -> bool:
     """By the death of the worker that was asked for last, or of one before it."""
     run = bench.run_row(job_id)
     request = request_key(run.id, run.requests - before)
-    return put_off_job(run.id, "Its worker died.", request=request, database=bench.database, clock=bench.clock)
+    return postpone_job(run.id, "Its worker died.", request=request, database=bench.database, clock=bench.clock)
 
 
 def release(bench: Bench) -> int:
@@ -27,9 +26,13 @@ def test_another_worker_is_asked_for_after_a_rest(org_bench: Bench) -> None:
     release(org_bench)
     assert put_off(org_bench, job_id)
     run = org_bench.run_row(job_id)
-    assert (run.next_attempt_at, run.requested_at, run.error) == (org_bench.now + REST, None, "Its worker died.")
+    assert (run.next_attempt_at, run.requested_at, run.error) == (
+        org_bench.now + POSTPONED_FOR,
+        None,
+        "Its worker died.",
+    )
     assert (run.status, run.attempt_no, release(org_bench)) == ("pending", 1, 0)
-    org_bench.clock.pass_time(REST)
+    org_bench.clock.pass_time(POSTPONED_FOR)
     assert release(org_bench) == 1
 
 
@@ -69,7 +72,7 @@ def test_what_would_rest_beyond_its_window_waits_for_the_next_one(org_bench: Ben
 def test_a_worker_that_another_one_was_asked_for_since_puts_nothing_off(org_bench: Bench) -> None:
     job_id = org_bench.job(of_type=SERVICE)
     release(org_bench)
-    org_bench.clock.pass_time(REST)
+    org_bench.clock.pass_time(POSTPONED_FOR)
     assert release(org_bench) == 1
     assert not put_off(org_bench, job_id, before=1)
     assert put_off(org_bench, job_id)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from automation_pipeline.org_jobs.stages.raise_org_alerts import raise_org_alerts
+from automation_pipeline.org_jobs.alerts import raise_org_alerts
 from automation_pipeline.org_jobs.tables import BatchRow
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, SERVICE, Bench
 

@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from automation_pipeline.core.instants import iso
-from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
-from automation_pipeline.org_jobs.stages import reap_jobs as stage
-from automation_pipeline.org_jobs.stages.reap_jobs import ReapReport, reap_jobs
-from automation_pipeline.org_jobs.stages.release_jobs import release_jobs
-from automation_pipeline.storage.instants import database_now
+from automation_pipeline.core.clock import iso
+from automation_pipeline.org_jobs import runs as stage
+from automation_pipeline.org_jobs.jobs import release_jobs
+from automation_pipeline.org_jobs.models.jobs import RetryPolicy
+from automation_pipeline.org_jobs.runs import ReapReport, reap_jobs
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline_tests.fiches.store.mirror import statements
 from automation_pipeline_tests.org_jobs.bench import CHANGING, OTHER_ORG, SERVICE, Bench
 
@@ -159,7 +159,7 @@ def test_what_is_taken_does_not_expire(org_bench: Bench) -> None:
 
 
 def test_only_so_many_are_given_up_at_once(org_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage, "AT_ONCE", 2)
+    monkeypatch.setattr(stage, "REAP_BATCH", 2)
     for org_id in ("acme", OTHER_ORG, "acme"):
         org_bench.expire_hold(org_bench.run_row(org_bench.running_job(org_id, CHANGING)).id)
     assert [reap(org_bench).stale for _ in range(3)] == [2, 1, 0]

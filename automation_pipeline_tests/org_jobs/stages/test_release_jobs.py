@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.org_jobs.domain.policies import OverlapPolicy
-from automation_pipeline.org_jobs.stages.release_jobs import release_jobs
-from automation_pipeline.org_jobs.stages.work_job import work_job
-from automation_pipeline.storage.instants import database_now
+from automation_pipeline.org_jobs.jobs import release_jobs
+from automation_pipeline.org_jobs.models.states import OverlapPolicy
+from automation_pipeline.org_jobs.runs import work_job
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused, mark_taken, offer_waiting
 from automation_pipeline_tests import waiting
 from automation_pipeline_tests.fiches.store.mirror import statements

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import select
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
-from automation_pipeline.org_jobs.domain.tenancy import Within
-from automation_pipeline.org_jobs.stages.report_progress import report_progress
-from automation_pipeline.storage.instants import database_now
+from automation_pipeline.org_jobs.agents import report_progress
+from automation_pipeline.org_jobs.models.organisations import OrgScope
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline_tests.org_jobs.agent import Agent, an_agent, of
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, READING, SERVICE, Bench
 
@@ -111,13 +111,13 @@ def test_faults_are_told_by_field_and_begin_nothing(agent: Agent) -> None:
 def test_a_run_of_another_organisation_of_no_host_or_of_no_agent_does_not_exist(agent: Agent) -> None:
     bench, job = agent.bench, agent.claimed()
     of_ours, of_none = bench.job(of_type=SERVICE, host_id=agent.host_id), bench.job()
-    strange = [(job.run_id, Within(OTHER_ORG))]
-    strange += [(bench.run_row(one).id, Within(ORG)) for one in (of_ours, of_none)]
-    for run_id, within in [*strange, (987654, Within(None))]:
+    strange = [(job.run_id, OrgScope(OTHER_ORG))]
+    strange += [(bench.run_row(one).id, OrgScope(ORG)) for one in (of_ours, of_none)]
+    for run_id, within in [*strange, (987654, OrgScope(None))]:
         with pytest.raises(NotFoundError, match=f"Job run {run_id} does not exist."):
             report_progress(run_id, of(job), within=within, **agent.on)
     assert bench.run_by_id(job.run_id).status == "pending"
-    assert agent.progress(job, within=Within(ORG)).cancel_requested is False
+    assert agent.progress(job, within=OrgScope(ORG)).cancel_requested is False
 
 
 def test_whoever_reports_is_heard_of_also_when_refused(agent: Agent) -> None:

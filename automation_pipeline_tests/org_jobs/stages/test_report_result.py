@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
-from automation_pipeline.org_jobs.domain.endings import cancelled
-from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
-from automation_pipeline.org_jobs.domain.tenancy import Within
-from automation_pipeline.org_jobs.stages.report_result import report_result
-from automation_pipeline.org_jobs.stages.update_server import update_server
-from automation_pipeline.org_jobs.store.endings import end_attempts
+from automation_pipeline.org_jobs.agents import report_result
+from automation_pipeline.org_jobs.hosts import update_server
+from automation_pipeline.org_jobs.models.attempts import attempt_cancelled
+from automation_pipeline.org_jobs.models.jobs import RetryPolicy
+from automation_pipeline.org_jobs.models.organisations import OrgScope
+from automation_pipeline.org_jobs.queries.attempts import end_attempts
 from automation_pipeline_tests.org_jobs.agent import Agent, an_agent, of
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, SERVICE, Bench
 
@@ -26,11 +26,11 @@ def agent(org_bench: Bench) -> Agent:
 
 def cancel_at_once(agent: Agent, run_id: int) -> None:
     with agent.bench.database.transaction() as session:
-        end_attempts(session, {run_id: cancelled("No need any more.")}, ACTOR, agent.bench.now)
+        end_attempts(session, {run_id: attempt_cancelled("No need any more.")}, ACTOR, agent.bench.now)
 
 
 def move(agent: Agent, host_id: int) -> None:
-    update_server(agent.server_id, {"hostId": str(host_id)}, within=Within(ORG), actor=ACTOR, **agent.on)
+    update_server(agent.server_id, {"hostId": str(host_id)}, within=OrgScope(ORG), actor=ACTOR, **agent.on)
 
 
 class TestItsOwn:
@@ -237,14 +237,14 @@ class TestNotItsOwn:
     def test_a_run_of_another_organisation_of_no_host_or_of_no_agent_does_not_exist(self, agent: Agent) -> None:
         bench, job = agent.bench, agent.begun()
         ours, waiting = bench.running_job(of_type=SERVICE, host_id=agent.host_id), bench.job()
-        strange = [(job.run_id, Within(OTHER_ORG))]
-        strange += [(bench.run_row(one).id, Within(ORG)) for one in (ours, waiting)]
+        strange = [(job.run_id, OrgScope(OTHER_ORG))]
+        strange += [(bench.run_row(one).id, OrgScope(ORG)) for one in (ours, waiting)]
         given = {**of(job), "status": "success"}
-        for run_id, within in [*strange, (987654, Within(None))]:
+        for run_id, within in [*strange, (987654, OrgScope(None))]:
             with pytest.raises(NotFoundError, match=f"Job run {run_id} does not exist."):
                 report_result(run_id, given, within=within, meter=bench.meter, **agent.on)
         assert bench.run_by_id(job.run_id).status == "running"
-        assert agent.result(job, "success", within=Within(ORG)).status == "success"
+        assert agent.result(job, "success", within=OrgScope(ORG)).status == "success"
 
     def test_faults_are_told_by_field_and_end_nothing(self, agent: Agent) -> None:
         job = agent.begun()

@@ -3,15 +3,17 @@
 import pytest
 
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
-from automation_pipeline.org_jobs.domain.org_job import OrgJob
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
-from automation_pipeline.org_jobs.stages.request_job import request_job
+from automation_pipeline.org_jobs.jobs import request_job
+from automation_pipeline.org_jobs.models.jobs import OrgJob
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
 
 CALL = {"type": "HTTPS_CALL", "payload": {"url": "https://example.com/warm"}}
 
 
-def request(bench: Bench, given: dict[str, object], *, org_id: str = ORG, within: Within = EVERYWHERE) -> OrgJob:
+def request(
+    bench: Bench, given: dict[str, object], *, org_id: str = ORG, within: OrgScope = ALL_ORGANISATIONS
+) -> OrgJob:
     return request_job(given, org_id=org_id, within=within, database=bench.database, clock=bench.clock, actor="user:1")
 
 
@@ -38,7 +40,7 @@ def test_a_job_of_an_agent_is_about_a_server(org_bench: Bench) -> None:
     host_id = org_bench.host()
     server_id = org_bench.server(host_id=host_id)
     wish = {"type": "restart", "serverInstanceId": str(server_id), "retryPolicy": {"maxRetries": 0}}
-    job = request(org_bench, wish, within=Within(ORG))
+    job = request(org_bench, wish, within=OrgScope(ORG))
     assert (job.type, job.server_instance_id, job.performer) == ("SERVER_RESTART", server_id, "agent")
     assert (job.runs[0].host_id, job.runs[0].max_attempts) == (host_id, 1)
 
@@ -69,7 +71,7 @@ def test_an_organisation_that_is_not_reached_does_not_exist(org_bench: Bench) ->
     org_bench.organisation(OTHER_ORG)
     for org_id in (OTHER_ORG, "nobody"):
         with pytest.raises(NotFoundError, match=f"Organisation '{org_id}' does not exist"):
-            request(org_bench, CALL, org_id=org_id, within=Within(ORG))
+            request(org_bench, CALL, org_id=org_id, within=OrgScope(ORG))
 
 
 def test_a_server_of_another_organisation_is_none_of_this_one(org_bench: Bench) -> None:

@@ -5,18 +5,16 @@ from datetime import UTC, datetime
 import pytest
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.org_jobs.domain.organisation import Organisation
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
-from automation_pipeline.org_jobs.stages.resume_organisation import resume_organisation
-from automation_pipeline.org_jobs.stages.suspend_organisation import suspend_organisation
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, Organisation, OrgScope
+from automation_pipeline.org_jobs.organisations import resume_organisation, suspend_organisation
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 
 
 def suspended(bench: Bench, org_id: str = ORG) -> None:
-    suspend_organisation(org_id, within=EVERYWHERE, database=bench.database, clock=bench.clock, actor=ACTOR)
+    suspend_organisation(org_id, within=ALL_ORGANISATIONS, database=bench.database, clock=bench.clock, actor=ACTOR)
 
 
-def resumed(bench: Bench, org_id: str = ORG, within: Within = EVERYWHERE) -> Organisation:
+def resumed(bench: Bench, org_id: str = ORG, within: OrgScope = ALL_ORGANISATIONS) -> Organisation:
     return resume_organisation(org_id, within=within, database=bench.database, clock=bench.clock, actor=ACTOR)
 
 
@@ -74,5 +72,5 @@ def test_anothers_is_not_there(org_id: str, org_bench: Bench) -> None:
     schedule = org_bench.schedule(OTHER_ORG)
     suspended(org_bench, OTHER_ORG)
     with pytest.raises(NotFoundError, match=f"Organisation '{org_id}' does not exist"):
-        resumed(org_bench, org_id, Within(ORG))
+        resumed(org_bench, org_id, OrgScope(ORG))
     assert org_bench.schedule_row(schedule).state == "PAUSED"

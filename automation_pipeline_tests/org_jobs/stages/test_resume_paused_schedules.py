@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from automation_pipeline.core.instants import iso
-from automation_pipeline.org_jobs.stages.resume_paused_schedules import resume_paused_schedules
+from automation_pipeline.core.clock import iso
+from automation_pipeline.org_jobs.schedules import resume_paused_schedules
 from automation_pipeline_tests.org_jobs.bench import Bench
 from automation_pipeline_tests.org_jobs.scheduling import log_of
 

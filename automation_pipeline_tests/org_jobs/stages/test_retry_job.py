@@ -6,12 +6,11 @@ from datetime import timedelta
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, NotFoundError
-from automation_pipeline.org_jobs.domain.org_job import OrgJob
-from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
-from automation_pipeline.org_jobs.domain.tenancy import Within
-from automation_pipeline.org_jobs.stages.retry_job import retry_job
+from automation_pipeline.org_jobs.jobs import retry_job
+from automation_pipeline.org_jobs.models.jobs import OrgJob, RetryPolicy
+from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.tables import BatchRow
-from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline_tests.org_jobs import processes as crew
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
 from automation_pipeline_tests.processes import at_once
@@ -20,7 +19,7 @@ FAILED = {"status": "failed", "finished_at": database_now(), "error_code": "FAIL
 
 
 def retry(bench: Bench, job_id: int, org_id: str = ORG) -> OrgJob:
-    return retry_job(job_id, within=Within(org_id), database=bench.database, clock=bench.clock, actor="user:2")
+    return retry_job(job_id, within=OrgScope(org_id), database=bench.database, clock=bench.clock, actor="user:2")
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])

@@ -3,15 +3,14 @@
 import pytest
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.org_jobs.domain.organisation import Organisation
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
-from automation_pipeline.org_jobs.stages.suspend_organisation import suspend_organisation
-from automation_pipeline.org_jobs.store.schedules import SUSPENDED_WORDS
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, Organisation, OrgScope
+from automation_pipeline.org_jobs.organisations import suspend_organisation
+from automation_pipeline.org_jobs.queries.schedules import SUSPENDED_WORDS
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 
 
 def suspended(
-    bench: Bench, org_id: str = ORG, within: Within = EVERYWHERE, reason: str | None = "Unpaid."
+    bench: Bench, org_id: str = ORG, within: OrgScope = ALL_ORGANISATIONS, reason: str | None = "Unpaid."
 ) -> Organisation:
     return suspend_organisation(
         org_id, within=within, database=bench.database, clock=bench.clock, actor=ACTOR, reason=reason
@@ -54,5 +53,5 @@ def test_a_second_time_changes_nothing(org_bench: Bench) -> None:
 def test_anothers_is_not_there(org_id: str, org_bench: Bench) -> None:
     schedule = org_bench.schedule(OTHER_ORG)
     with pytest.raises(NotFoundError, match=f"Organisation '{org_id}' does not exist"):
-        suspended(org_bench, org_id, Within(ORG))
+        suspended(org_bench, org_id, OrgScope(ORG))
     assert org_bench.schedule_row(schedule).state == "ACTIVE"

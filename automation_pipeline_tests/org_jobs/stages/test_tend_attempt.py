@@ -6,13 +6,13 @@ from collections.abc import Callable
 import pytest
 
 from automation_pipeline.core.errors import PermanentError, TransientError
-from automation_pipeline.org_jobs.domain.endings import AttemptEnd, cancelled, succeeded
-from automation_pipeline.org_jobs.stages import tend_attempt as stage
-from automation_pipeline.org_jobs.stages.tend_attempt import tend_attempt
+from automation_pipeline.org_jobs import runs as stage
+from automation_pipeline.org_jobs.models.attempts import AttemptEnd, attempt_cancelled, attempt_succeeded
+from automation_pipeline.org_jobs.runs import run_with_heartbeats
 from automation_pipeline_tests import waiting
 
 LEASE = 400.0
-STOPPED = cancelled("Enough.")
+STOPPED = attempt_cancelled("Enough.")
 
 
 class Beats:
@@ -33,7 +33,7 @@ class Beats:
 
     async def _tended(self, work: Callable[[], object]) -> AttemptEnd:
         over = asyncio.Event()
-        tending = asyncio.ensure_future(tend_attempt(self.work(over, work), keep=self.keep, lease_seconds=LEASE))
+        tending = asyncio.ensure_future(run_with_heartbeats(self.work(over, work), keep=self.keep, lease_seconds=LEASE))
         while self.count < len(self._said) and not tending.done():
             wanted = self.count + 1
             await asyncio.to_thread(lambda: None)
@@ -50,12 +50,12 @@ class Beats:
             self.was_stopped = True
             raise
         work()
-        return succeeded()
+        return attempt_succeeded()
 
 
 def test_the_work_ends_it_after_as_many_heartbeats_as_it_takes() -> None:
     beats = Beats(None, None)
-    assert beats.tend() == succeeded()
+    assert beats.tend() == attempt_succeeded()
     assert (beats.count, beats.was_stopped) == (2, False)
 
 
@@ -82,7 +82,7 @@ def test_a_heartbeat_that_is_refused_stops_it() -> None:
 
 def test_a_database_that_is_away_for_a_moment_stops_nothing() -> None:
     beats = Beats(TransientError("Away."), TransientError("Away."), None)
-    assert beats.tend() == succeeded()
+    assert beats.tend() == attempt_succeeded()
 
 
 def test_a_heartbeat_that_failed_is_made_up_for_long_before_the_next_one() -> None:
@@ -90,7 +90,7 @@ def test_a_heartbeat_that_failed_is_made_up_for_long_before_the_next_one() -> No
 
     async def tended() -> AttemptEnd:
         working = beats.work(asyncio.Event(), lambda: None)
-        tending = asyncio.ensure_future(tend_attempt(working, keep=beats.keep, lease_seconds=LEASE))
+        tending = asyncio.ensure_future(run_with_heartbeats(working, keep=beats.keep, lease_seconds=LEASE))
         for count, seconds in ((1, LEASE / 4 + 1), (2, LEASE / 40)):
             await asyncio.to_thread(lambda: None)
             waiting.leap(seconds)
@@ -118,10 +118,10 @@ def test_work_that_does_not_stop_is_not_waited_for(monkeypatch: pytest.MonkeyPat
                 await over.wait()
             except asyncio.CancelledError:
                 continue
-        return succeeded()
+        return attempt_succeeded()
 
     async def tended() -> AttemptEnd:
-        end = await tend_attempt(stubborn(), keep=lambda: STOPPED, lease_seconds=0.01)
+        end = await run_with_heartbeats(stubborn(), keep=lambda: STOPPED, lease_seconds=0.01)
         over.set()
         return end
 

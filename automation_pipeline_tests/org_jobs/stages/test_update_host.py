@@ -4,22 +4,21 @@ from datetime import timedelta
 
 import pytest
 
+from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import ConflictError, NotFoundError
-from automation_pipeline.core.instants import iso
-from automation_pipeline.org_jobs.domain.organisation import Host
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
-from automation_pipeline.org_jobs.stages.update_host import update_host
+from automation_pipeline.org_jobs.hosts import update_host
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, Host, OrgScope
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 
 
-def updated(bench: Bench, host_id: int, patch: dict[str, object], within: Within = EVERYWHERE) -> Host:
+def updated(bench: Bench, host_id: int, patch: dict[str, object], within: OrgScope = ALL_ORGANISATIONS) -> Host:
     return update_host(host_id, patch, within=within, database=bench.database, clock=bench.clock, actor=ACTOR)
 
 
 def test_what_is_named_changes_and_is_noted(org_bench: Bench) -> None:
     host_id = org_bench.host(name="eu-1")
     until = org_bench.now + timedelta(hours=2)
-    changed = updated(org_bench, host_id, {"maintenanceUntil": iso(until)}, Within(ORG))
+    changed = updated(org_bench, host_id, {"maintenanceUntil": iso(until)}, OrgScope(ORG))
     assert (changed.name, changed.maintenance_until) == ("eu-1", until)
     assert changed.last_seen_at == org_bench.host_row(host_id).last_seen_at
     [entry] = org_bench.audit(str(host_id))
@@ -39,5 +38,5 @@ def test_anothers_is_not_there(org_bench: Bench) -> None:
     theirs = org_bench.host(OTHER_ORG, name="theirs")
     for host_id in (theirs, theirs + 99):
         with pytest.raises(NotFoundError, match=f"^Host {host_id} does not exist"):
-            updated(org_bench, host_id, {"name": "ours"}, Within(ORG))
+            updated(org_bench, host_id, {"name": "ours"}, OrgScope(ORG))
     assert org_bench.host_row(theirs).name == "theirs"

@@ -4,15 +4,16 @@ from datetime import timedelta
 
 import pytest
 
+from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
-from automation_pipeline.core.instants import iso
-from automation_pipeline.org_jobs.domain.organisation import Organisation
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
-from automation_pipeline.org_jobs.stages.update_organisation import update_organisation
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, Organisation, OrgScope
+from automation_pipeline.org_jobs.organisations import update_organisation
 from automation_pipeline_tests.org_jobs.bench import ACTOR, OTHER_ORG, Bench
 
 
-def updated(bench: Bench, patch: dict[str, object], org_id: str = "acme", within: Within = EVERYWHERE) -> Organisation:
+def updated(
+    bench: Bench, patch: dict[str, object], org_id: str = "acme", within: OrgScope = ALL_ORGANISATIONS
+) -> Organisation:
     return update_organisation(org_id, patch, within=within, database=bench.database, clock=bench.clock, actor=ACTOR)
 
 
@@ -50,5 +51,5 @@ def test_anothers_is_not_there(org_id: str, org_bench: Bench) -> None:
     org_bench.organisation()
     org_bench.organisation(OTHER_ORG)
     with pytest.raises(NotFoundError, match=r"^Organisation '.*' does not exist\.$"):
-        updated(org_bench, {"name": "New"}, org_id, Within("acme"))
+        updated(org_bench, {"name": "New"}, org_id, OrgScope("acme"))
     assert org_bench.organisation_row(OTHER_ORG).name == "Globex"

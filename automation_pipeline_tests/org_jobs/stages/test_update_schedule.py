@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
+from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError, OutdatedError
-from automation_pipeline.core.instants import iso
-from automation_pipeline.org_jobs.domain.tenancy import Within
+from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline_tests.org_jobs.bench import OTHER_ORG, Bench
 from automation_pipeline_tests.org_jobs.scheduling import created, log_of, paused, updated
 
@@ -125,4 +125,4 @@ def test_that_of_another_organisation_is_not_found(org_bench: Bench) -> None:
         updated(org_bench, theirs, name="Mine")
     with pytest.raises(NotFoundError):
         updated(org_bench, "no\0such", name="Mine")
-    assert updated(org_bench, theirs, within=Within(OTHER_ORG), name="Theirs").name == "Theirs"
+    assert updated(org_bench, theirs, within=OrgScope(OTHER_ORG), name="Theirs").name == "Theirs"

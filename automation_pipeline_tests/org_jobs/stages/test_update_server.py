@@ -3,14 +3,13 @@
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
-from automation_pipeline.org_jobs.domain.organisation import Server
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
-from automation_pipeline.org_jobs.stages.update_server import update_server
-from automation_pipeline.storage.instants import database_now
+from automation_pipeline.org_jobs.hosts import update_server
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope, Server
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 
 
-def updated(bench: Bench, server_id: int, patch: dict[str, object], within: Within = EVERYWHERE) -> Server:
+def updated(bench: Bench, server_id: int, patch: dict[str, object], within: OrgScope = ALL_ORGANISATIONS) -> Server:
     return update_server(server_id, patch, within=within, database=bench.database, clock=bench.clock, actor=ACTOR)
 
 
@@ -22,7 +21,7 @@ def test_what_waits_moves_with_it_and_what_is_taken_stays(org_bench: Bench) -> N
     taken = org_bench.job(**place, run={"lease_until": database_now(600.0)})
     abandoned = org_bench.job(**place, run={"lease_until": database_now(-600.0)})
     elsewhere = org_bench.job(server_instance_id=org_bench.server(host_id=old), host_id=old)
-    changed = updated(org_bench, server, {"hostId": str(new), "isEnabled": False}, Within(ORG))
+    changed = updated(org_bench, server, {"hostId": str(new), "isEnabled": False}, OrgScope(ORG))
     assert (changed.host_id, changed.is_enabled) == (new, False)
     hosts = [org_bench.run_row(one).host_id for one in (waiting, abandoned, running, taken, elsewhere)]
     assert hosts == [new, new, old, old, old]
@@ -50,5 +49,5 @@ def test_anothers_is_not_there(org_bench: Bench) -> None:
     theirs = org_bench.server(OTHER_ORG, name="theirs")
     for server_id in (theirs, theirs + 99):
         with pytest.raises(NotFoundError, match=f"^Server {server_id} does not exist"):
-            updated(org_bench, server_id, {"name": "ours"}, Within(ORG))
+            updated(org_bench, server_id, {"name": "ours"}, OrgScope(ORG))
     assert org_bench.server_row(theirs).name == "theirs"

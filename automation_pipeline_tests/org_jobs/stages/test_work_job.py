@@ -11,20 +11,17 @@ from typing import Any
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError, TransientError
-from automation_pipeline.org_jobs.domain.endings import failed, succeeded
-from automation_pipeline.org_jobs.domain.org_job import OrgJobRun
-from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE
-from automation_pipeline.org_jobs.ports import JobDoer
-from automation_pipeline.org_jobs.stages import keep_trying
-from automation_pipeline.org_jobs.stages import work_job as stage
-from automation_pipeline.org_jobs.stages.cancel_job import cancel_job
-from automation_pipeline.org_jobs.stages.reap_jobs import reap_jobs
-from automation_pipeline.org_jobs.stages.release_jobs import release_jobs
-from automation_pipeline.org_jobs.stages.work_job import work_job
-from automation_pipeline.org_jobs.store.holds import RunBusyError
+from automation_pipeline.org_jobs import runs as keep_trying
+from automation_pipeline.org_jobs import runs as stage
+from automation_pipeline.org_jobs.jobs import cancel_job, release_jobs
+from automation_pipeline.org_jobs.models.attempts import attempt_failed, attempt_succeeded
+from automation_pipeline.org_jobs.models.jobs import OrgJobRun, RetryPolicy
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
+from automation_pipeline.org_jobs.ports import JobRunner
+from automation_pipeline.org_jobs.queries.claims import JobRunBusyError
+from automation_pipeline.org_jobs.runs import reap_jobs, work_job
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import DatabaseBusyError, DatabaseUnreachableError
-from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.run_requests import mark_taken
 from automation_pipeline_tests import waiting
 from automation_pipeline_tests.org_jobs.bench import ORG, SERVICE, Bench
@@ -37,11 +34,11 @@ NEVER = RetryPolicy(max_retries=0)
 def work(
     bench: Bench,
     job_id: int,
-    doer: JobDoer | None,
+    doer: JobRunner | None,
     lease_seconds: float = LEASE,
     dagster_run_id: str | None = None,
 ) -> OrgJobRun:
-    doers: Mapping[str, JobDoer] = {} if doer is None else {SERVICE.name: doer}
+    doers: Mapping[str, JobRunner] = {} if doer is None else {SERVICE.name: doer}
     return waiting.run(
         work_job(
             bench.run_row(job_id).id,
@@ -61,7 +58,7 @@ def ours(bench: Bench, **of_job: object) -> int:
 
 
 def test_a_job_is_done_and_told(org_bench: Bench) -> None:
-    job_id, doer = ours(org_bench, payload={"url": "https://example.com"}), Here(succeeded({"status": 204}))
+    job_id, doer = ours(org_bench, payload={"url": "https://example.com"}), Here(attempt_succeeded({"status": 204}))
     run = work(org_bench, job_id, doer)
     assert (run.status, run.result, run.finished_at, run.lease_until) == (
         "success",
@@ -91,7 +88,7 @@ def test_what_has_ended_is_not_done_again(org_bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("end", "code"),
     [
-        (failed("The receiver said 500.", "HTTP_500"), "HTTP_500"),
+        (attempt_failed("The receiver said 500.", "HTTP_500"), "HTTP_500"),
         (TransientError("Nobody answered."), "FAILED"),
         (ConflictError("It is in the way."), "CONFLICT"),
     ],
@@ -150,7 +147,7 @@ def test_a_type_that_nobody_does_here_fails_for_good(org_bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("doer", [Here(ValueError("secret")), Elsewhere(fault=ValueError("secret"))])
-def test_a_fault_of_ours_ends_the_attempt_and_is_raised(org_bench: Bench, doer: JobDoer) -> None:
+def test_a_fault_of_ours_ends_the_attempt_and_is_raised(org_bench: Bench, doer: JobRunner) -> None:
     job_id = ours(org_bench, retry=NEVER)
     with pytest.raises(ValueError, match="secret"):
         work(org_bench, job_id, doer)
@@ -161,7 +158,7 @@ def test_a_fault_of_ours_ends_the_attempt_and_is_raised(org_bench: Bench, doer: 
 
 def test_somebody_elses_run_is_left_alone(org_bench: Bench) -> None:
     job_id, doer = org_bench.running_job(of_type=SERVICE), Here()
-    with pytest.raises(RunBusyError):
+    with pytest.raises(JobRunBusyError):
         work(org_bench, job_id, doer)
     org_bench.expire_hold(org_bench.run_row(job_id).id)
     assert (work(org_bench, job_id, doer).status, doer.asked) == ("running", [])
@@ -215,7 +212,7 @@ def in_the_middle(bench: Bench, job_id: int, what: Callable[[], object], doer: H
 def cancel(bench: Bench, job_id: int, *, at_once: bool = False) -> None:
     cancel_job(
         job_id,
-        within=EVERYWHERE,
+        within=ALL_ORGANISATIONS,
         database=bench.database,
         clock=bench.clock,
         actor="user:1",
@@ -263,9 +260,9 @@ def test_a_result_that_comes_after_another_attempt_began_is_not_kept(org_bench: 
     def lose_it() -> None:
         org_bench.expire_hold(org_bench.run_row(job_id).id)
         reap_jobs(database=org_bench.database, clock=org_bench.clock, meter=org_bench.meter)
-        assert work(org_bench, job_id, Here(succeeded({"by": "the second"}))).status == "success"
+        assert work(org_bench, job_id, Here(attempt_succeeded({"by": "the second"}))).status == "success"
 
-    run = work(org_bench, job_id, Here(succeeded({"by": "the first"}), meanwhile=lose_it))
+    run = work(org_bench, job_id, Here(attempt_succeeded({"by": "the first"}), meanwhile=lose_it))
     assert (run.status, run.result, run.attempt_no) == ("success", {"by": "the second"}, 2)
     assert [attempt.status for attempt in run.attempts] == ["failed", "success"]
 
@@ -319,7 +316,7 @@ def test_a_worker_that_is_killed_is_found_and_the_job_ends_once(org_bench: Bench
     run_id = org_bench.run_row(job_id).id
     kill_at_work(org_bench, run_id, kind)
     assert (org_bench.run_by_id(run_id).status, org_bench.run_by_id(run_id).following) == ("running", None)
-    with pytest.raises(RunBusyError):
+    with pytest.raises(JobRunBusyError):
         work(org_bench, job_id, Here())
     ground = {"database": org_bench.database, "clock": org_bench.clock, "meter": org_bench.meter}
     assert reap_jobs(**ground).stale == 0

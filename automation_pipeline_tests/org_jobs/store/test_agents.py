@@ -3,10 +3,10 @@
 import pytest
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.org_jobs.domain.job_types import JOB_TYPES
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
-from automation_pipeline.org_jobs.store.agents import host_of_agent, limit_seconds, reporter_of
-from automation_pipeline.org_jobs.store.claims import Hold
+from automation_pipeline.org_jobs.models.job_types import JOB_TYPES
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
+from automation_pipeline.org_jobs.queries.agents import host_of_agent, limit_seconds, reporter_of
+from automation_pipeline.org_jobs.queries.claims import AttemptHold
 from automation_pipeline_tests.org_jobs.agent import an_agent
 from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, Bench
 
@@ -14,9 +14,9 @@ from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, B
 def test_a_host_is_found_by_its_id_and_by_its_run(org_bench: Bench) -> None:
     agent = an_agent(org_bench)
     job = agent.claimed()
-    hold = Hold(job.run_id, job.attempt_no, job.lease_token)
+    hold = AttemptHold(job.run_id, job.attempt_no, job.lease_token)
     with org_bench.database.reading() as session:
-        for within in (EVERYWHERE, Within(ORG)):
+        for within in (ALL_ORGANISATIONS, OrgScope(ORG)):
             assert host_of_agent(session, agent.host_id, within).id == agent.host_id
             found = reporter_of(session, hold, within)
             assert (found.host.id, found.type_name, found.is_known) == (agent.host_id, CHANGING.name, True)
@@ -25,21 +25,21 @@ def test_a_host_is_found_by_its_id_and_by_its_run(org_bench: Bench) -> None:
 def test_what_is_of_another_organisation_is_not_there(org_bench: Bench) -> None:
     agent = an_agent(org_bench)
     job = agent.claimed()
-    hold = Hold(job.run_id, job.attempt_no, job.lease_token)
+    hold = AttemptHold(job.run_id, job.attempt_no, job.lease_token)
     with org_bench.database.reading() as session:
         with pytest.raises(NotFoundError, match=f"Host {agent.host_id} does not exist."):
-            host_of_agent(session, agent.host_id, Within(OTHER_ORG))
+            host_of_agent(session, agent.host_id, OrgScope(OTHER_ORG))
         with pytest.raises(NotFoundError, match=f"Job run {job.run_id} does not exist."):
-            reporter_of(session, hold, Within(OTHER_ORG))
+            reporter_of(session, hold, OrgScope(OTHER_ORG))
 
 
 def test_a_run_whose_host_is_of_another_organisation_than_itself_is_nobodys(org_bench: Bench) -> None:
     """It cannot be; were it so, neither would be told of the other."""
     job = an_agent(org_bench).claimed()
-    hold = Hold(job.run_id, job.attempt_no, job.lease_token)
+    hold = AttemptHold(job.run_id, job.attempt_no, job.lease_token)
     org_bench.set_run(job.run_id, host_id=org_bench.host(OTHER_ORG))
     with org_bench.database.reading() as session:
-        for within in (EVERYWHERE, Within(ORG), Within(OTHER_ORG)):
+        for within in (ALL_ORGANISATIONS, OrgScope(ORG), OrgScope(OTHER_ORG)):
             with pytest.raises(NotFoundError):
                 reporter_of(session, hold, within)
 

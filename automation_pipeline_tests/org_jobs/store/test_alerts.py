@@ -2,16 +2,18 @@
 
 import pytest
 
-from automation_pipeline.org_jobs.domain.alerts import Alert, AlertName, AlertSeverity
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
-from automation_pipeline.org_jobs.store.alerts import add_alerts, count_alerts, last_raised, list_alerts
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
+from automation_pipeline.org_jobs.queries.alerts import add_alerts, count_alerts, last_raised, list_alerts
+from automation_pipeline.org_jobs.rules.alerts import AlertSeverity, OrgAlertCondition, OrgJobsAlertName
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
 from automation_pipeline_tests.tables import every_case
 
 
-def an_alert(org_id: str | None, subject: str) -> Alert:
+def an_alert(org_id: str | None, subject: str) -> OrgAlertCondition:
     critical = AlertSeverity.CRITICAL
-    return Alert(org_id=org_id, name=AlertName.SERVER_DOWN, severity=critical, subject=subject, message="It is down.")
+    return OrgAlertCondition(
+        org_id=org_id, name=OrgJobsAlertName.SERVER_DOWN, severity=critical, subject=subject, message="It is down."
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -26,16 +28,16 @@ def _raised(org_bench: Bench) -> None:
 @every_case(
     ("within", "org_id", "subjects"),
     [
-        (EVERYWHERE, None, ["4", "3", "2", "1"]),
-        (EVERYWHERE, ORG, ["4", "1"]),
-        (Within(ORG), None, ["4", "1"]),
-        (Within(ORG), ORG, ["4", "1"]),
-        (Within(ORG), OTHER_ORG, []),
-        (Within("nobody"), None, []),
+        (ALL_ORGANISATIONS, None, ["4", "3", "2", "1"]),
+        (ALL_ORGANISATIONS, ORG, ["4", "1"]),
+        (OrgScope(ORG), None, ["4", "1"]),
+        (OrgScope(ORG), ORG, ["4", "1"]),
+        (OrgScope(ORG), OTHER_ORG, []),
+        (OrgScope("nobody"), None, []),
     ],
 )
 def test_an_organisation_sees_its_own_alerts_only(
-    org_bench: Bench, within: Within, org_id: str | None, subjects: list[str]
+    org_bench: Bench, within: OrgScope, org_id: str | None, subjects: list[str]
 ) -> None:
     with org_bench.database.reading() as session:
         found = list_alerts(session, within, org_id=org_id, limit=9, offset=0)
@@ -49,6 +51,6 @@ def test_the_last_of_each_name_and_subject_is_known(org_bench: Bench) -> None:
     with org_bench.database.reading() as session:
         found = last_raised(session, ["1", "3", "9"])
     assert {key: one.at for key, one in found.items()} == {
-        (AlertName.SERVER_DOWN, "1"): org_bench.now,
-        (AlertName.SERVER_DOWN, "3"): org_bench.now,
+        (OrgJobsAlertName.SERVER_DOWN, "1"): org_bench.now,
+        (OrgJobsAlertName.SERVER_DOWN, "3"): org_bench.now,
     }

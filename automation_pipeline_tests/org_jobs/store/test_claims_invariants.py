@@ -11,24 +11,35 @@ import pytest
 from sqlalchemy import select
 
 from automation_pipeline.core.errors import ConflictError
-from automation_pipeline.org_jobs.domain.endings import failed, succeeded
-from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
-from automation_pipeline.org_jobs.domain.states import JOB_RUN
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE
-from automation_pipeline.org_jobs.stages.cancel_job import cancel_job
-from automation_pipeline.org_jobs.stages.reap_jobs import reap_jobs
-from automation_pipeline.org_jobs.stages.retry_job import retry_job
-from automation_pipeline.org_jobs.store.claims import Hold, claim_for_host, claim_run
-from automation_pipeline.org_jobs.store.endings import end_attempts
-from automation_pipeline.org_jobs.store.holds import LostLeaseError, begin_run, extend, held_run
+from automation_pipeline.org_jobs.jobs import cancel_job, retry_job
+from automation_pipeline.org_jobs.models.attempts import attempt_failed, attempt_succeeded
+from automation_pipeline.org_jobs.models.jobs import RetryPolicy
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
+from automation_pipeline.org_jobs.models.states import JOB_RUN
+from automation_pipeline.org_jobs.queries.attempts import end_attempts
+from automation_pipeline.org_jobs.queries.claims import (
+    AttemptHold,
+    LostLeaseError,
+    begin_run,
+    claim_for_host,
+    claim_run,
+    extend_lease,
+    held_run,
+)
+from automation_pipeline.org_jobs.runs import reap_jobs
 from automation_pipeline.org_jobs.tables import AttemptRow, JobRunRow
-from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.transitions import TransitionRow
 from automation_pipeline_tests.org_jobs.bench import CHANGING, READING, SERVICE, Bench
 
 MOST_RUNNING, ATTEMPTS, JOBS = 3, 2, 5
 ENDED = {"success", "failed", "cancelled"}
-ENDS = (succeeded(), failed("It broke."), failed("It broke."), failed("It is wrong.", "VALIDATION"))
+ENDS = (
+    attempt_succeeded(),
+    attempt_failed("It broke."),
+    attempt_failed("It broke."),
+    attempt_failed("It is wrong.", "VALIDATION"),
+)
 STEPS = 120
 IS_RUN = TransitionRow.machine == JOB_RUN.name
 
@@ -39,8 +50,8 @@ class Life:
 
     def __init__(self, bench: Bench, chance: Random) -> None:
         self.bench, self.database, self.clock, self.chance = bench, bench.database, bench.clock, chance
-        self.holds: list[Hold] = []
-        self.begun: dict[tuple[int, int], Hold] = {}
+        self.holds: list[AttemptHold] = []
+        self.begun: dict[tuple[int, int], AttemptHold] = {}
         self.gone: dict[int, tuple[object, ...]] = {}
         self.bench.organisation(max_running=MOST_RUNNING)
         self.host_id = self.bench.host()
@@ -85,7 +96,7 @@ class Life:
         hold, deadline = self._hold(), self.clock.now() + timedelta(minutes=15)
         if hold is not None:
             with suppress(LostLeaseError), self.database.transaction() as session:
-                begin_run(session, hold, deadline, self.clock.now(), within=EVERYWHERE, actor="test")
+                begin_run(session, hold, deadline, self.clock.now(), within=ALL_ORGANISATIONS, actor="test")
                 key = hold.run_id, hold.attempt_no
                 assert self.begun.setdefault(key, hold) == hold, "an attempt was begun by two"
 
@@ -93,13 +104,13 @@ class Life:
         hold = self._hold()
         if hold is not None:
             with suppress(LostLeaseError), self.database.transaction() as session:
-                extend(session, hold, 3600.0, EVERYWHERE)
+                extend_lease(session, hold, 3600.0, ALL_ORGANISATIONS)
 
     def it_is_reported(self) -> None:
         hold = self._hold()
         if hold is not None and (hold.run_id, hold.attempt_no) in self.begun:
             with suppress(LostLeaseError), self.database.transaction() as session:
-                held_run(session, hold, EVERYWHERE, to_end=True)
+                held_run(session, hold, ALL_ORGANISATIONS, to_end=True)
                 end_attempts(session, {hold.run_id: self.chance.choice(ENDS)}, "test", self.clock.now())
 
     def time_passes(self) -> None:
@@ -118,7 +129,7 @@ class Life:
         with suppress(ConflictError):
             cancel_job(
                 self._job(),
-                within=EVERYWHERE,
+                within=ALL_ORGANISATIONS,
                 database=self.database,
                 clock=self.clock,
                 actor="user:1",
@@ -127,7 +138,7 @@ class Life:
 
     def somebody_wants_it_again(self) -> None:
         with suppress(ConflictError):
-            retry_job(self._job(), within=EVERYWHERE, database=self.database, clock=self.clock, actor="user:1")
+            retry_job(self._job(), within=ALL_ORGANISATIONS, database=self.database, clock=self.clock, actor="user:1")
 
     def what_is_always_true(self) -> None:
         with self.database.reading() as session:
@@ -166,7 +177,7 @@ class Life:
     def _job(self) -> int:
         return self.chance.choice(self.jobs)
 
-    def _hold(self) -> Hold | None:
+    def _hold(self) -> AttemptHold | None:
         """Old ones are tried too, by whoever does not know that they are lost."""
         return self.chance.choice(self.holds[-4:]) if self.holds else None
 

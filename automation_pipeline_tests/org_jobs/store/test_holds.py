@@ -5,22 +5,23 @@ from datetime import timedelta
 import pytest
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
-from automation_pipeline.org_jobs.store.claims import Hold, claim_run
-from automation_pipeline.org_jobs.store.holds import (
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
+from automation_pipeline.org_jobs.queries.claims import (
+    AttemptHold,
+    JobRunBusyError,
     LostLeaseError,
-    RunBusyError,
     begin_run,
-    check_nobody_has,
-    extend,
+    check_unclaimed,
+    claim_run,
+    extend_lease,
     held_run,
     locked_run,
 )
-from automation_pipeline.storage.instants import database_now
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, SERVICE, Bench
 
 
-def hold(bench: Bench) -> Hold:
+def hold(bench: Bench) -> AttemptHold:
     run_id = bench.run_row(bench.job(of_type=SERVICE)).id
     with bench.database.transaction() as session:
         claimed = claim_run(session, run_id, "worker", 60.0, bench.now)
@@ -28,16 +29,16 @@ def hold(bench: Bench) -> Hold:
     return claimed.hold
 
 
-def begin(bench: Bench, held: Hold, within: Within = EVERYWHERE) -> None:
+def begin(bench: Bench, held: AttemptHold, within: OrgScope = ALL_ORGANISATIONS) -> None:
     deadline = bench.now + timedelta(minutes=15)
     with bench.database.transaction() as session:
         begin_run(session, held, deadline, bench.now, within=within, actor="worker")
 
 
-def is_held(bench: Bench, held: Hold) -> bool:
+def is_held(bench: Bench, held: AttemptHold) -> bool:
     with bench.database.transaction() as session:
         try:
-            held_run(session, held, EVERYWHERE)
+            held_run(session, held, ALL_ORGANISATIONS)
         except LostLeaseError:
             return False
         return True
@@ -61,7 +62,7 @@ def test_an_attempt_begins_once_and_is_told_once(org_bench: Bench) -> None:
 )
 def test_only_the_holder_of_the_attempt_has_it(org_bench: Bench, other: dict[str, int]) -> None:
     held = hold(org_bench)
-    strange = Hold(**(vars(held) | other))
+    strange = AttemptHold(**(vars(held) | other))
     assert (is_held(org_bench, held), is_held(org_bench, strange)) == (True, False)
     with pytest.raises(LostLeaseError):
         begin(org_bench, strange)
@@ -87,27 +88,27 @@ def test_a_lease_is_extended_by_the_databases_clock(org_bench: Bench) -> None:
     held = hold(org_bench)
     before = org_bench.run_by_id(held.run_id).lease_until
     with org_bench.database.transaction() as session:
-        assert extend(session, held, 3600.0, EVERYWHERE).lease_until is not None
+        assert extend_lease(session, held, 3600.0, ALL_ORGANISATIONS).lease_until is not None
     assert org_bench.run_by_id(held.run_id).lease_until - before > timedelta(minutes=50)
 
 
 def test_a_run_of_another_organisation_is_not_found(org_bench: Bench) -> None:
     held = hold(org_bench)
     with org_bench.database.transaction() as session:
-        assert locked_run(session, held.run_id, Within(ORG)).id == held.run_id
-        for act in (held_run, lambda *of: extend(of[0], of[1], 60.0, of[2])):
+        assert locked_run(session, held.run_id, OrgScope(ORG)).id == held.run_id
+        for act in (held_run, lambda *of: extend_lease(of[0], of[1], 60.0, of[2])):
             with pytest.raises(NotFoundError, match=f"Job run {held.run_id} does not exist"):
-                act(session, held, Within(OTHER_ORG))
+                act(session, held, OrgScope(OTHER_ORG))
     with pytest.raises(NotFoundError, match=f"Job run {held.run_id} does not exist"):
-        begin(org_bench, held, Within(OTHER_ORG))
+        begin(org_bench, held, OrgScope(OTHER_ORG))
 
 
 def test_who_comes_to_a_run_that_somebody_works_on_is_told_for_how_long(org_bench: Bench) -> None:
     run_id = org_bench.run_row(org_bench.running_job(of_type=SERVICE)).id
-    with org_bench.database.reading() as session, pytest.raises(RunBusyError, match=f"Job run {run_id}") as busy:
-        check_nobody_has(session, run_id)
+    with org_bench.database.reading() as session, pytest.raises(JobRunBusyError, match=f"Job run {run_id}") as busy:
+        check_unclaimed(session, run_id)
     assert busy.value.retry_after_seconds is not None
     for gone in (database_now(-1.0), None):
         org_bench.set_run(run_id, lease_until=gone)
         with org_bench.database.reading() as session:
-            check_nobody_has(session, run_id)
+            check_unclaimed(session, run_id)

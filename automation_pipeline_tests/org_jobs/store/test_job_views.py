@@ -6,21 +6,22 @@ import pytest
 
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.org_jobs.domain.endings import failed, succeeded
-from automation_pipeline.org_jobs.domain.org_job import JobFilter
-from automation_pipeline.org_jobs.domain.retry_policy import RetryPolicy
-from automation_pipeline.org_jobs.domain.states import RunState
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
-from automation_pipeline.org_jobs.store.endings import end_attempts
-from automation_pipeline.org_jobs.store.job_views import get_job, get_run, list_jobs, queues, transitions_of
-from automation_pipeline.storage.instants import database_now
+from automation_pipeline.org_jobs.models.attempts import attempt_failed, attempt_succeeded
+from automation_pipeline.org_jobs.models.jobs import JobFilter, RetryPolicy
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
+from automation_pipeline.org_jobs.models.states import OrgJobsRunState
+from automation_pipeline.org_jobs.queries.attempts import end_attempts
+from automation_pipeline.org_jobs.queries.jobs import get_job, get_run, list_jobs, queues, transitions_of
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline_tests.fiches.store.mirror import statements
 from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, SERVICE, Bench
 
-MINE = Within(ORG)
+MINE = OrgScope(ORG)
 
 
-def listed(bench: Bench, within: Within = EVERYWHERE, limit: int = 10, offset: int = 0, **chosen: object) -> list[int]:
+def listed(
+    bench: Bench, within: OrgScope = ALL_ORGANISATIONS, limit: int = 10, offset: int = 0, **chosen: object
+) -> list[int]:
     with bench.database.reading() as session:
         found = list_jobs(session, within, chosen=JobFilter(**chosen), limit=limit, offset=offset)
     return [job.id for job in found]
@@ -33,7 +34,7 @@ def end(bench: Bench, job_id: int, how: object) -> None:
 
 def test_a_job_is_shown_with_its_runs_and_attempts(org_bench: Bench) -> None:
     job_id = org_bench.running_job(retry=RetryPolicy(max_retries=1), payload={"a": [1]})
-    end(org_bench, job_id, failed("It broke.", "DISK_FULL"))
+    end(org_bench, job_id, attempt_failed("It broke.", "DISK_FULL"))
     with org_bench.database.reading() as session:
         shown = as_document(get_job(session, job_id, MINE))
     assert (shown["id"], shown["orgId"], shown["status"], shown["payload"]) == (str(job_id), ORG, "pending", {"a": [1]})
@@ -55,7 +56,7 @@ def test_what_is_of_another_organisation_is_not_there(org_bench: Bench) -> None:
         for look, id_, words in looks:
             with pytest.raises(NotFoundError, match=f"{words} does not exist."):
                 look(session, id_, MINE)
-            look(session, id_, Within(OTHER_ORG))
+            look(session, id_, OrgScope(OTHER_ORG))
     assert listed(org_bench, MINE) == []
     assert listed(org_bench, MINE, org_id=OTHER_ORG) == []
     assert listed(org_bench, org_id=OTHER_ORG) == [job_id]
@@ -71,7 +72,7 @@ def test_jobs_are_listed_newest_first_and_as_they_are_chosen(org_bench: Bench) -
     assert listed(org_bench, MINE, limit=2, offset=1) == [on_server, of_schedule]
     assert listed(org_bench, schedule_id=schedule) == [of_schedule]
     assert listed(org_bench, server_instance_id=server) == [on_server]
-    assert listed(org_bench, status=RunState.RUNNING) == listed(org_bench, type=SERVICE.name) == [at_work]
+    assert listed(org_bench, status=OrgJobsRunState.RUNNING) == listed(org_bench, type=SERVICE.name) == [at_work]
     assert listed(org_bench, batch_id=1) == []
 
 
@@ -87,7 +88,7 @@ def test_a_list_takes_as_many_queries_as_a_job(org_bench: Bench) -> None:
 
 def test_a_log_tells_every_move_in_order(org_bench: Bench) -> None:
     job_id = org_bench.running_job(retry=RetryPolicy(max_retries=1))
-    end(org_bench, job_id, failed("It broke."))
+    end(org_bench, job_id, attempt_failed("It broke."))
     with org_bench.database.reading() as session:
         moves = transitions_of(session, job_id, MINE, 10)
         rest = transitions_of(session, job_id, MINE, 10, moves[0].id)
@@ -105,9 +106,9 @@ def test_a_queue_tells_how_many_wait_and_how_many_are_at_work(org_bench: Bench) 
     org_bench.job(run={"lease_until": database_now(60.0)})
     org_bench.job(run={"lease_until": database_now(-1.0)})
     org_bench.running_job()
-    end(org_bench, org_bench.running_job(), succeeded())
+    end(org_bench, org_bench.running_job(), attempt_succeeded())
     with org_bench.database.reading() as session:
-        mine, other = queues(session, EVERYWHERE, org_bench.now)
+        mine, other = queues(session, ALL_ORGANISATIONS, org_bench.now)
         assert queues(session, MINE, org_bench.now) == [mine]
     assert (mine.org_id, mine.name, mine.max_running) == (ORG, "jobs:acme", 7)
     assert (mine.waiting, mine.retrying, mine.claimed, mine.running) == (3, 1, 1, 1)

@@ -4,12 +4,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from automation_pipeline.org_jobs.domain.tenancy import Within
-from automation_pipeline.org_jobs.stages.claim_jobs import claim_jobs
-from automation_pipeline.org_jobs.stages.release_jobs import release_jobs
-from automation_pipeline.org_jobs.store.claims import claim_for_host, claim_run
-from automation_pipeline.org_jobs.store.openings import of_host, opens_at, opens_for, put_off_closed
-from automation_pipeline.storage.instants import database_now
+from automation_pipeline.org_jobs.agents import claim_jobs
+from automation_pipeline.org_jobs.jobs import release_jobs
+from automation_pipeline.org_jobs.models.organisations import OrgScope
+from automation_pipeline.org_jobs.queries.claims import claim_for_host, claim_run
+from automation_pipeline.org_jobs.queries.queue import of_host, opening_of_run, opens_at, postpone_closed
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline_tests.fiches.store.mirror import statements
 from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, READING, SERVICE, Bench
 
@@ -37,7 +37,7 @@ def place(bench: Bench, org_id: str = ORG) -> tuple[int, int]:
 
 
 def claim(bench: Bench, host_id: int, most: int = 20, org_id: str = ORG) -> list[int]:
-    claimed = claim_jobs(host_id, within=Within(org_id), database=bench.database, clock=bench.clock, most=most)
+    claimed = claim_jobs(host_id, within=OrgScope(org_id), database=bench.database, clock=bench.clock, most=most)
     return [one.job_id for one in claimed]
 
 
@@ -47,7 +47,7 @@ def release(bench: Bench) -> list[int]:
 
 def put_off(bench: Bench, host_id: int, org_id: str = ORG) -> None:
     with bench.database.transaction() as session:
-        put_off_closed(session, of_host(host_id, org_id), bench.now)
+        postpone_closed(session, of_host(host_id, org_id), bench.now)
 
 
 def test_an_agent_is_given_what_is_outside_of_its_window_when_it_opens(org_bench: Bench) -> None:
@@ -147,4 +147,4 @@ def test_without_a_window_that_can_be_read_a_job_begins_whenever(
     job_id = org_bench.job(of_type=SERVICE, start_window=start_window)
     assert release(org_bench) == [org_bench.run_row(job_id).id]
     with org_bench.database.reading() as session:
-        assert opens_for(session, org_bench.run_row(job_id).id, org_bench.now) == org_bench.now
+        assert opening_of_run(session, org_bench.run_row(job_id).id, org_bench.now) == org_bench.now

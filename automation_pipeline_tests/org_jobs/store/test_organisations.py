@@ -3,8 +3,8 @@
 import pytest
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
-from automation_pipeline.org_jobs.store.organisations import (
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
+from automation_pipeline.org_jobs.queries.organisations import (
     get_host,
     get_organisation,
     get_server,
@@ -29,14 +29,14 @@ def test_everybody_lists_their_own(org_bench: Bench) -> None:
         org_bench.server(ORG),
         org_bench.server(OTHER_ORG),
     ]
-    ours = Within(ORG)
+    ours = OrgScope(ORG)
     with org_bench.database.reading() as session:
         assert [one.id for one in list_organisations(session, ours, **PAGE)] == [ORG]
-        assert [one.id for one in list_organisations(session, EVERYWHERE, **PAGE)] == [ORG, OTHER_ORG]
+        assert [one.id for one in list_organisations(session, ALL_ORGANISATIONS, **PAGE)] == [ORG, OTHER_ORG]
         assert [one.id for one in list_hosts(session, ours, **PAGE)] == places[:1]
-        assert [one.id for one in list_hosts(session, EVERYWHERE, **PAGE)] == places[:2]
+        assert [one.id for one in list_hosts(session, ALL_ORGANISATIONS, **PAGE)] == places[:2]
         assert [one.id for one in list_servers(session, ours, **PAGE)] == places[2:3]
-        assert [one.id for one in list_servers(session, EVERYWHERE, **PAGE)] == places[2:]
+        assert [one.id for one in list_servers(session, ALL_ORGANISATIONS, **PAGE)] == places[2:]
         assert list_hosts(session, ours, org_id=OTHER_ORG, **PAGE) == []
         assert list_servers(session, ours, org_id=OTHER_ORG, **PAGE) == []
 
@@ -46,11 +46,11 @@ def test_lists_are_narrowed_and_paged(org_bench: Bench) -> None:
     server = org_bench.server(name="x", host_id=hosts[1])
     org_bench.server(name="y")
     with org_bench.database.reading() as session:
-        assert [one.id for one in list_hosts(session, EVERYWHERE, q="EU", **PAGE)] == hosts[:2]
-        assert list_hosts(session, EVERYWHERE, q="%", **PAGE) == []
-        assert [one.id for one in list_hosts(session, EVERYWHERE, limit=1, offset=1)] == hosts[1:2]
-        assert [one.id for one in list_servers(session, EVERYWHERE, host_id=hosts[1], **PAGE)] == [server]
-        assert [one.id for one in list_organisations(session, EVERYWHERE, q="cm", **PAGE)] == [ORG]
+        assert [one.id for one in list_hosts(session, ALL_ORGANISATIONS, q="EU", **PAGE)] == hosts[:2]
+        assert list_hosts(session, ALL_ORGANISATIONS, q="%", **PAGE) == []
+        assert [one.id for one in list_hosts(session, ALL_ORGANISATIONS, limit=1, offset=1)] == hosts[1:2]
+        assert [one.id for one in list_servers(session, ALL_ORGANISATIONS, host_id=hosts[1], **PAGE)] == [server]
+        assert [one.id for one in list_organisations(session, ALL_ORGANISATIONS, q="cm", **PAGE)] == [ORG]
 
 
 @every_case("find", [get_organisation, locked_organisation])
@@ -59,9 +59,9 @@ def test_the_organisation_of_another_is_not_there(find: object, org_id: str, org
     org_bench.organisation(ORG)
     org_bench.organisation(OTHER_ORG)
     with org_bench.database.transaction() as session, pytest.raises(NotFoundError):
-        find(session, org_id, Within(ORG))
+        find(session, org_id, OrgScope(ORG))
     with org_bench.database.transaction() as session:
-        assert find(session, ORG, Within(ORG)).id == ORG
+        assert find(session, ORG, OrgScope(ORG)).id == ORG
 
 
 @every_case(
@@ -74,9 +74,9 @@ def test_the_places_of_another_are_not_there(find: object, kind: str, org_bench:
             org_bench.database.transaction() as session,
             pytest.raises(NotFoundError, match=f"^{kind.title()} {missing} does not exist"),
         ):
-            find(session, missing, Within(ORG))
+            find(session, missing, OrgScope(ORG))
     with org_bench.database.transaction() as session:
-        assert find(session, ours, Within(ORG)).id == ours
+        assert find(session, ours, OrgScope(ORG)).id == ours
 
 
 @every_case(("org_id", "is_there"), [(ORG, True), ("nobody", False), ("a\0", False), ("\ud800", False)])

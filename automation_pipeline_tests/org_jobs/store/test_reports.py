@@ -2,10 +2,10 @@
 
 import pytest
 
-from automation_pipeline.org_jobs.domain.agent_job import ProgressReport
-from automation_pipeline.org_jobs.domain.agent_report import PastAttempt
-from automation_pipeline.org_jobs.domain.states import RunState
-from automation_pipeline.org_jobs.store.reports import past_attempt, write_progress
+from automation_pipeline.org_jobs.models.agents import ProgressReport
+from automation_pipeline.org_jobs.models.states import OrgJobsRunState
+from automation_pipeline.org_jobs.queries.agents import past_attempt, write_progress
+from automation_pipeline.org_jobs.rules.attempts import PastAttempt
 from automation_pipeline.org_jobs.tables import JobRunRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.org_jobs.agent import Agent, an_agent
@@ -43,7 +43,7 @@ def test_it_is_known_who_ended_an_attempt(agent: Agent) -> None:
     with bench.database.reading() as session:
         found = [past_attempt(session, run, attempt_no) for attempt_no in (1, 2, 3)]
     assert found == [
-        PastAttempt(RunState.FAILED, "STALE", was_reported=False),
-        PastAttempt(RunState.SUCCESS, None, was_reported=True),
+        PastAttempt(OrgJobsRunState.FAILED, "STALE", was_reported=False),
+        PastAttempt(OrgJobsRunState.SUCCESS, None, was_reported=True),
         None,
     ]

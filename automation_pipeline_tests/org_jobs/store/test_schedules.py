@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.org_jobs.domain.tenancy import EVERYWHERE, Within
-from automation_pipeline.org_jobs.store.schedules import (
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
+from automation_pipeline.org_jobs.queries.schedules import (
     ScheduleFilter,
     fires_of,
     get_schedule,
@@ -17,10 +17,10 @@ from automation_pipeline.org_jobs.store.schedules import (
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
 from automation_pipeline_tests.tables import every_case
 
-MINE = Within(ORG)
+MINE = OrgScope(ORG)
 
 
-def names(bench: Bench, within: Within = MINE, **chosen: Any) -> set[str]:
+def names(bench: Bench, within: OrgScope = MINE, **chosen: Any) -> set[str]:
     with bench.database.reading() as session:
         wanted = ScheduleFilter(**chosen)
         found = list_schedules(session, within, chosen=wanted, limit=10, offset=0)
@@ -32,9 +32,9 @@ def test_each_organisation_sees_its_own(org_bench: Bench) -> None:
     org_bench.schedule(OTHER_ORG, name="theirs")
     org_bench.schedule(name="gone", deleted_at=org_bench.now)
     assert names(org_bench) == {"mine"}
-    assert names(org_bench, EVERYWHERE) == {"mine", "theirs"}
+    assert names(org_bench, ALL_ORGANISATIONS) == {"mine", "theirs"}
     assert names(org_bench, org_id=OTHER_ORG) == set()
-    assert names(org_bench, EVERYWHERE, org_id=OTHER_ORG) == {"theirs"}
+    assert names(org_bench, ALL_ORGANISATIONS, org_id=OTHER_ORG) == {"theirs"}
 
 
 def test_a_list_is_narrowed_by_state_type_server_and_name(org_bench: Bench) -> None:
@@ -66,7 +66,7 @@ def test_one_of_another_organisation_is_not_found_in_the_words_of_one_that_does_
             with pytest.raises(NotFoundError) as refused:
                 look(session, missing, MINE)
             assert str(refused.value) == f"Schedule {missing} does not exist."
-        assert look(session, theirs, EVERYWHERE)
+        assert look(session, theirs, ALL_ORGANISATIONS)
 
 
 def test_fires_are_shown_with_their_jobs_from_either_end(org_bench: Bench) -> None:
@@ -83,4 +83,4 @@ def test_fires_are_shown_with_their_jobs_from_either_end(org_bench: Bench) -> No
         assert [(one.id, one.skip_reason, one.job_id) for one in newest] == [(second, "overlap", None)]
         assert [one.id for one in fires_of(session, schedule_id, MINE, 5, second, newest_first=True)] == [first]
         with pytest.raises(NotFoundError):
-            fires_of(session, schedule_id, Within(OTHER_ORG), 5)
+            fires_of(session, schedule_id, OrgScope(OTHER_ORG), 5)

@@ -2,14 +2,15 @@
 
 from datetime import UTC, datetime, timedelta
 
-from automation_pipeline.pricing.domain.alerts import AlertSeverity, Fired, Health, alerts, is_to_fire
+from automation_pipeline.pricing.models.history import AlertSeverity, LastAlert, ProjectHealth
+from automation_pipeline.pricing.rules.monitoring import evaluate_alerts, is_to_fire
 from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 
 
-def success(applied: int, failed: int) -> Health:
-    return Health(applied=applied, failed=failed)
+def success(applied: int, failed: int) -> ProjectHealth:
+    return ProjectHealth(applied=applied, failed=failed)
 
 
 @every_case(
@@ -22,21 +23,21 @@ def success(applied: int, failed: int) -> Health:
         (success(9, 10), []),
         (success(10, 10), ["success_rate critical"]),
         (success(0, 0), []),
-        (Health(dead_letters=50), []),
-        (Health(dead_letters=51), ["dlq_size warning"]),
-        (Health(dead_letters=100), ["dlq_size warning"]),
-        (Health(dead_letters=101), ["dlq_size critical"]),
-        (Health(rate_limits=3), []),
-        (Health(rate_limits=4), ["rate_limits warning"]),
+        (ProjectHealth(dead_letters=50), []),
+        (ProjectHealth(dead_letters=51), ["dlq_size warning"]),
+        (ProjectHealth(dead_letters=100), ["dlq_size warning"]),
+        (ProjectHealth(dead_letters=101), ["dlq_size critical"]),
+        (ProjectHealth(rate_limits=3), []),
+        (ProjectHealth(rate_limits=4), ["rate_limits warning"]),
         (
-            Health(applied=0, failed=500, dead_letters=500, rate_limits=9),
+            ProjectHealth(applied=0, failed=500, dead_letters=500, rate_limits=9),
             ["success_rate critical", "dlq_size critical", "rate_limits warning"],
         ),
     ],
 )
-def test_who_is_called_for_what(health: Health, fired: list[str]) -> None:
-    assert [f"{alert.name} {alert.severity}" for alert in alerts(health)] == fired
-    assert all(alert.message.endswith(".") for alert in alerts(health))
+def test_who_is_called_for_what(health: ProjectHealth, fired: list[str]) -> None:
+    assert [f"{alert.name} {alert.severity}" for alert in evaluate_alerts(health)] == fired
+    assert all(alert.message.endswith(".") for alert in evaluate_alerts(health))
 
 
 @every_case(
@@ -54,5 +55,5 @@ def test_who_is_called_for_what(health: Health, fired: list[str]) -> None:
 def test_an_alert_rests_unless_it_became_worse(
     severity: str, last: str | None, minutes_ago: int, *, fires: bool
 ) -> None:
-    fired = None if last is None else Fired(AlertSeverity(last), NOW - timedelta(minutes=minutes_ago))
+    fired = None if last is None else LastAlert(AlertSeverity(last), NOW - timedelta(minutes=minutes_ago))
     assert is_to_fire(AlertSeverity(severity), fired, NOW) is fires

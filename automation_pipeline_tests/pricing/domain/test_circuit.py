@@ -3,25 +3,25 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from automation_pipeline.pricing.domain.circuit import (
-    Answer,
+from automation_pipeline.pricing.rules.pacing import (
     CallKind,
+    CallOutcome,
+    CallPermit,
     Circuit,
     CircuitState,
-    Go,
     NotBefore,
     Streak,
     after_answer,
-    ask,
     concurrency,
     has_opened,
+    request_permit,
 )
 from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 MINUTE = timedelta(seconds=60)
 # Capital letters are writes, small ones are reads: W well, T throttled, F failed.
-LETTERS = {"w": Answer.WELL, "t": Answer.THROTTLED, "f": Answer.FAILED}
+LETTERS = {"w": CallOutcome.WELL, "t": CallOutcome.THROTTLED, "f": CallOutcome.FAILED}
 CLOSED = Circuit()
 SIX_REFUSED_WRITES = {CallKind.WRITE: Streak(throttles=6)}
 OPEN = Circuit(CircuitState.OPEN, SIX_REFUSED_WRITES, NOW + MINUTE, CallKind.WRITE)
@@ -57,7 +57,7 @@ def test_streaks_of_one_kind_of_call_open_the_circuit() -> None:
 def test_a_success_of_another_kind_does_not_close_a_circuit_that_writes_opened() -> None:
     read = after("w", HALF_OPEN)
     assert read.state is CircuitState.HALF_OPEN
-    assert isinstance(ask(read, NOW), Go)
+    assert isinstance(request_permit(read, NOW), CallPermit)
     assert after("T", read).state is CircuitState.OPEN
     assert after("W", read) == CLOSED
 
@@ -65,16 +65,16 @@ def test_a_success_of_another_kind_does_not_close_a_circuit_that_writes_opened()
 def test_an_open_circuit_lets_nobody_call_for_a_minute_and_then_one() -> None:
     opened = after("TTTTTT")
     assert has_opened(Circuit(), opened)
-    assert ask(opened, NOW + timedelta(seconds=59)) == NotBefore(NOW + MINUTE)
-    probe = ask(opened, NOW + MINUTE)
-    assert isinstance(probe, Go)
+    assert request_permit(opened, NOW + timedelta(seconds=59)) == NotBefore(NOW + MINUTE)
+    probe = request_permit(opened, NOW + MINUTE)
+    assert isinstance(probe, CallPermit)
     assert probe.is_probe
     assert probe.circuit.state is CircuitState.HALF_OPEN
-    assert ask(probe.circuit, NOW + MINUTE) == NotBefore(NOW + 2 * MINUTE)
+    assert request_permit(probe.circuit, NOW + MINUTE) == NotBefore(NOW + 2 * MINUTE)
 
 
-@every_case("answer", [Answer.THROTTLED, Answer.FAILED])
-def test_a_probe_that_fails_opens_it_again_without_news(answer: Answer) -> None:
+@every_case("answer", [CallOutcome.THROTTLED, CallOutcome.FAILED])
+def test_a_probe_that_fails_opens_it_again_without_news(answer: CallOutcome) -> None:
     again = after_answer(HALF_OPEN, CallKind.WRITE, answer, NOW)
     assert (again.state, again.until) == (CircuitState.OPEN, NOW + MINUTE)
     assert not has_opened(HALF_OPEN, again)
@@ -86,7 +86,7 @@ def test_a_probe_that_is_answered_closes_it() -> None:
 
 def test_a_probe_that_was_lost_does_not_keep_it_half_open() -> None:
     lost = Circuit(CircuitState.HALF_OPEN, until=NOW)
-    assert isinstance(ask(lost, NOW), Go)
+    assert isinstance(request_permit(lost, NOW), CallPermit)
 
 
 def test_late_answers_do_not_change_an_open_circuit() -> None:
@@ -94,14 +94,14 @@ def test_late_answers_do_not_change_an_open_circuit() -> None:
 
 
 def test_a_wait_that_the_shop_tells_holds_everybody_up() -> None:
-    refused = after_answer(CLOSED, CallKind.READ, Answer.THROTTLED, NOW, timedelta(seconds=2))
+    refused = after_answer(CLOSED, CallKind.READ, CallOutcome.THROTTLED, NOW, timedelta(seconds=2))
     assert refused.state is CircuitState.CLOSED
-    assert ask(refused, NOW) == NotBefore(NOW + timedelta(seconds=2))
-    shorter = after_answer(refused, CallKind.READ, Answer.THROTTLED, NOW, timedelta(seconds=1))
-    assert ask(shorter, NOW) == NotBefore(NOW + timedelta(seconds=2))
-    assert ask(after_answer(shorter, CallKind.READ, Answer.WELL, NOW), NOW + timedelta(seconds=2)) == Go(
-        replace(Circuit(), until=NOW + timedelta(seconds=2))
-    )
+    assert request_permit(refused, NOW) == NotBefore(NOW + timedelta(seconds=2))
+    shorter = after_answer(refused, CallKind.READ, CallOutcome.THROTTLED, NOW, timedelta(seconds=1))
+    assert request_permit(shorter, NOW) == NotBefore(NOW + timedelta(seconds=2))
+    assert request_permit(
+        after_answer(shorter, CallKind.READ, CallOutcome.WELL, NOW), NOW + timedelta(seconds=2)
+    ) == CallPermit(replace(Circuit(), until=NOW + timedelta(seconds=2)))
 
 
 @every_case(
@@ -113,7 +113,7 @@ def test_a_wait_that_the_shop_tells_holds_everybody_up() -> None:
     ],
 )
 def test_a_long_wait_opens_it_at_once_and_as_long(told: timedelta, state: str, pause: timedelta) -> None:
-    circuit = after_answer(CLOSED, CallKind.READ, Answer.THROTTLED, NOW, told)
+    circuit = after_answer(CLOSED, CallKind.READ, CallOutcome.THROTTLED, NOW, told)
     assert (circuit.state, circuit.until) == (state, NOW + pause)
 
 

@@ -2,8 +2,9 @@
 
 from datetime import UTC, datetime
 
-from automation_pipeline.pricing.domain.day import DAY_CHECKS, DayRun, DayRuns, judge_runs
-from automation_pipeline.pricing.domain.states import RunState
+from automation_pipeline.pricing.models.history import DayRun, DayRuns
+from automation_pipeline.pricing.models.runs import PricingRunState
+from automation_pipeline.pricing.rules.monitoring import DAY_CHECKS, evaluate_day
 from automation_pipeline_tests.tables import every_case
 
 AT = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
@@ -13,7 +14,7 @@ def a_day(*runs: tuple[int, int], letters: int = 0, mismatched: int = 0, broken:
     """Of runs with so many applied and failed; the first has the dead letters."""
     made = [
         DayRun(
-            id=number, rule_name="Sale", project_id="p", trigger="api", status=RunState.APPLIED, finished_at=AT,
+            id=number, rule_name="Sale", project_id="p", trigger="api", status=PricingRunState.APPLIED, finished_at=AT,
             apply_ms=1000, applied=applied, failed=failed, dead_letters=letters if number == 1 else 0,
             has_mismatch=number <= mismatched,
         )
@@ -39,7 +40,7 @@ def a_day(*runs: tuple[int, int], letters: int = 0, mismatched: int = 0, broken:
     ],
 )
 def test_a_day_is_good_or_it_is_said_what_is_not(day: DayRuns, failed: list[str]) -> None:
-    found = judge_runs(day)
+    found = evaluate_day(day)
     assert tuple(finding.check for finding in found) == DAY_CHECKS
     assert [finding.check for finding in found if not finding.passed] == failed
 
@@ -47,7 +48,7 @@ def test_a_day_is_good_or_it_is_said_what_is_not(day: DayRuns, failed: list[str]
 def test_the_findings_name_the_numbers_and_the_first_of_many() -> None:
     day = a_day(*[(2, 1)] * 8, letters=3, mismatched=8, broken=("Run 1 was queued late.", "Run 2 too."))
     named = "run 1, run 2, run 3, run 4, run 5, and 3 more."
-    assert [finding.says for finding in judge_runs(day)] == [
+    assert [finding.says for finding in evaluate_day(day)] == [
         "16 of 24 price changes succeeded.",
         "3 failed price changes wait for somebody.",
         f"Prices in the shop are critically different from what was applied: {named}",

@@ -5,16 +5,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
-from automation_pipeline.pricing.domain.dead_letters import (
-    DeadLetter,
-    Tally,
-    drained,
+from automation_pipeline.pricing.models.history import DeadLetter, DeadLetterTally
+from automation_pipeline.pricing.models.runs import PricingRunState
+from automation_pipeline.pricing.models.shop import FailureKind
+from automation_pipeline.pricing.rules.monitoring import (
+    dead_letter_report,
     recommendation,
     targets_to_retry,
     worth_retrying,
 )
-from automation_pipeline.pricing.domain.failures import FailureKind
-from automation_pipeline.pricing.domain.states import RunState
 from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
@@ -42,8 +41,8 @@ LETTERS = [
 
 
 def test_a_report_counts_by_kind_and_says_what_to_do() -> None:
-    tallies = [Tally(FailureKind.RATE_LIMIT, 1, 1, 0), Tally(FailureKind.NOT_FOUND, 3, 0, 1)]
-    report = drained("p1", tallies, LETTERS[:2])
+    tallies = [DeadLetterTally(FailureKind.RATE_LIMIT, 1, 1, 0), DeadLetterTally(FailureKind.NOT_FOUND, 3, 0, 1)]
+    report = dead_letter_report("p1", tallies, LETTERS[:2])
     assert (report.total_failed, report.retryable, report.stale) == (4, 1, 1)
     assert list(report.by_error_type.items()) == [(FailureKind.NOT_FOUND, 3), (FailureKind.RATE_LIMIT, 1)]
     assert report.recommendations == (
@@ -54,7 +53,7 @@ def test_a_report_counts_by_kind_and_says_what_to_do() -> None:
 
 
 def test_without_dead_letters_there_is_nothing_to_do() -> None:
-    report = drained("p1", [], [])
+    report = dead_letter_report("p1", [], [])
     assert (report.total_failed, report.by_error_type, report.recommendations) == (0, {}, ())
 
 
@@ -72,14 +71,14 @@ def test_what_was_only_interrupted_is_worth_another_attempt(kind: str, *, retrya
 
 
 def test_a_retry_of_all_leaves_the_hopeless_out_unless_forced() -> None:
-    assert targets_to_retry(RunState.PARTIAL, LETTERS) == ["t1"]
-    assert targets_to_retry(RunState.FAILED, LETTERS, force=True) == ["t1", "t2", "t3", "t4"]
-    assert targets_to_retry(RunState.PARTIAL, LETTERS, ["t2"], force=True) == ["t2"]
+    assert targets_to_retry(PricingRunState.PARTIAL, LETTERS) == ["t1"]
+    assert targets_to_retry(PricingRunState.FAILED, LETTERS, force=True) == ["t1", "t2", "t3", "t4"]
+    assert targets_to_retry(PricingRunState.PARTIAL, LETTERS, ["t2"], force=True) == ["t2"]
 
 
 def test_chosen_targets_that_cannot_be_retried_are_named() -> None:
     with pytest.raises(InvalidInputError) as refused:
-        targets_to_retry(RunState.PARTIAL, LETTERS, ["t1", "t2", "x"])
+        targets_to_retry(PricingRunState.PARTIAL, LETTERS, ["t1", "t2", "x"])
     assert [problem for _, problem in refused.value.fields] == [
         "x is not a failed target of the run",
         "t2 would fail again: fix its cause, then use force",
@@ -88,10 +87,10 @@ def test_chosen_targets_that_cannot_be_retried_are_named() -> None:
 
 def test_without_anything_worth_it_a_retry_is_refused() -> None:
     with pytest.raises(ConflictError, match="No failed target of the run is worth another attempt"):
-        targets_to_retry(RunState.FAILED, LETTERS[1:])
+        targets_to_retry(PricingRunState.FAILED, LETTERS[1:])
 
 
-@every_case("state", sorted(set(RunState) - {RunState.PARTIAL, RunState.FAILED}))
-def test_only_a_run_that_failed_in_part_or_whole_is_retried(state: RunState) -> None:
+@every_case("state", sorted(set(PricingRunState) - {PricingRunState.PARTIAL, PricingRunState.FAILED}))
+def test_only_a_run_that_failed_in_part_or_whole_is_retried(state: PricingRunState) -> None:
     with pytest.raises(ConflictError, match=f"A run that is {state} cannot be retried"):
         targets_to_retry(state, LETTERS)

@@ -1,8 +1,8 @@
 """What was previewed is written, or nothing is."""
 
-from automation_pipeline.pricing.domain.drift import before_rollback, before_write
-from automation_pipeline.pricing.domain.money import Price
-from automation_pipeline.pricing.domain.rule import OnDrift
+from automation_pipeline.pricing.models.rules import OnDrift
+from automation_pipeline.pricing.models.shop import Price
+from automation_pipeline.pricing.rules.runs import before_rollback, before_write
 from automation_pipeline_tests.tables import every_case
 
 BEFORE, AFTER, EDITED = Price(1000, "EUR", 1500), Price(900, "EUR"), Price(950, "EUR")

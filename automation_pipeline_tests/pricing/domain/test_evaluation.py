@@ -1,14 +1,14 @@
 """What a rule makes of a price: the worked results of the reference, each reason to skip, each warning."""
 
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.pricing.domain.evaluation import evaluate, price
-from automation_pipeline.pricing.domain.money import Price
-from automation_pipeline.pricing.domain.outcome import Outcome, Skip, Warn
+from automation_pipeline.pricing.models.shop import Price
+from automation_pipeline.pricing.models.transforms import PriceOutcome, Skip, Warn
+from automation_pipeline.pricing.rules.evaluation import evaluate, price
 from automation_pipeline_tests.pricing.domain.rules import rule, variant
 from automation_pipeline_tests.tables import every_case
 
 
-def priced(before: int, transform: dict[str, object], **facts: object) -> Outcome:
+def priced(before: int, transform: dict[str, object], **facts: object) -> PriceOutcome:
     return price(rule(transform, currency=facts.get("currency", "EUR")), variant(before, **facts))
 
 

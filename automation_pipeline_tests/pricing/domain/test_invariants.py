@@ -2,7 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
-from automation_pipeline.pricing.domain.invariants import (
+from automation_pipeline.pricing.models.runs import PricingRunState, TargetState
+from automation_pipeline.pricing.models.shop import Price
+from automation_pipeline.pricing.rules.monitoring import (
     PricedTarget,
     RunFacts,
     TargetFacts,
@@ -10,8 +12,6 @@ from automation_pipeline.pricing.domain.invariants import (
     doubly_active_rules,
     repriced,
 )
-from automation_pipeline.pricing.domain.money import Price
-from automation_pipeline.pricing.domain.states import RunState, TargetState
 from automation_pipeline_tests.tables import every_case
 
 T0 = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
@@ -19,7 +19,7 @@ TIMES = {"queued_at": T0, "started_at": T0 + timedelta(seconds=5), "finished_at"
 
 
 def run(status: str, **times: datetime | None) -> RunFacts:
-    return RunFacts(id="r1", rule_id="rule", status=RunState(status), **(TIMES | times))
+    return RunFacts(id="r1", rule_id="rule", status=PricingRunState(status), **(TIMES | times))
 
 
 def targets(states: str) -> list[TargetFacts]:
@@ -46,7 +46,7 @@ def test_a_sound_run_breaks_nothing(status: str, states: str) -> None:
 
 
 def test_a_run_under_way_breaks_nothing() -> None:
-    preview = RunFacts(id="r1", rule_id="rule", status=RunState.PREVIEW)
+    preview = RunFacts(id="r1", rule_id="rule", status=PricingRunState.PREVIEW)
     assert broken_invariants(preview, targets("PREVIEW")) == []
     assert broken_invariants(run("APPLYING", finished_at=None), targets("APPLIED QUEUED APPLYING FAILED")) == []
 

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from automation_pipeline.pricing.domain import keys
-from automation_pipeline.pricing.domain.money import Price
+from automation_pipeline.pricing import events as keys
+from automation_pipeline.pricing.models.shop import Price
 
 AT = datetime(2026, 5, 4, 2, 0, 0, 500, tzinfo=UTC)
 

@@ -2,10 +2,9 @@
 
 from hypothesis import given, settings
 
-from automation_pipeline.pricing.domain.evaluation import price
-from automation_pipeline.pricing.domain.limits import limits_of, within
-from automation_pipeline.pricing.domain.outcome import Skip
-from automation_pipeline.pricing.domain.variant import Variant
+from automation_pipeline.pricing.models.shop import Variant
+from automation_pipeline.pricing.models.transforms import Skip
+from automation_pipeline.pricing.rules.evaluation import limits_of, price, within
 from automation_pipeline_tests.pricing.domain.rules import any_transform, any_variant, rule
 
 

@@ -7,16 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.pricing.domain.money import (
+from automation_pipeline.pricing.models.shop import (
     Price,
     decimals_of,
     format_amount,
-    half_up,
-    in_words,
     is_currency,
     parse_amount,
     price_document,
     price_of,
+    price_text,
+    round_half_up,
 )
 from automation_pipeline_tests.tables import every_case
 
@@ -59,11 +59,15 @@ def test_what_is_written_reads_back_the_same(amount: int, currency: str) -> None
 
 @every_case(("number", "nearest"), [("502.5", 503), ("503.5", 504), ("0.5", 1), ("0.4999", 0), ("-0.5", -1), ("7", 7)])
 def test_halves_go_up_and_not_to_the_even_one(number: str, nearest: int) -> None:
-    assert half_up(Decimal(number)) == nearest
+    assert round_half_up(Decimal(number)) == nearest
 
 
 def test_amounts_are_shown_with_their_currency() -> None:
-    assert (in_words(5, "EUR"), in_words(1299, "JPY"), in_words(1, "KWD")) == ("0.05 EUR", "1299 JPY", "0.001 KWD")
+    assert (price_text(5, "EUR"), price_text(1299, "JPY"), price_text(1, "KWD")) == (
+        "0.05 EUR",
+        "1299 JPY",
+        "0.001 KWD",
+    )
 
 
 @every_case(("text", "ok"), [("EUR", True), ("eur", False), ("EURO", False), ("", False)])

@@ -6,11 +6,19 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.pricing.domain.evaluation import price
-from automation_pipeline.pricing.domain.plan import LeftAlone, PlannedTarget, Tally, check_document, explained, planned
-from automation_pipeline.pricing.domain.policy import Check, Policy, parse_policy
-from automation_pipeline.pricing.domain.rule_run import BLOCKED
-from automation_pipeline.pricing.domain.variant import Variant
+from automation_pipeline.pricing.models.rules import Policy, parse_policy
+from automation_pipeline.pricing.models.runs import BLOCKED
+from automation_pipeline.pricing.models.shop import Variant
+from automation_pipeline.pricing.rules.evaluation import (
+    ExcludedVariant,
+    GuardrailCheck,
+    PlannedTarget,
+    PlanTally,
+    check_document,
+    explain_plan,
+    plan_target,
+    price,
+)
 from automation_pipeline_tests.pricing.domain.rules import any_variant, rule, variant
 from automation_pipeline_tests.tables import every_case
 
@@ -21,24 +29,24 @@ policies = st.none() | st.sampled_from(
 
 
 def test_a_price_that_changes_is_a_target() -> None:
-    plan = planned(price(TENTH_OFF, variant(1000)), None, Decimal(0))
+    plan = plan_target(price(TENTH_OFF, variant(1000)), None, Decimal(0))
     assert isinstance(plan, PlannedTarget)
     assert (plan.before.unit_amount, plan.after.unit_amount) == (1000, 900)
 
 
 @every_case(("amount", "reason", "is_listed"), [(None, "no_price", True), (1, "no_change", False)])
 def test_what_does_not_change_is_left_alone(amount: int | None, reason: str, is_listed: bool) -> None:
-    plan = planned(price(TENTH_OFF, variant(amount)), None, Decimal(0))
-    assert isinstance(plan, LeftAlone)
+    plan = plan_target(price(TENTH_OFF, variant(amount)), None, Decimal(0))
+    assert isinstance(plan, ExcludedVariant)
     assert (plan.reason, plan.is_listed, plan.checks) == (reason, is_listed, ())
 
 
 @every_case(("used", "is_blocked"), [("0", False), ("0.1", False), ("0.11", True)])
 def test_a_guardrail_blocks_with_the_checks_that_fail(used: str, is_blocked: bool) -> None:
     policy = parse_policy({"dailyChangeBudgetPct": 0.2, "maxPctDelta": 0.5})
-    plan = planned(price(TENTH_OFF, variant(1000)), policy, Decimal(used))
-    assert isinstance(plan, LeftAlone) == is_blocked
-    if isinstance(plan, LeftAlone):
+    plan = plan_target(price(TENTH_OFF, variant(1000)), policy, Decimal(used))
+    assert isinstance(plan, ExcludedVariant) == is_blocked
+    if isinstance(plan, ExcludedVariant):
         assert (plan.reason, [check.name for check in plan.checks]) == (BLOCKED, ["dailyBudget"])
         assert plan.proposed is not None
         assert plan.proposed.unit_amount == 900
@@ -52,7 +60,7 @@ def test_facts_are_told_as_json_can_hold_them() -> None:
         "floor": 10**12,
         "currency": "EUR",
     }
-    assert check_document(Check("a check", ok=False, facts=facts)) == {
+    assert check_document(GuardrailCheck("a check", ok=False, facts=facts)) == {
         "name": "a check",
         "ok": False,
         "deltaPct": 0.333333,
@@ -65,11 +73,11 @@ def test_facts_are_told_as_json_can_hold_them() -> None:
 
 @given(st.lists(any_variant, max_size=12), policies)
 def test_every_variant_is_counted_once(variants: list[Variant], policy: Policy | None) -> None:
-    tally = Tally()
-    plans = [planned(price(TENTH_OFF, one), policy, Decimal(0)) for one in variants]
+    tally = PlanTally()
+    plans = [plan_target(price(TENTH_OFF, one), policy, Decimal(0)) for one in variants]
     for plan in plans:
         tally.count(plan)
-    told = explained(TENTH_OFF, tally, [7])
+    told = explain_plan(TENTH_OFF, tally, [7])
     assert told["matchedVariants"] == len(variants) == tally.targets + tally.skipped + tally.blocked
     assert tally.targets == sum(isinstance(plan, PlannedTarget) for plan in plans)
     assert sum(cast("dict[str, int]", told["skippedByReason"]).values()) == told["skippedTargets"]

@@ -5,15 +5,16 @@ from decimal import Decimal
 import pytest
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.pricing.domain.money import Price
-from automation_pipeline.pricing.domain.policy import guarded, parse_policy, used_today
+from automation_pipeline.pricing.models.rules import parse_policy
+from automation_pipeline.pricing.models.shop import Price
+from automation_pipeline.pricing.rules.evaluation import check_guardrails, used_budget
 from automation_pipeline_tests.tables import every_case
 
 
 def failing(policy: dict[str, object], current: int, proposed: int, **facts: object) -> list[str]:
     used = Decimal(str(facts.get("used", 0)))
     price = Price(current, str(facts.get("currency", "EUR")))
-    verdict = guarded(parse_policy(policy), str(facts.get("sku", "a")), price, proposed, used)
+    verdict = check_guardrails(parse_policy(policy), str(facts.get("sku", "a")), price, proposed, used)
     assert verdict.ok is (not verdict.failing)
     return [check.name for check in verdict.failing]
 
@@ -45,20 +46,20 @@ def test_a_price_outside_a_guardrail_is_blocked(
 
 def test_the_budget_of_the_day_is_what_is_left_of_it() -> None:
     policy = parse_policy({"dailyChangeBudgetPct": 0.25})
-    (check,) = guarded(policy, "a", Price(1000, "EUR"), 1200, Decimal("0.10")).checks
+    (check,) = check_guardrails(policy, "a", Price(1000, "EUR"), 1200, Decimal("0.10")).checks
     assert not check.ok
     assert (check.facts["deltaPct"], check.facts["remaining"]) == (Decimal("0.2"), Decimal("0.15"))
-    assert guarded(policy, "a", Price(1000, "EUR"), 1150, Decimal("0.10")).ok
-    assert not guarded(policy, "a", Price(1000, "EUR"), 1001, Decimal(3)).ok
+    assert check_guardrails(policy, "a", Price(1000, "EUR"), 1150, Decimal("0.10")).ok
+    assert not check_guardrails(policy, "a", Price(1000, "EUR"), 1001, Decimal(3)).ok
 
 
 def test_from_zero_the_change_is_told_as_all_of_it() -> None:
-    (check,) = guarded(parse_policy({"maxPctDelta": 0.15}), None, Price(0, "EUR"), 100).checks
+    (check,) = check_guardrails(parse_policy({"maxPctDelta": 0.15}), None, Price(0, "EUR"), 100).checks
     assert (check.ok, check.facts["deltaPct"]) == (True, 1)
 
 
 def test_what_was_used_is_the_sum_of_the_days_changes() -> None:
-    assert used_today([(1000, 900), (900, 990), (0, 0)]) == Decimal("0.2")
+    assert used_budget([(1000, 900), (900, 990), (0, 0)]) == Decimal("0.2")
 
 
 @every_case(

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from automation_pipeline.pricing.domain.preview import Stale, approval_fault, rests_until, stale
+from automation_pipeline.pricing.rules.runs import StaleReason, approval_fault, rests_until, stale_reason
 from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
@@ -12,12 +12,12 @@ NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
     ("rule_hash", "age", "reason"),
     [
         ("h", timedelta(minutes=15), None),
-        ("h", timedelta(minutes=15, seconds=1), Stale.TOO_OLD),
-        ("other", timedelta(0), Stale.RULE_CHANGED),
+        ("h", timedelta(minutes=15, seconds=1), StaleReason.TOO_OLD),
+        ("other", timedelta(0), StaleReason.RULE_CHANGED),
     ],
 )
-def test_a_preview_grows_stale(rule_hash: str, age: timedelta, reason: Stale | None) -> None:
-    assert stale("h", rule_hash, NOW - age, NOW) is reason
+def test_a_preview_grows_stale(rule_hash: str, age: timedelta, reason: StaleReason | None) -> None:
+    assert stale_reason("h", rule_hash, NOW - age, NOW) is reason
     assert reason is None or "preview" in reason.why
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.pricing.domain.project import check_project
+from automation_pipeline.pricing.models.rules import check_project
 from automation_pipeline_tests.tables import every_case
 
 

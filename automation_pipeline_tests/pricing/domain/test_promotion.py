@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from automation_pipeline.pricing.domain.promotion import Plan, due
+from automation_pipeline.pricing.rules.runs import PromotionPlan, due_action
 from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
@@ -28,10 +28,10 @@ HOUR = timedelta(hours=1)
 def test_what_is_due(
     starts: timedelta | None, ends: timedelta | None, what: str | None, *, enabled: bool, applied: bool
 ) -> None:
-    plan = Plan(
+    plan = PromotionPlan(
         enabled=enabled,
         schedule_at=None if starts is None else NOW + starts,
         ends_at=None if ends is None else NOW + ends,
         is_applied=applied,
     )
-    assert due(plan, NOW) == what
+    assert due_action(plan, NOW) == what

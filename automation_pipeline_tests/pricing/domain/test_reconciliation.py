@@ -3,23 +3,23 @@
 from datetime import UTC, datetime, timedelta
 
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.pricing.domain.money import Price
-from automation_pipeline.pricing.domain.reconciliation import (
-    Reading,
+from automation_pipeline.pricing.models.history import PriceReading
+from automation_pipeline.pricing.models.shop import Price
+from automation_pipeline.pricing.rules.monitoring import (
     in_daily_pass,
-    mismatch,
-    repairable,
-    report,
-    severity,
-    worst,
+    mismatch_of,
+    mismatch_severity,
+    reconciliation_report,
+    repairable_mismatches,
+    worst_severity,
 )
 from automation_pipeline_tests.tables import every_case
 
 T0 = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 
 
-def reading(actual: Price | None, target_id: str = "t1") -> Reading:
-    return Reading(target_id=target_id, sku_id="s1", expected=Price(1299, "USD"), actual=actual, reason="404")
+def reading(actual: Price | None, target_id: str = "t1") -> PriceReading:
+    return PriceReading(target_id=target_id, sku_id="s1", expected=Price(1299, "USD"), actual=actual, reason="404")
 
 
 @every_case(
@@ -35,22 +35,22 @@ def reading(actual: Price | None, target_id: str = "t1") -> Reading:
     ],
 )
 def test_a_difference_has_its_weight(expected: Price, actual: Price, weight: str) -> None:
-    assert severity(expected, actual) == weight
+    assert mismatch_severity(expected, actual) == weight
 
 
 def test_the_same_price_is_no_mismatch_whatever_is_struck_through() -> None:
-    assert mismatch(reading(Price(1299, "USD", 1599))) is None
+    assert mismatch_of(reading(Price(1299, "USD", 1599))) is None
 
 
 def test_another_currency_is_a_mismatch_without_a_difference() -> None:
-    found = mismatch(reading(Price(1299, "EUR")))
+    found = mismatch_of(reading(Price(1299, "EUR")))
     assert found is not None
     assert (found.difference, found.percentage_diff, found.actual_currency) == (None, None, "EUR")
 
 
 def test_a_report_tells_mismatches_and_what_could_not_be_read() -> None:
     readings = [reading(Price(1399, "USD")), reading(Price(1299, "USD"), "t2"), reading(None, "t3")]
-    assert as_document(report("r1", readings, T0)) == {
+    assert as_document(reconciliation_report("r1", readings, T0)) == {
         "runId": "r1",
         "totalChecked": 2,
         "mismatches": 1,
@@ -82,10 +82,12 @@ def test_a_run_is_in_the_daily_pass_from_its_first_hour_to_its_thirtieth_day() -
     [([1299], None), ([1300], "info"), ([1300, 1305], "warning"), ([1305, 1, 1300], "critical")],
 )
 def test_a_report_is_as_grave_as_its_gravest_difference(actual: list[int], weight: str | None) -> None:
-    found = report("r1", [reading(Price(amount, "USD"), f"t{amount}") for amount in actual], T0)
-    assert worst(found) == weight
+    found = reconciliation_report("r1", [reading(Price(amount, "USD"), f"t{amount}") for amount in actual], T0)
+    assert worst_severity(found) == weight
 
 
 def test_what_is_priced_in_another_currency_is_not_put_back() -> None:
-    found = report("r1", [reading(Price(1, "USD"), "t1"), reading(Price(1, "EUR"), "t2"), reading(None, "t3")], T0)
-    assert [one.target_id for one in repairable(found)] == ["t1"]
+    found = reconciliation_report(
+        "r1", [reading(Price(1, "USD"), "t1"), reading(Price(1, "EUR"), "t2"), reading(None, "t3")], T0
+    )
+    assert [one.target_id for one in repairable_mismatches(found)] == ["t1"]

@@ -8,22 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from automation_pipeline.core.retry import retry_after_seconds
-from automation_pipeline.pricing.domain.failures import Failure, FailureKind, Signal, classified
-from automation_pipeline.pricing.domain.keys import apply_key
-from automation_pipeline.pricing.domain.retrying import (
+from automation_pipeline.pricing.events import apply_key
+from automation_pipeline.pricing.models.runs import PricingRunState, TargetState, final_run_state, success_rate
+from automation_pipeline.pricing.models.shop import CallFailure, FailureKind, FailureSignal, classify_failure
+from automation_pipeline.pricing.rules.runs import (
     RATE_LIMIT_BACKOFF,
     RETRY_BACKOFF,
-    GiveUp,
-    Progress,
-    TryAgain,
-    after_failure,
+    AttemptProgress,
+    GiveUpTarget,
+    RetryTarget,
+    decide_retry,
     is_overdue,
     rate_limit_wait,
     reads_first,
     throttle_seconds,
 )
-from automation_pipeline.pricing.domain.run_result import success_rate
-from automation_pipeline.pricing.domain.states import RunState, TargetState, verdict
 from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
@@ -36,22 +35,22 @@ class Middle(Random):
         return (a + b) / 2
 
 
-def failure(status: int, told: float | None = None) -> Failure:
-    return classified(Signal(status=status), f"{status}", told)
+def failure(status: int, told: float | None = None) -> CallFailure:
+    return classify_failure(FailureSignal(status=status), f"{status}", told)
 
 
-def again(decision: TryAgain | GiveUp) -> TryAgain:
-    assert isinstance(decision, TryAgain)
+def again(decision: RetryTarget | GiveUpTarget) -> RetryTarget:
+    assert isinstance(decision, RetryTarget)
     return decision
 
 
 def test_a_target_that_always_fails_is_called_four_times_and_given_up() -> None:
-    progress, at, times, keys = Progress(), 0.0, [], []
+    progress, at, times, keys = AttemptProgress(), 0.0, [], []
     while True:
         times.append(at)
         keys.append(apply_key("r", "t", 0, progress.attempts))
-        decision = after_failure(failure(500), progress, Middle())
-        if isinstance(decision, GiveUp):
+        decision = decide_retry(failure(500), progress, Middle())
+        if isinstance(decision, GiveUpTarget):
             break
         at, progress = at + decision.wait_seconds, decision.progress
     assert times == [0, 2, 6, 14]
@@ -61,12 +60,12 @@ def test_a_target_that_always_fails_is_called_four_times_and_given_up() -> None:
 
 def worked_on(*answers: int) -> tuple[TargetState, int, list[float]]:
     """How a target ends that the shop answers so: its state, its attempts, and the waits between."""
-    progress, waits = Progress(), list[float]()
+    progress, waits = AttemptProgress(), list[float]()
     for status in answers:
         if status == 200:
             return TargetState.APPLIED, progress.attempts, waits
-        decision = after_failure(failure(status), progress, Middle())
-        if isinstance(decision, GiveUp):
+        decision = decide_retry(failure(status), progress, Middle())
+        if isinstance(decision, GiveUpTarget):
             return TargetState.FAILED, decision.progress.attempts, waits
         waits.append(decision.wait_seconds)
         progress = decision.progress
@@ -76,7 +75,7 @@ def worked_on(*answers: int) -> tuple[TargetState, int, list[float]]:
 def test_the_run_of_the_reference_ends_as_it_says() -> None:
     ends = [worked_on(200), worked_on(500, 500, 200), worked_on(404)]
     assert ends == [(TargetState.APPLIED, 0, []), (TargetState.APPLIED, 2, [2, 4]), (TargetState.FAILED, 0, [])]
-    assert verdict(state for state, _, _ in ends) is RunState.PARTIAL
+    assert final_run_state(state for state, _, _ in ends) is PricingRunState.PARTIAL
     rate = success_rate(2, 1)
     assert rate is not None
     assert round(rate, 3) == Decimal("0.667")
@@ -84,47 +83,47 @@ def test_the_run_of_the_reference_ends_as_it_says() -> None:
 
 def test_waits_for_the_shop_cost_no_attempt_and_hold_up_the_whole_shop() -> None:
     told = retry_after_seconds("2.0", NOW)
-    decision = again(after_failure(failure(429, told), Progress(), Random(1)))
+    decision = again(decide_retry(failure(429, told), AttemptProgress(), Random(1)))
     assert 2 <= decision.wait_seconds <= 2.4
     assert decision.pauses_shop
     assert (decision.progress.attempts, decision.progress.rate_limit_waits) == (0, 1)
 
 
 def test_untold_waits_for_the_shop_are_16_32_and_64_seconds() -> None:
-    progress, waits = Progress(), []
+    progress, waits = AttemptProgress(), []
     for _ in range(4):
-        decision = again(after_failure(failure(429), progress, Middle()))
+        decision = again(decide_retry(failure(429), progress, Middle()))
         waits.append(decision.wait_seconds)
         progress = decision.progress
     assert waits == [16, 32, 64, 64]
 
 
 def test_the_eleventh_wait_for_the_shop_costs_an_attempt_and_still_lasts_as_told() -> None:
-    progress = Progress(rate_limit_waits=10, rate_limit_seconds=20)
-    decision = again(after_failure(failure(429, 30.0), progress, Random(1)))
-    assert decision.progress == Progress(attempts=1, rate_limit_waits=10, rate_limit_seconds=20)
+    progress = AttemptProgress(rate_limit_waits=10, rate_limit_seconds=20)
+    decision = again(decide_retry(failure(429, 30.0), progress, Random(1)))
+    assert decision.progress == AttemptProgress(attempts=1, rate_limit_waits=10, rate_limit_seconds=20)
     assert decision.wait_seconds >= 30
     assert decision.pauses_shop
 
 
 def test_more_than_a_quarter_of_an_hour_of_such_waits_costs_attempts() -> None:
-    progress = Progress(rate_limit_waits=2, rate_limit_seconds=899)
-    assert again(after_failure(failure(429, 2.0), progress, Middle())).progress.attempts == 1
-    hour = again(after_failure(failure(429, 3600.0), Progress(), Middle()))
+    progress = AttemptProgress(rate_limit_waits=2, rate_limit_seconds=899)
+    assert again(decide_retry(failure(429, 2.0), progress, Middle())).progress.attempts == 1
+    hour = again(decide_retry(failure(429, 3600.0), AttemptProgress(), Middle()))
     assert hour.progress.attempts == 1
     assert hour.wait_seconds >= 3600
 
 
 def test_a_target_that_is_only_refused_is_given_up_in_the_end() -> None:
-    progress, calls = Progress(), 1
-    while isinstance(decision := after_failure(failure(429, 1.0), progress, Random(2)), TryAgain):
+    progress, calls = AttemptProgress(), 1
+    while isinstance(decision := decide_retry(failure(429, 1.0), progress, Random(2)), RetryTarget):
         progress, calls = decision.progress, calls + 1
     assert calls == 1 + 10 + 3
     assert decision.failure.kind is FailureKind.RATE_LIMIT
 
 
 def test_a_shop_that_asks_for_days_is_given_up() -> None:
-    assert isinstance(after_failure(failure(429, 90_000.0), Progress(), Middle()), GiveUp)
+    assert isinstance(decide_retry(failure(429, 90_000.0), AttemptProgress(), Middle()), GiveUpTarget)
 
 
 @every_case(
@@ -168,9 +167,9 @@ def test_jitter_is_a_fifth_and_never_beyond_the_cap(n: int, seed: int) -> None:
 
 
 def test_a_price_is_read_first_when_an_earlier_call_may_have_written_it() -> None:
-    assert not reads_first(Progress(), outcome_unknown=False)
-    assert reads_first(Progress(), outcome_unknown=True)
-    assert reads_first(Progress(attempts=1), outcome_unknown=False)
+    assert not reads_first(AttemptProgress(), outcome_unknown=False)
+    assert reads_first(AttemptProgress(), outcome_unknown=True)
+    assert reads_first(AttemptProgress(attempts=1), outcome_unknown=False)
 
 
 def test_a_target_may_take_ten_minutes_without_the_waits_for_the_shop() -> None:

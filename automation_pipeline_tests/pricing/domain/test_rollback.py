@@ -6,17 +6,21 @@ from decimal import Decimal
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
-from automation_pipeline.pricing.domain.money import Price
-from automation_pipeline.pricing.domain.retrying import Progress
-from automation_pipeline.pricing.domain.rollback import (
+from automation_pipeline.pricing.models.rules import OnDrift
+from automation_pipeline.pricing.models.runs import PricingRunState, TargetState
+from automation_pipeline.pricing.models.shop import Price
+from automation_pipeline.pricing.rules.runs import (
+    AppliedResult,
     AppliedTarget,
+    ApplyTerms,
+    AttemptProgress,
+    FailedResult,
+    WorkTarget,
     after_rollback,
+    decide_before_write,
+    reversed_target,
     targets_to_roll_back,
-    turned_round,
 )
-from automation_pipeline.pricing.domain.rule import OnDrift
-from automation_pipeline.pricing.domain.states import RunState, TargetState
-from automation_pipeline.pricing.domain.work import Applied, GivenUp, Terms, WorkTarget, before_writing
 from automation_pipeline_tests.tables import every_case
 
 T0 = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
@@ -29,19 +33,19 @@ TARGETS = [
 
 
 def test_the_last_applied_is_taken_back_first_and_failed_ones_never() -> None:
-    assert targets_to_roll_back(RunState.PARTIAL, TARGETS) == ["t3", "t1"]
-    assert targets_to_roll_back(RunState.PARTIAL, TARGETS, ["t1", "t1"]) == ["t1"]
+    assert targets_to_roll_back(PricingRunState.PARTIAL, TARGETS) == ["t3", "t1"]
+    assert targets_to_roll_back(PricingRunState.PARTIAL, TARGETS, ["t1", "t1"]) == ["t1"]
 
 
-@every_case("state", sorted(set(RunState) - {RunState.APPLIED, RunState.PARTIAL}))
-def test_only_what_was_applied_can_be_rolled_back(state: RunState) -> None:
+@every_case("state", sorted(set(PricingRunState) - {PricingRunState.APPLIED, PricingRunState.PARTIAL}))
+def test_only_what_was_applied_can_be_rolled_back(state: PricingRunState) -> None:
     with pytest.raises(ConflictError, match=f"A run that is {state} cannot be rolled back"):
         targets_to_roll_back(state, TARGETS)
 
 
 def test_a_chosen_target_that_is_not_applied_is_named() -> None:
     with pytest.raises(InvalidInputError) as refused:
-        targets_to_roll_back(RunState.PARTIAL, TARGETS, ["t1", "t2", "x"])
+        targets_to_roll_back(PricingRunState.PARTIAL, TARGETS, ["t1", "t2", "x"])
     assert [problem for _, problem in refused.value.fields] == [
         "t2 is not an applied target of the run",
         "x is not an applied target of the run",
@@ -62,7 +66,7 @@ def test_a_chosen_target_that_is_not_applied_is_named() -> None:
 def test_a_run_is_rolled_back_when_nothing_is_applied_any_more(
     run: str, states: str, status: str, rollback_state: str
 ) -> None:
-    after = after_rollback(RunState(run), (TargetState(state) for state in states.split()))
+    after = after_rollback(PricingRunState(run), (TargetState(state) for state in states.split()))
     assert (after.status, after.rollback_state) == (status, rollback_state)
 
 
@@ -78,9 +82,9 @@ def test_a_run_is_rolled_back_when_nothing_is_applied_any_more(
     ],
 )
 def test_a_price_is_taken_back_by_applying_the_former_one(seen: Price | None, force: bool, what: str) -> None:
-    applied = WorkTarget(1, "p", "v", None, Price(1000, "EUR"), Price(900, "EUR"), False, Progress(), False, T0)
-    target = turned_round(applied)
-    assert (target.after, turned_round(target)) == (Price(1000, "EUR"), applied)
-    terms = Terms(OnDrift.OVERWRITE if force else OnDrift.REFUSE, None, takes_back=True)
-    decided = before_writing(target, seen, Decimal(0), terms)
-    assert type(decided) is {"write": type(None), "found": Applied, "left": GivenUp}[what]
+    applied = WorkTarget(1, "p", "v", None, Price(1000, "EUR"), Price(900, "EUR"), False, AttemptProgress(), False, T0)
+    target = reversed_target(applied)
+    assert (target.after, reversed_target(target)) == (Price(1000, "EUR"), applied)
+    terms = ApplyTerms(OnDrift.OVERWRITE if force else OnDrift.REFUSE, None, takes_back=True)
+    decided = decide_before_write(target, seen, Decimal(0), terms)
+    assert type(decided) is {"write": type(None), "found": AppliedResult, "left": FailedResult}[what]

@@ -5,7 +5,7 @@ from decimal import Decimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from automation_pipeline.pricing.domain.rounding import Lattice, Round, multiples, rounded, with_ending
+from automation_pipeline.pricing.models.transforms import Lattice, Round, multiples, rounded, with_ending
 from automation_pipeline_tests.tables import every_case
 
 

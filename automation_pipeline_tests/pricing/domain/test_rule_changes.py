@@ -8,9 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.pricing.domain.pricing_rule import PricingRule, input_document
-from automation_pipeline.pricing.domain.rule import RuleInput, parse_rule, version_hash
-from automation_pipeline.pricing.domain.rule_changes import NEVER_NULL, changed_rule
+from automation_pipeline.pricing.models.rules import (
+    NEVER_NULL,
+    PricingRule,
+    RuleInput,
+    changed_rule,
+    input_document,
+    parse_rule,
+    version_hash,
+)
 from automation_pipeline_tests.pricing.domain.rules import any_selector, any_transform, rule
 from automation_pipeline_tests.tables import every_case
 

@@ -3,21 +3,21 @@
 from datetime import UTC, datetime, timedelta
 
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.pricing.domain.policy import parse_policy
-from automation_pipeline.pricing.domain.rule_events import (
-    missed,
+from automation_pipeline.pricing.events import (
     policy_changed,
     policy_removed,
     promotion_ended,
-    scheduled,
+    run_scheduled,
+    schedule_missed,
 )
+from automation_pipeline.pricing.models.rules import parse_policy
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
 def test_a_start_is_told_once_a_time_of_the_schedule() -> None:
-    first, again = scheduled(3, "default", 7, NOW, NOW), scheduled(3, "default", 7, NOW, NOW + HOUR)
+    first, again = run_scheduled(3, "default", 7, NOW, NOW), run_scheduled(3, "default", 7, NOW, NOW + HOUR)
     assert (first.key, first.name, first.correlation_id) == (
         "rule-schedule-3-1777888800000",
         "rule.scheduled.queued",
@@ -30,13 +30,13 @@ def test_a_start_is_told_once_a_time_of_the_schedule() -> None:
         "scheduledFor": "2026-05-04T10:00:00.000Z",
     }
     assert again.key == first.key
-    assert scheduled(3, "default", 8, NOW + HOUR, NOW).key != first.key
+    assert run_scheduled(3, "default", 8, NOW + HOUR, NOW).key != first.key
 
 
 def test_what_was_missed_is_not_taken_for_what_was_started() -> None:
-    event = missed(3, "default", NOW, NOW)
+    event = schedule_missed(3, "default", NOW, NOW)
     assert (event.name, event.correlation_id) == ("rule.scheduled.missed", "rule-3")
-    assert event.key != scheduled(3, "default", 7, NOW, NOW).key
+    assert event.key != run_scheduled(3, "default", 7, NOW, NOW).key
 
 
 def test_the_end_of_a_promotion_is_told_of_each_of_its_runs() -> None:

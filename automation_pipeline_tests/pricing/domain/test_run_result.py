@@ -3,15 +3,16 @@
 from datetime import UTC, datetime, timedelta
 
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.pricing.domain.failures import FailureKind
-from automation_pipeline.pricing.domain.run_result import (
+from automation_pipeline.pricing.models.runs import (
+    PricingRunState,
     RunTimes,
     TargetResult,
+    TargetState,
     counts_for_success,
     run_result,
     success_rate,
 )
-from automation_pipeline.pricing.domain.states import RunState, TargetState
+from automation_pipeline.pricing.models.shop import FailureKind
 from automation_pipeline_tests.tables import every_case
 
 T0 = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
@@ -21,7 +22,7 @@ TIMES = RunTimes(T0, T0 + timedelta(seconds=2), T0 + timedelta(seconds=33.24))
 def test_a_result_is_written_as_people_read_it() -> None:
     done = TargetResult(target_id="t1", success=True, external_id="808950810", applied_price=1299, duration=212)
     gone = TargetResult(target_id="t2", success=False, error="variant not found", duration=95)
-    document = as_document(run_result("r1", RunState.PARTIAL, TIMES, [done, done, gone]))
+    document = as_document(run_result("r1", PricingRunState.PARTIAL, TIMES, [done, done, gone]))
     assert {name: document[name] for name in document if name != "results"} == {
         "runId": "r1",
         "status": "PARTIAL",
@@ -37,7 +38,7 @@ def test_a_result_is_written_as_people_read_it() -> None:
 
 def test_nothing_tried_is_no_rate() -> None:
     assert success_rate(0, 0) is None
-    assert run_result("r1", RunState.APPLIED, RunTimes(None, None, None), []).success_rate is None
+    assert run_result("r1", PricingRunState.APPLIED, RunTimes(None, None, None), []).success_rate is None
 
 
 def test_waiting_and_applying_are_measured_apart() -> None:

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from automation_pipeline.pricing.domain.selecting import matches
-from automation_pipeline.pricing.domain.variant import Variant
+from automation_pipeline.pricing.models.shop import Variant
+from automation_pipeline.pricing.rules.evaluation import matches
 from automation_pipeline_tests.pricing.domain.rules import any_selector, any_variant, selector, variant
 from automation_pipeline_tests.tables import every_case
 

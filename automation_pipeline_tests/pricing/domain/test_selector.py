@@ -5,7 +5,7 @@ from hypothesis import given, settings
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.pricing.domain.selector import bands_of
+from automation_pipeline.pricing.models.rules import bands_of
 from automation_pipeline_tests.pricing.domain.rules import any_selector, selector
 from automation_pipeline_tests.tables import every_case
 

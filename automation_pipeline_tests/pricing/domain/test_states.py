@@ -5,16 +5,16 @@ from itertools import product
 import pytest
 
 from automation_pipeline.core.state_machine import IllegalMoveError
-from automation_pipeline.pricing.domain.states import (
+from automation_pipeline.pricing.models.runs import (
     FIRST_RUN_STATE,
     FIRST_TARGET_STATE,
     RULE_RUN,
     RULE_TARGET,
+    PricingRunState,
     RunError,
-    RunState,
     TargetState,
+    final_run_state,
     run_error,
-    verdict,
 )
 from automation_pipeline_tests.tables import every_case
 
@@ -40,8 +40,8 @@ LEGAL_TARGET_MOVES = {
 }
 
 
-@every_case(("frm", "to"), list(product(RunState, RunState)))
-def test_a_run_moves_only_as_it_may(frm: RunState, to: RunState) -> None:
+@every_case(("frm", "to"), list(product(PricingRunState, PricingRunState)))
+def test_a_run_moves_only_as_it_may(frm: PricingRunState, to: PricingRunState) -> None:
     if (frm, to) in LEGAL_RUN_MOVES:
         assert RULE_RUN.move(frm, to) is to
         return
@@ -59,8 +59,8 @@ def test_a_target_moves_only_as_it_may(frm: TargetState, to: TargetState) -> Non
 
 
 def test_both_begin_as_a_preview_and_end_for_good_when_rolled_back() -> None:
-    assert (FIRST_RUN_STATE, FIRST_TARGET_STATE) == (RunState.PREVIEW, TargetState.PREVIEW)
-    assert RULE_RUN.terminal == {RunState.ROLLED_BACK}
+    assert (FIRST_RUN_STATE, FIRST_TARGET_STATE) == (PricingRunState.PREVIEW, TargetState.PREVIEW)
+    assert RULE_RUN.terminal == {PricingRunState.ROLLED_BACK}
     assert RULE_TARGET.terminal == {TargetState.ROLLED_BACK}
 
 
@@ -78,10 +78,10 @@ def test_both_begin_as_a_preview_and_end_for_good_when_rolled_back() -> None:
     ],
 )
 def test_a_run_ends_as_its_targets_did(targets: str, ends_as: str | None) -> None:
-    assert verdict(TargetState(state) for state in targets.split()) == ends_as
+    assert final_run_state(TargetState(state) for state in targets.split()) == ends_as
 
 
 def test_a_failed_run_says_why() -> None:
-    assert run_error(RunState.FAILED, was_critical=True) is RunError.CRITICAL
-    assert run_error(RunState.FAILED, was_critical=False) is RunError.ALL_TARGETS_FAILED
-    assert run_error(RunState.PARTIAL, was_critical=True) is None
+    assert run_error(PricingRunState.FAILED, was_critical=True) is RunError.CRITICAL
+    assert run_error(PricingRunState.FAILED, was_critical=False) is RunError.ALL_TARGETS_FAILED
+    assert run_error(PricingRunState.PARTIAL, was_critical=True) is None

@@ -5,8 +5,7 @@ from decimal import Decimal
 import pytest
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.pricing.domain.rounding import Round
-from automation_pipeline.pricing.domain.transform import names_amounts
+from automation_pipeline.pricing.models.transforms import Round, names_amounts
 from automation_pipeline_tests.pricing.domain.rules import rule
 from automation_pipeline_tests.tables import every_case
 

@@ -8,40 +8,39 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.pricing.domain.failures import Failure, FailureKind, Signal, classified
-from automation_pipeline.pricing.domain.money import Price
-from automation_pipeline.pricing.domain.policy import Policy
-from automation_pipeline.pricing.domain.retrying import MAX_RETRIES, Progress
-from automation_pipeline.pricing.domain.rollback import turned_round
-from automation_pipeline.pricing.domain.rule import OnDrift
-from automation_pipeline.pricing.domain.work import (
-    Applied,
-    GivenUp,
-    PutBack,
-    Terms,
+from automation_pipeline.pricing.models.rules import OnDrift, Policy
+from automation_pipeline.pricing.models.shop import CallFailure, FailureKind, FailureSignal, Price, classify_failure
+from automation_pipeline.pricing.rules.runs import (
+    MAX_RETRIES,
+    AppliedResult,
+    ApplyTerms,
+    AttemptProgress,
+    FailedResult,
+    RequeuedResult,
     WorkTarget,
-    after_failed_call,
-    before_writing,
-    day_began,
-    deferred,
-    overdue,
-    without_variant,
+    decide_after_failed_call,
+    decide_before_write,
+    fail_without_variant,
+    overdue_targets,
+    requeue_unchanged,
+    reversed_target,
+    start_of_day,
 )
 from automation_pipeline_tests.tables import every_case
 
 BEGAN = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 BEFORE, AFTER = Price(1000, "EUR"), Price(900, "EUR")
-REFUSES, OVERWRITES = Terms(OnDrift.REFUSE, None), Terms(OnDrift.OVERWRITE, None)
+REFUSES, OVERWRITES = ApplyTerms(OnDrift.REFUSE, None), ApplyTerms(OnDrift.OVERWRITE, None)
 BACK, BACK_BY_FORCE = replace(REFUSES, takes_back=True), replace(OVERWRITES, takes_back=True)
-LOST = classified(Signal(lost=True), "Nothing came back.")
-BUSY = classified(Signal(status=500), "The shop is busy.")
-GONE = classified(Signal(status=404), "It is gone.")
-HASTE = classified(Signal(status=429), "Too fast.", 5.0)
+LOST = classify_failure(FailureSignal(lost=True), "Nothing came back.")
+BUSY = classify_failure(FailureSignal(status=500), "The shop is busy.")
+GONE = classify_failure(FailureSignal(status=404), "It is gone.")
+HASTE = classify_failure(FailureSignal(status=429), "Too fast.", 5.0)
 
 
 def target(**changes: object) -> WorkTarget:
     facts = {"id": 1, "product_id": "1", "variant_id": "11", "sku": "S", "before": BEFORE, "after": AFTER}
-    state = {"writes_compare_at": False, "progress": Progress(), "outcome_unknown": False, "began_at": BEGAN}
+    state = {"writes_compare_at": False, "progress": AttemptProgress(), "outcome_unknown": False, "began_at": BEGAN}
     return WorkTarget(**{**facts, **state, **changes})
 
 
@@ -49,19 +48,19 @@ def target(**changes: object) -> WorkTarget:
     ("seen", "terms", "becomes"),
     [
         (BEFORE, REFUSES, None),
-        (AFTER, REFUSES, Applied),
-        (Price(1234, "EUR"), REFUSES, GivenUp),
+        (AFTER, REFUSES, AppliedResult),
+        (Price(1234, "EUR"), REFUSES, FailedResult),
         (Price(1234, "EUR"), OVERWRITES, None),
-        (Price(1000, "USD"), REFUSES, GivenUp),
-        (Price(1000, "USD"), OVERWRITES, GivenUp),
-        (None, OVERWRITES, GivenUp),
+        (Price(1000, "USD"), REFUSES, FailedResult),
+        (Price(1000, "USD"), OVERWRITES, FailedResult),
+        (None, OVERWRITES, FailedResult),
         (Price(1000, "EUR", 2000), REFUSES, None),
     ],
 )
 def test_a_price_is_written_only_over_the_one_that_was_previewed(
-    seen: Price | None, terms: Terms, becomes: type | None
+    seen: Price | None, terms: ApplyTerms, becomes: type | None
 ) -> None:
-    decided = before_writing(target(), seen, Decimal(0), terms)
+    decided = decide_before_write(target(), seen, Decimal(0), terms)
     assert (None if decided is None else type(decided)) is becomes
 
 
@@ -69,34 +68,38 @@ def test_a_price_is_written_only_over_the_one_that_was_previewed(
     ("seen", "terms", "becomes"),
     [
         (AFTER, BACK, None),
-        (BEFORE, BACK, Applied),
-        (Price(1234, "EUR"), BACK, GivenUp),
+        (BEFORE, BACK, AppliedResult),
+        (Price(1234, "EUR"), BACK, FailedResult),
         (Price(1234, "EUR"), BACK_BY_FORCE, None),
-        (Price(900, "USD"), BACK_BY_FORCE, GivenUp),
-        (None, BACK_BY_FORCE, GivenUp),
+        (Price(900, "USD"), BACK_BY_FORCE, FailedResult),
+        (None, BACK_BY_FORCE, FailedResult),
     ],
 )
 def test_a_price_is_taken_back_only_where_nobody_has_edited_it(
-    seen: Price | None, terms: Terms, becomes: type | None
+    seen: Price | None, terms: ApplyTerms, becomes: type | None
 ) -> None:
-    decided = before_writing(turned_round(target()), seen, Decimal(0), terms)
+    decided = decide_before_write(reversed_target(target()), seen, Decimal(0), terms)
     assert (None if decided is None else type(decided)) is becomes
 
 
 def test_what_is_found_done_is_a_change_from_the_former_price() -> None:
-    assert before_writing(target(), AFTER, Decimal(0), REFUSES) == Applied(target(), BEFORE, was_found=True)
+    assert decide_before_write(target(), AFTER, Decimal(0), REFUSES) == AppliedResult(target(), BEFORE, was_found=True)
 
 
 @every_case(
     ("one", "terms", "words"),
     [
         (target(), REFUSES, "the shop has 12.34 EUR, not 10.00 EUR as was previewed."),
-        (turned_round(target()), BACK, "the shop has 12.34 EUR, not 9.00 EUR as was applied: somebody has edited it"),
+        (
+            reversed_target(target()),
+            BACK,
+            "the shop has 12.34 EUR, not 9.00 EUR as was applied: somebody has edited it",
+        ),
     ],
 )
-def test_a_refusal_for_drift_names_both_prices(one: WorkTarget, terms: Terms, words: str) -> None:
-    decided = before_writing(one, Price(1234, "EUR"), Decimal(0), terms)
-    assert isinstance(decided, GivenUp)
+def test_a_refusal_for_drift_names_both_prices(one: WorkTarget, terms: ApplyTerms, words: str) -> None:
+    decided = decide_before_write(one, Price(1234, "EUR"), Decimal(0), terms)
+    assert isinstance(decided, FailedResult)
     assert (decided.failure.kind, decided.failure.retryable) == (FailureKind.CONFLICT, False)
     assert decided.failure.message.startswith("CONFLICT_PRICE_DRIFT: ")
     assert words in decided.failure.message
@@ -116,11 +119,11 @@ def test_a_refusal_for_drift_names_both_prices(one: WorkTarget, terms: Terms, wo
 def test_the_guardrails_are_looked_at_with_what_is_spent_of_the_day(
     policy: Policy, used: Decimal, failing: str | None
 ) -> None:
-    decided = before_writing(target(), BEFORE, Decimal(used), Terms(OnDrift.REFUSE, policy))
+    decided = decide_before_write(target(), BEFORE, Decimal(used), ApplyTerms(OnDrift.REFUSE, policy))
     if failing is None:
         assert decided is None
         return
-    assert isinstance(decided, GivenUp)
+    assert isinstance(decided, FailedResult)
     assert decided.failure.kind is FailureKind.VALIDATION
     assert failing in decided.failure.message
 
@@ -130,21 +133,21 @@ def test_nothing_is_written_over_a_price_that_nobody_previewed_unless_the_rule_s
     before: int, after: int, seen: int, overwrites: bool
 ) -> None:
     one = target(before=Price(before, "EUR"), after=Price(after, "EUR"))
-    decided = before_writing(one, Price(seen, "EUR"), Decimal(0), OVERWRITES if overwrites else REFUSES)
+    decided = decide_before_write(one, Price(seen, "EUR"), Decimal(0), OVERWRITES if overwrites else REFUSES)
     if decided is None:
         assert seen != after
         assert seen == before or overwrites
     else:
-        assert isinstance(decided, Applied) == (seen == after)
+        assert isinstance(decided, AppliedResult) == (seen == after)
 
 
 @given(st.lists(st.sampled_from([LOST, BUSY, HASTE, GONE]), max_size=40), st.integers(0, 9))
-def test_a_target_is_given_up_in_the_end_but_not_while_it_is_in_doubt(failures: list[Failure], seed: int) -> None:
+def test_a_target_is_given_up_in_the_end_but_not_while_it_is_in_doubt(failures: list[CallFailure], seed: int) -> None:
     one, random, doubted = target(), Random(seed), False
     for failure in failures:
-        settled = after_failed_call(one, failure, random)
+        settled = decide_after_failed_call(one, failure, random)
         doubted = doubted or failure.outcome_unknown
-        if isinstance(settled, GivenUp):
+        if isinstance(settled, FailedResult):
             assert failure is GONE or one.progress.attempts == MAX_RETRIES
             assert not doubted
             return
@@ -157,32 +160,34 @@ def test_a_target_is_given_up_in_the_end_but_not_while_it_is_in_doubt(failures: 
         one = replace(one, progress=settled.progress, outcome_unknown=settled.outcome_unknown)
 
 
-@every_case(("price", "kind"), [(900, Applied), (1000, GivenUp), (1234, GivenUp)])
+@every_case(("price", "kind"), [(900, AppliedResult), (1000, FailedResult), (1234, FailedResult)])
 def test_the_last_look_finds_the_price_or_gives_it_up_for_its_doom(price: int, kind: type[object]) -> None:
     doomed = target(doom=BUSY, outcome_unknown=True)
-    settled = before_writing(doomed, Price(price, "EUR"), Decimal(0), Terms(OnDrift.REFUSE, None))
+    settled = decide_before_write(doomed, Price(price, "EUR"), Decimal(0), ApplyTerms(OnDrift.REFUSE, None))
     assert isinstance(settled, kind)
-    if isinstance(settled, GivenUp):
+    if isinstance(settled, FailedResult):
         assert (settled.failure, settled.target.outcome_unknown) == (BUSY, False)
 
 
 def test_a_last_look_that_fails_is_taken_again_unless_that_is_hopeless() -> None:
     doomed = target(doom=LOST, outcome_unknown=True)
-    again = after_failed_call(doomed, BUSY, Random(1))
-    assert isinstance(again, PutBack)
+    again = decide_after_failed_call(doomed, BUSY, Random(1))
+    assert isinstance(again, RequeuedResult)
     assert (again.doom, again.outcome_unknown, again.wait_seconds > 0) == (LOST, True, True)
-    over = after_failed_call(doomed, GONE, Random(1))
-    assert isinstance(over, GivenUp)
+    over = decide_after_failed_call(doomed, GONE, Random(1))
+    assert isinstance(over, FailedResult)
     assert (over.failure.kind, over.failure.outcome_unknown) == (LOST.kind, True)
 
 
 def test_who_was_not_tried_is_as_before() -> None:
-    one = target(progress=Progress(2, 1, 5.0), outcome_unknown=True)
-    assert deferred(one, 7.0) == PutBack(one, 7.0, Progress(2, 1, 5.0), None, outcome_unknown=True)
+    one = target(progress=AttemptProgress(2, 1, 5.0), outcome_unknown=True)
+    assert requeue_unchanged(one, 7.0) == RequeuedResult(
+        one, 7.0, AttemptProgress(2, 1, 5.0), None, outcome_unknown=True
+    )
 
 
 def test_a_target_without_a_variant_is_not_found() -> None:
-    failure = without_variant(target(variant_id=None)).failure
+    failure = fail_without_variant(target(variant_id=None)).failure
     assert (failure.kind, failure.retryable) == (FailureKind.NOT_FOUND, False)
 
 
@@ -193,8 +198,8 @@ def test_a_target_without_a_variant_is_not_found() -> None:
 def test_a_target_has_ten_minutes_besides_the_waits_that_the_shop_asked_for(
     minutes: float, waited_seconds: float, is_late: bool
 ) -> None:
-    one = target(progress=Progress(1, 3, waited_seconds))
-    late = overdue([one], BEGAN + timedelta(minutes=minutes))
+    one = target(progress=AttemptProgress(1, 3, waited_seconds))
+    late = overdue_targets([one], BEGAN + timedelta(minutes=minutes))
     assert [(given_up.failure.kind, given_up.progress) for given_up in late] == [
         (FailureKind.TIMEOUT, one.progress)
     ] * is_late
@@ -214,4 +219,4 @@ def test_a_target_has_ten_minutes_besides_the_waits_that_the_shop_asked_for(
 )
 def test_a_day_begins_where_the_shop_is(now: str, zone: str, began: str) -> None:
     """The last one is a day whose midnight the clocks leave out."""
-    assert day_began(datetime.fromisoformat(now), zone) == datetime.fromisoformat(began)
+    assert start_of_day(datetime.fromisoformat(now), zone) == datetime.fromisoformat(began)

@@ -8,34 +8,50 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.pricing.domain.failures import Signal
-from automation_pipeline.pricing.domain.money import Price
-from automation_pipeline.pricing.domain.retrying import Progress
-from automation_pipeline.pricing.domain.rule import OnDrift
-from automation_pipeline.pricing.domain.shop_calls import Called, CallNotWantedError, ShopRestingError
-from automation_pipeline.pricing.domain.work import Applied, GivenUp, PutBack, Settled, Terms, WorkTarget
-from automation_pipeline.pricing.ports import Desk
-from automation_pipeline.pricing.stages import apply_chunk as module
-from automation_pipeline.pricing.stages.apply_chunk import Halt, apply_chunk
+from automation_pipeline.pricing import shop_calls as module
+from automation_pipeline.pricing.models.rules import OnDrift
+from automation_pipeline.pricing.models.shop import (
+    CallResult,
+    CallWithdrawnError,
+    FailureSignal,
+    Price,
+    ShopRestingError,
+)
+from automation_pipeline.pricing.ports import ApplyContext
+from automation_pipeline.pricing.rules.runs import (
+    AppliedResult,
+    ApplyTerms,
+    AttemptProgress,
+    FailedResult,
+    RequeuedResult,
+    TargetOutcome,
+    WorkTarget,
+)
+from automation_pipeline.pricing.shop_calls import ApplyHalt, apply_chunk
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.fakes.shop import LOST, PRICES, FakeShop, shelf, storefront
 from automation_pipeline_tests.waiting import run
 
-HASTE, BUSY, GONE, REFUSED = Signal(status=429), Signal(status=500), Signal(status=404), Signal(status=401)
-TERMS = Terms(OnDrift.REFUSE, None)
+HASTE, BUSY, GONE, REFUSED = (
+    FailureSignal(status=429),
+    FailureSignal(status=500),
+    FailureSignal(status=404),
+    FailureSignal(status=401),
+)
+TERMS = ApplyTerms(OnDrift.REFUSE, None)
 BEGAN = datetime(2026, 5, 4, tzinfo=UTC)
 
 
 async def straight(
-    call: Callable[[], Awaitable[Called[object]]],
+    call: Callable[[], Awaitable[CallResult[object]]],
     _cost: float,
     *,
     is_wanted: Callable[[], Awaitable[bool]],
     **_world: object,
-) -> Called[object]:
+) -> CallResult[object]:
     """Without a turn to be waited for."""
     if not await is_wanted():
-        raise CallNotWantedError("Not any more.")
+        raise CallWithdrawnError("Not any more.")
     return await call()
 
 
@@ -53,7 +69,7 @@ def target(variant_id: str | None, product_id: str, number: int) -> WorkTarget:
         before=Price(1000, "EUR"),
         after=Price(900, "EUR"),
         writes_compare_at=False,
-        progress=Progress(),
+        progress=AttemptProgress(),
         outcome_unknown=False,
         began_at=BEGAN,
     )
@@ -67,16 +83,16 @@ def targets(products: int, variants: int = 1) -> list[WorkTarget]:
 
 def applied(
     shop: FakeShop, chosen: Sequence[WorkTarget], *, at_once: int = 5, is_wanted: Callable[[], bool] = lambda: True
-) -> tuple[dict[int, Settled], Halt | None]:
+) -> tuple[dict[int, TargetOutcome], ApplyHalt | None]:
     """What was settled by target, each of them once."""
-    settled: list[Settled] = []
+    settled: list[TargetOutcome] = []
 
-    async def settle(lot: Sequence[Settled]) -> None:
+    async def settle(lot: Sequence[TargetOutcome]) -> None:
         await asyncio.sleep(0)
         settled.extend(lot)
 
     front = storefront(shop, calls_at_once=at_once)
-    desk = Desk(shop, front, Database("sqlite://"))
+    desk = ApplyContext(shop, front, Database("sqlite://"))
 
     async def still_wanted() -> bool:
         return is_wanted()
@@ -116,7 +132,7 @@ def test_while_the_shop_refuses_half_as_many_calls_go_at_once() -> None:
         shop.fail_once(str(product), HASTE)
     settled, halt = applied(shop, targets(20), at_once=4)
     assert (shop.most_at_once, max(later), halt) == (4, 2, None)
-    assert sorted(number for number, one in settled.items() if isinstance(one, PutBack)) == [1, 2, 3, 4]
+    assert sorted(number for number, one in settled.items() if isinstance(one, RequeuedResult)) == [1, 2, 3, 4]
 
 
 @pytest.mark.usefixtures("no_turns")
@@ -128,7 +144,7 @@ def test_whoever_stands_back_leaves_no_product_behind() -> None:
         shop.fail_once(str(product), HASTE)
     settled, halt = applied(shop, targets(8))
     assert (len(settled), halt, shop.times("write")) == (8, None, 8)
-    assert {type(one) for one in settled.values()} == {PutBack}
+    assert {type(one) for one in settled.values()} == {RequeuedResult}
 
 
 @pytest.mark.usefixtures("no_turns")
@@ -139,13 +155,17 @@ def test_a_refusal_of_everything_halts_and_what_was_not_tried_goes_back() -> Non
     assert halt is not None
     assert halt.critical is not None
     kinds = [type(settled[number]) for number in range(1, 7)]
-    assert kinds == [Applied, GivenUp, PutBack, PutBack, PutBack, PutBack]
-    assert all(one.failure is None and one.wait_seconds == 0 for one in settled.values() if isinstance(one, PutBack))
+    assert kinds == [AppliedResult, FailedResult, RequeuedResult, RequeuedResult, RequeuedResult, RequeuedResult]
+    assert all(
+        one.failure is None and one.wait_seconds == 0 for one in settled.values() if isinstance(one, RequeuedResult)
+    )
     assert shop.times("write") == 2
 
 
 def test_what_a_resting_shop_leaves_waits_as_long_as_the_shop(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def rests(call: Callable[[], Awaitable[Called[object]]], cost: float, **_world: object) -> Called[object]:
+    async def rests(
+        call: Callable[[], Awaitable[CallResult[object]]], cost: float, **_world: object
+    ) -> CallResult[object]:
         if cost == shop.costs.write:
             raise ShopRestingError("It rests.", retry_after_seconds=42.0)
         return await call()
@@ -153,8 +173,10 @@ def test_what_a_resting_shop_leaves_waits_as_long_as_the_shop(monkeypatch: pytes
     monkeypatch.setattr(module, "call_shop", rests)
     shop = FakeShop(*shelf(3))
     settled, halt = applied(shop, targets(3))
-    assert halt == Halt(resting_seconds=42.0)
-    assert {(one.wait_seconds, one.failure) for one in settled.values() if isinstance(one, PutBack)} == {(42.0, None)}
+    assert halt == ApplyHalt(resting_seconds=42.0)
+    assert {(one.wait_seconds, one.failure) for one in settled.values() if isinstance(one, RequeuedResult)} == {
+        (42.0, None)
+    }
     assert shop.times("write") == 0
 
 
@@ -162,8 +184,13 @@ def test_what_a_resting_shop_leaves_waits_as_long_as_the_shop(monkeypatch: pytes
 def test_what_is_not_wanted_any_more_goes_back_untried() -> None:
     shop = FakeShop(*shelf(4))
     settled, halt = applied(shop, targets(4), at_once=1, is_wanted=lambda: shop.times("write") < 2)
-    assert [type(settled[number]) for number in range(1, 5)] == [Applied, Applied, PutBack, PutBack]
-    assert (halt, settled[3]) == (None, PutBack(targets(4)[2], 0.0, Progress()))
+    assert [type(settled[number]) for number in range(1, 5)] == [
+        AppliedResult,
+        AppliedResult,
+        RequeuedResult,
+        RequeuedResult,
+    ]
+    assert (halt, settled[3]) == (None, RequeuedResult(targets(4)[2], 0.0, AttemptProgress()))
 
 
 @pytest.mark.usefixtures("no_turns")
@@ -171,7 +198,7 @@ def test_a_failed_read_fails_all_and_leaves_no_doubt_about_earlier_writes() -> N
     shop = FakeShop(*shelf(2))
     shop.fail_once(PRICES, LOST)
     settled, _ = applied(shop, targets(2))
-    assert [(type(one), one.outcome_unknown) for one in settled.values()] == [(PutBack, False)] * 2
+    assert [(type(one), one.outcome_unknown) for one in settled.values()] == [(RequeuedResult, False)] * 2
     assert shop.times("write") == 0
 
 
@@ -179,18 +206,18 @@ def test_a_failed_read_fails_all_and_leaves_no_doubt_about_earlier_writes() -> N
 def test_a_target_without_a_variant_is_given_up_without_a_call() -> None:
     shop = FakeShop()
     settled, _ = applied(shop, [target(None, "1", 1)])
-    assert (type(settled[1]), shop.called) == (GivenUp, [])
+    assert (type(settled[1]), shop.called) == (FailedResult, [])
 
 
 @pytest.mark.usefixtures("no_turns")
 def test_a_variant_that_the_answer_is_silent_about_is_read_again_before_anything_else() -> None:
     class Silent(FakeShop):
-        async def write(self, product_id: str, writes: Sequence[object]) -> Called[object]:
-            return Called(value={})
+        async def write(self, product_id: str, writes: Sequence[object]) -> CallResult[object]:
+            return CallResult(value={})
 
     settled, _ = applied(Silent(*shelf(1)), targets(1))
     one = settled[1]
-    assert isinstance(one, PutBack)
+    assert isinstance(one, RequeuedResult)
     assert (one.outcome_unknown, one.progress.attempts) == (True, 1)
 
 
@@ -200,7 +227,7 @@ def test_a_variant_that_the_answer_is_silent_about_is_read_again_before_anything
     st.booleans(),
 )
 def test_every_target_is_settled_once_whatever_the_shop_does(
-    faults: list[tuple[int, Signal]], at_once: int, bursts: bool
+    faults: list[tuple[int, FailureSignal]], at_once: int, bursts: bool
 ) -> None:
     shop = FakeShop(*shelf(12))
     for product, signal in faults:
@@ -212,4 +239,4 @@ def test_every_target_is_settled_once_whatever_the_shop_does(
         settled, halt = applied(shop, targets(12), at_once=at_once)
     assert halt is None
     assert shop.most_at_once <= at_once
-    assert sum(isinstance(one, Applied) for one in settled.values()) == len(shop.written)
+    assert sum(isinstance(one, AppliedResult) for one in settled.values()) == len(shop.written)

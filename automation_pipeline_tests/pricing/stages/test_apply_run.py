@@ -6,17 +6,15 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.pricing.domain.failures import Signal, classified
-from automation_pipeline.pricing.domain.rule_run import RuleRun
-from automation_pipeline.pricing.domain.states import RunState
-from automation_pipeline.pricing.domain.work import Applied, WorkTarget, deferred
-from automation_pipeline.pricing.stages.apply_run import _Applying
-from automation_pipeline.pricing.stages.work_through import Wait
-from automation_pipeline.pricing.store.beginnings import begin_applying
-from automation_pipeline.pricing.store.holds import Hold, LostHoldError, held_run, take_hold
+from automation_pipeline.pricing.models.runs import PricingRunState, RuleRun
+from automation_pipeline.pricing.models.shop import FailureSignal, classify_failure
+from automation_pipeline.pricing.queries.runs import LostRunClaimError, RunClaim, claim_run, claimed_run
+from automation_pipeline.pricing.queries.transitions import begin_applying
+from automation_pipeline.pricing.rules.runs import AppliedResult, WorkTarget, requeue_unchanged
 from automation_pipeline.pricing.tables import PriceChangeRow, RuleRunRow, RuleTargetRow
+from automation_pipeline.pricing.worker import WaitForTargets, _Applying
+from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_time
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.storage.transitions import TransitionRow
 from automation_pipeline_tests.conftest import StandingClock
@@ -26,7 +24,7 @@ from automation_pipeline_tests.pricing.at_work import during_first_write
 from automation_pipeline_tests.pricing.bench import Bench
 
 ALL = (RuleRunRow, RuleTargetRow, PriceChangeRow, TransitionRow, OutboxRow)
-REFUSED = classified(Signal(status=401), "The shop does not know us.")
+REFUSED = classify_failure(FailureSignal(status=401), "The shop does not know us.")
 
 
 @pytest.fixture
@@ -40,28 +38,28 @@ def everything(bench: Bench) -> list[dict[str, object]]:
         return [{column.key: getattr(row, column.key) for column in row.__mapper__.column_attrs} for row in rows]
 
 
-def held(bench: Bench, run: RuleRun, owner: str = "one") -> Hold:
+def held(bench: Bench, run: RuleRun, owner: str = "one") -> RunClaim:
     with bench.database.transaction() as session:
-        hold = take_hold(session, run.id, owner, 60.0)
+        hold = claim_run(session, run.id, owner, 60.0)
         assert hold is not None
-        row = held_run(session, hold)
-        if row.status == RunState.QUEUED:
+        row = claimed_run(session, hold)
+        if row.status == PricingRunState.QUEUED:
             begin_applying(session, row, database_time(session))
         return hold
 
 
-def taken_over(bench: Bench, run: RuleRun) -> Hold:
+def taken_over(bench: Bench, run: RuleRun) -> RunClaim:
     bench.expire_hold(run.id)
     return held(bench, run, "another")
 
 
-def applying(bench: Bench, hold: Hold) -> _Applying:
+def applying(bench: Bench, hold: RunClaim) -> _Applying:
     return _Applying(hold, bench.front, bench.database)
 
 
-def claimed(bench: Bench, hold: Hold) -> list[WorkTarget]:
+def claimed(bench: Bench, hold: RunClaim) -> list[WorkTarget]:
     step = applying(bench, hold).take()
-    assert not isinstance(step, Wait)
+    assert not isinstance(step, WaitForTargets)
     return list(step)
 
 
@@ -70,7 +68,7 @@ def claimed(bench: Bench, hold: Hold) -> list[WorkTarget]:
     [
         lambda work, _: work.keep(),
         lambda work, _: work.take(),
-        lambda work, targets: work.settle([deferred(target) for target in targets]),
+        lambda work, targets: work.settle([requeue_unchanged(target) for target in targets]),
         lambda work, _: work.settle([]),
         lambda work, _: work.give_up(REFUSED),
         lambda work, _: work.leave(5.0),
@@ -84,7 +82,7 @@ def test_whoever_lost_the_run_changes_nothing_of_it(
     targets = claimed(bench, hold)
     taken_over(bench, run)
     before = everything(bench)
-    with pytest.raises(LostHoldError, match=f"Rule run {run.id} is worked on by another process"):
+    with pytest.raises(LostRunClaimError, match=f"Rule run {run.id} is worked on by another process"):
         use(applying(bench, hold), targets)
     assert everything(bench) == before
 
@@ -93,7 +91,7 @@ def test_who_loses_the_run_in_the_middle_writes_nothing_down_and_the_next_one_re
     run = bench.queued()
     bench.knobs["calls_at_once"] = 1
     during_first_write(bench, lambda: taken_over(bench, run))
-    with pytest.raises(LostHoldError):
+    with pytest.raises(LostRunClaimError):
         bench.work(run)
     assert set(bench.statuses(run.id).values()) == {"APPLYING"}
     assert (bench.run_row(run.id).lease_owner, bench.changes(run.id)) == ("another", [])
@@ -121,10 +119,10 @@ def test_a_chunk_takes_as_many_statements_for_many_targets_as_for_few(bench: Ben
         work = applying(bench, held(bench, run))
         with statements(bench.database) as claiming:
             targets = work.take()
-        assert not isinstance(targets, Wait)
+        assert not isinstance(targets, WaitForTargets)
         assert len(targets) == variants
         with statements(bench.database) as settling:
-            work.settle([deferred(target) for target in targets])
+            work.settle([requeue_unchanged(target) for target in targets])
         work.take()
         with statements(bench.database) as applied:
             work.settle(bench_applied(targets))
@@ -135,5 +133,5 @@ def test_a_chunk_takes_as_many_statements_for_many_targets_as_for_few(bench: Ben
     assert counted[5] == counted[250]
 
 
-def bench_applied(targets: list[WorkTarget]) -> list[Applied]:
-    return [Applied(target, target.before, request_id="request-1", duration_ms=5) for target in targets]
+def bench_applied(targets: list[WorkTarget]) -> list[AppliedResult]:
+    return [AppliedResult(target, target.before, request_id="request-1", duration_ms=5) for target in targets]

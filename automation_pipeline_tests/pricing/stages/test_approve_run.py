@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, NotFoundError
-from automation_pipeline.pricing.domain.rule_run import RuleRun
-from automation_pipeline.pricing.stages.approve_run import approve_run
-from automation_pipeline.pricing.stages.update_rule import update_rule
+from automation_pipeline.pricing.models.runs import RuleRun
+from automation_pipeline.pricing.pricing_rules import update_rule
+from automation_pipeline.pricing.runs import approve_run
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf

@@ -5,16 +5,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from automation_pipeline.core.meter import Meter
-from automation_pipeline.pricing.domain.circuit import CircuitState
-from automation_pipeline.pricing.domain.failures import FailureKind, Signal, classified
-from automation_pipeline.pricing.domain.shop_calls import Bucket, Called, CallNotWantedError, ShopRestingError
-from automation_pipeline.pricing.stages import call_shop as module
-from automation_pipeline.pricing.stages.call_shop import call_shop
-from automation_pipeline.pricing.store.shops import ShopStanding, standing_of
+from automation_pipeline.core.metrics import Meter
+from automation_pipeline.pricing import shop_calls as module
+from automation_pipeline.pricing.models.shop import (
+    BucketStatus,
+    CallResult,
+    CallWithdrawnError,
+    FailureKind,
+    FailureSignal,
+    ShopRestingError,
+    classify_failure,
+)
+from automation_pipeline.pricing.queries.shops import ShopStatus, shop_status
+from automation_pipeline.pricing.rules.pacing import CircuitState
+from automation_pipeline.pricing.shop_calls import call_shop
 from automation_pipeline.pricing.tables import ShopRow
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_now
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, storefront
 from automation_pipeline_tests.outside import set_up_shop, shop_totals
@@ -24,8 +31,8 @@ from automation_pipeline_tests.processes import CREW, at_once
 from automation_pipeline_tests.waiting import come_true, leap, run
 
 COST = 10.0
-WELL = Called(value="well")
-BUSY, REFUSED, HASTE = Signal(status=500), Signal(status=404), Signal(status=429)
+WELL = CallResult(value="well")
+BUSY, REFUSED, HASTE = FailureSignal(status=500), FailureSignal(status=404), FailureSignal(status=429)
 
 
 @pytest.fixture
@@ -34,29 +41,29 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock, FakeShop(), {"longest_pause_seconds": 0.0})
 
 
-def answer(signal: Signal, told: float | None = None) -> Called[str]:
-    return Called(failure=classified(signal, "The shop is busy.", told))
+def answer(signal: FailureSignal, told: float | None = None) -> CallResult[str]:
+    return CallResult(failure=classify_failure(signal, "The shop is busy.", told))
 
 
-def call(bench: Bench, brought: Called[str] = WELL) -> Called[str]:
-    async def answered() -> Called[str]:
+def call(bench: Bench, brought: CallResult[str] = WELL) -> CallResult[str]:
+    async def answered() -> CallResult[str]:
         return brought
 
     return run(call_shop(answered, COST, front=bench.front, database=bench.database))
 
 
-async def never_called() -> Called[str]:
+async def never_called() -> CallResult[str]:
     raise AssertionError
 
 
-def calls(bench: Bench, signal: Signal, times: int) -> None:
+def calls(bench: Bench, signal: FailureSignal, times: int) -> None:
     for _ in range(times):
         call(bench, answer(signal))
 
 
-def standing(bench: Bench) -> ShopStanding:
+def standing(bench: Bench) -> ShopStatus:
     with bench.database.reading() as session:
-        found = standing_of(session, bench.front.name)
+        found = shop_status(session, bench.front.name)
     assert found is not None
     return found
 
@@ -87,7 +94,7 @@ def set_shop(bench: Bench, **columns: object) -> None:
 
 @pytest.mark.parametrize(("signal", "streak"), [(HASTE, 6), (BUSY, 5)])
 def test_a_streak_of_refusals_or_failures_opens_the_circuit_for_a_minute(
-    bench: Bench, signal: Signal, streak: int
+    bench: Bench, signal: FailureSignal, streak: int
 ) -> None:
     calls(bench, signal, streak - 1)
     assert (state(bench), bench.events("automation.circuit.opened")) == ("closed", [])
@@ -99,7 +106,9 @@ def test_a_streak_of_refusals_or_failures_opens_the_circuit_for_a_minute(
 
 
 @pytest.mark.parametrize("proper", [WELL, answer(REFUSED)])
-def test_a_proper_answer_ends_a_streak_and_the_refusal_of_a_variant_is_one(bench: Bench, proper: Called[str]) -> None:
+def test_a_proper_answer_ends_a_streak_and_the_refusal_of_a_variant_is_one(
+    bench: Bench, proper: CallResult[str]
+) -> None:
     for signal, most in ((HASTE, 5), (BUSY, 4)):
         calls(bench, signal, most)
         call(bench, proper)
@@ -177,7 +186,7 @@ def test_when_the_pause_is_over_one_call_goes_to_see_and_closes_the_circuit(benc
     bench.rested()
     seen: list[float] = []
 
-    async def probe() -> Called[str]:
+    async def probe() -> CallResult[str]:
         with pytest.raises(ShopRestingError) as rest:
             await call_shop(probe, COST, front=bench.front, database=bench.database)
         seen.append(rest.value.retry_after_seconds or 0.0)
@@ -210,7 +219,7 @@ def test_a_probe_that_is_broken_off_says_nothing_and_another_goes_later(bench: B
     calls(bench, BUSY, 5)
     bench.rested()
 
-    async def broken_off() -> Called[str]:
+    async def broken_off() -> CallResult[str]:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
@@ -228,7 +237,7 @@ def test_a_probe_that_is_not_wanted_any_more_leaves_its_turn_to_the_next_call(be
     async def unwanted() -> bool:
         return False
 
-    with pytest.raises(CallNotWantedError):
+    with pytest.raises(CallWithdrawnError):
         run(call_shop(never_called, COST, front=bench.front, database=bench.database, is_wanted=unwanted))
     assert (state(bench), shop_row(bench).pending) == ("open", 0.0)
     assert call(bench) == WELL
@@ -240,8 +249,8 @@ def test_who_waits_for_a_shop_goes_as_soon_as_it_is_well_again(bench: Bench, mon
     bench.knobs["longest_pause_seconds"] = 90.0
     call(bench, answer(HASTE, 60.0))
 
-    async def rested_meanwhile() -> Called[str]:
-        async def well() -> Called[str]:
+    async def rested_meanwhile() -> CallResult[str]:
+        async def well() -> CallResult[str]:
             return WELL
 
         waiting = asyncio.ensure_future(call_shop(well, COST, front=bench.front, database=bench.database))
@@ -253,7 +262,7 @@ def test_who_waits_for_a_shop_goes_as_soon_as_it_is_well_again(bench: Bench, mon
 
 
 def test_a_call_that_takes_too_long_is_lost(bench: Bench) -> None:
-    async def never() -> Called[str]:
+    async def never() -> CallResult[str]:
         leap(31.0)
         await asyncio.Event().wait()
         raise AssertionError
@@ -265,18 +274,18 @@ def test_a_call_that_takes_too_long_is_lost(bench: Bench) -> None:
 
 
 def test_what_the_shop_tells_of_its_bucket_is_kept(bench: Bench) -> None:
-    call(bench, Called(value="well", bucket=Bucket(700.0, 4000.0, 200.0)))
-    assert standing(bench).bucket == Bucket(700.0, 4000.0, 200.0)
+    call(bench, CallResult(value="well", bucket=BucketStatus(700.0, 4000.0, 200.0)))
+    assert standing(bench).bucket == BucketStatus(700.0, 4000.0, 200.0)
 
 
 def test_a_shop_that_was_never_called_is_kept_from_the_first_call_on(database: Database) -> None:
-    async def well() -> Called[str]:
+    async def well() -> CallResult[str]:
         return WELL
 
     front = storefront(FakeShop(), meter=Meter())
     run(call_shop(well, COST, front=front, database=database))
     with database.reading() as session:
-        found = standing_of(session, front.name)
+        found = shop_status(session, front.name)
     assert found is not None
     assert (found.circuit.state, found.bucket.maximum, found.paused_at) == ("closed", 1000.0, None)
 
@@ -304,6 +313,6 @@ def test_processes_that_share_a_bucket_are_never_refused_for_haste(
     assert (totals["throttled"], totals["calls"]["write"]) == (0, 120)
     assert totals["spent"] > 2 * totals["maximum"] - 800
     with database.reading() as session:
-        found = standing_of(session, NAME)
+        found = shop_status(session, NAME)
     assert found is not None
     assert (found.bucket.maximum, found.bucket.restore_rate, found.refusals) == (2000.0, 500.0, [])

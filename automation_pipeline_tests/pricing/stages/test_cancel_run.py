@@ -3,13 +3,10 @@
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, NotFoundError
-from automation_pipeline.pricing.domain.failures import Signal
-from automation_pipeline.pricing.domain.rule_run import RuleRun
-from automation_pipeline.pricing.stages import take_back_prices
-from automation_pipeline.pricing.stages.cancel_run import cancel_run
-from automation_pipeline.pricing.stages.retry_run import retry_run
-from automation_pipeline.pricing.stages.roll_back_run import roll_back_run
-from automation_pipeline.pricing.stages.sweep_rule_runs import sweep_rule_runs
+from automation_pipeline.pricing import worker as take_back_prices
+from automation_pipeline.pricing.models.runs import RuleRun
+from automation_pipeline.pricing.models.shop import FailureSignal
+from automation_pipeline.pricing.runs import cancel_run, retry_run, roll_back_run, sweep_rule_runs
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
@@ -17,7 +14,7 @@ from automation_pipeline_tests.pricing.at_work import until_unwanted
 from automation_pipeline_tests.pricing.bench import Bench
 
 # Of a call that never left, it is known that it wrote nothing.
-UNREACHED, GONE = Signal(code="ECONNREFUSED"), Signal(status=404)
+UNREACHED, GONE = FailureSignal(code="ECONNREFUSED"), FailureSignal(status=404)
 
 
 @pytest.fixture

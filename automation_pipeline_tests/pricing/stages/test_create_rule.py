@@ -4,9 +4,9 @@ import pytest
 from sqlalchemy import func, select
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.pricing.domain.rule import version_hash
-from automation_pipeline.pricing.stages.create_rule import create_rule
-from automation_pipeline.pricing.store.rules import get_rule, versions_of
+from automation_pipeline.pricing.models.rules import version_hash
+from automation_pipeline.pricing.pricing_rules import create_rule
+from automation_pipeline.pricing.queries.rules import get_rule, versions_of
 from automation_pipeline.pricing.tables import RuleRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock

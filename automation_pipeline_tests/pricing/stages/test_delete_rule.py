@@ -3,9 +3,9 @@
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, NotFoundError
-from automation_pipeline.pricing.domain.pricing_rule import PricingRule
-from automation_pipeline.pricing.stages.delete_rule import delete_rule
-from automation_pipeline.pricing.store.rules import get_rule
+from automation_pipeline.pricing.models.rules import PricingRule
+from automation_pipeline.pricing.pricing_rules import delete_rule
+from automation_pipeline.pricing.queries.rules import get_rule
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.pricing.kept import a_rule, a_run, events

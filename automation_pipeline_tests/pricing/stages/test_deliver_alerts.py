@@ -7,17 +7,16 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import update
 
-from automation_pipeline.clients.webhook import WebhookClient
-from automation_pipeline.core.delivery import Answer, Patience
+from automation_pipeline.clients.webhooks import WebhookClient
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.core.webhooks import WebhookSender, mac_of_moment
-from automation_pipeline.pricing.domain.alerts import Alert, AlertName, AlertSeverity
-from automation_pipeline.pricing.stages.deliver_alerts import AT_ONCE, deliver_alerts
-from automation_pipeline.pricing.store.alerts import add_alerts
-from automation_pipeline.pricing.tables import AlertRow
+from automation_pipeline.core.webhooks import DeliveryPolicy, WebhookAnswer, WebhookSender, mac_of_moment
+from automation_pipeline.pricing.alerts import ALERTS_AT_ONCE, deliver_alerts
+from automation_pipeline.pricing.models.history import AlertCandidate, AlertSeverity, PricingAlertName
+from automation_pipeline.pricing.queries.history import add_alerts
+from automation_pipeline.pricing.tables import PricingAlertRow
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_now
 from automation_pipeline_tests.clients.receiver import receiver, says
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.post import FakeWebhookSender
@@ -25,8 +24,10 @@ from automation_pipeline_tests.pricing.ended import EVERY_ALERT, alert_rows
 
 URL = "https://hooks.example.com/prices"
 SECRET = "s3cret"
-PATIENCE = Patience(attempts=3, backoff=Backoff(base_seconds=10, cap_seconds=60))
-BACKLOG = Alert(AlertName.DEAD_LETTERS, AlertSeverity.CRITICAL, "101 failed price changes wait for somebody.")
+PATIENCE = DeliveryPolicy(attempts=3, backoff=Backoff(base_seconds=10, cap_seconds=60))
+BACKLOG = AlertCandidate(
+    PricingAlertName.DEAD_LETTERS, AlertSeverity.CRITICAL, "101 failed price changes wait for somebody."
+)
 
 
 def raised(database: Database, clock: StandingClock, count: int = 1) -> None:
@@ -43,7 +44,7 @@ def deliver(database: Database, sender: WebhookSender, url: str = URL, secret: s
 
 def wait_over(database: Database) -> None:
     with database.transaction() as session:
-        session.execute(update(AlertRow).values(next_retry_at=database_now(-1.0)))
+        session.execute(update(PricingAlertRow).values(next_retry_at=database_now(-1.0)))
 
 
 def client(*origins: str) -> WebhookClient:
@@ -98,9 +99,9 @@ def test_a_receiver_that_is_down_is_tried_again_with_the_same_words(database: Da
     assert [(row.status, row.attempts) for row in alert_rows(database)] == [("sent", 2)]
 
 
-@pytest.mark.parametrize("answer", [Answer(500, "broken"), TransientError("silent")])
+@pytest.mark.parametrize("answer", [WebhookAnswer(500, "broken"), TransientError("silent")])
 def test_it_is_given_up_after_the_last_attempt(
-    database: Database, clock: StandingClock, answer: Answer | Exception
+    database: Database, clock: StandingClock, answer: WebhookAnswer | Exception
 ) -> None:
     raised(database, clock)
     sender = FakeWebhookSender([answer])
@@ -131,9 +132,9 @@ def test_an_address_that_we_do_not_call_is_refused_with_the_reason(
 
 
 def test_a_tick_carries_no_more_than_it_can(database: Database, clock: StandingClock) -> None:
-    raised(database, clock, AT_ONCE + 1)
+    raised(database, clock, ALERTS_AT_ONCE + 1)
     sender = FakeWebhookSender()
-    assert [deliver(database, sender) for _ in range(3)] == [AT_ONCE, 1, 0]
+    assert [deliver(database, sender) for _ in range(3)] == [ALERTS_AT_ONCE, 1, 0]
     assert {row.status for row in alert_rows(database)} == {"sent"}
 
 
@@ -142,7 +143,7 @@ def test_who_dies_over_an_alert_has_used_up_an_attempt(database: Database, clock
         pass
 
     class Deadly(FakeWebhookSender):
-        async def send(self, *args: object) -> Answer:
+        async def send(self, *args: object) -> WebhookAnswer:
             raise Killed
 
     raised(database, clock)
@@ -159,10 +160,10 @@ def test_who_dies_over_an_alert_has_used_up_an_attempt(database: Database, clock
 
 def test_whoever_comes_late_writes_nothing(database: Database, clock: StandingClock) -> None:
     class Slow(FakeWebhookSender):
-        async def send(self, *args: object) -> Answer:
+        async def send(self, *args: object) -> WebhookAnswer:
             wait_over(database)  # its hold has ended, and somebody else gets through first
             await asyncio.to_thread(deliver, database, FakeWebhookSender())
-            return Answer(500, "late")
+            return WebhookAnswer(500, "late")
 
     raised(database, clock)
     deliver(database, Slow())

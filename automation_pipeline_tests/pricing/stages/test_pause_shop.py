@@ -5,10 +5,9 @@ from datetime import timedelta
 import pytest
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.pricing.domain.rule_run import RuleRun
-from automation_pipeline.pricing.stages.pause_shop import LONGEST_REASON, pause_shop
-from automation_pipeline.pricing.stages.resume_shop import resume_shop
-from automation_pipeline.pricing.store.shops import ShopStanding
+from automation_pipeline.pricing.models.runs import RuleRun
+from automation_pipeline.pricing.queries.shops import ShopStatus
+from automation_pipeline.pricing.shop import MAX_REASON_LENGTH, pause_shop, resume_shop
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
@@ -23,7 +22,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock, FakeShop(*shelf(3)), {"calls_at_once": 1})
 
 
-def pause(bench: Bench, reason: str | None = "Stocktaking", actor: str = "user:7") -> ShopStanding:
+def pause(bench: Bench, reason: str | None = "Stocktaking", actor: str = "user:7") -> ShopStatus:
     return pause_shop(SHOP, database=bench.database, actor=actor, reason=reason)
 
 
@@ -84,7 +83,7 @@ def test_a_shop_that_was_never_called_can_be_paused(bench: Bench) -> None:
 
 
 def test_a_reason_has_its_length(bench: Bench) -> None:
-    pause(bench, "x" * LONGEST_REASON)
+    pause(bench, "x" * MAX_REASON_LENGTH)
     with pytest.raises(InvalidInputError) as refusal:
-        pause(bench, "x" * (LONGEST_REASON + 1))
+        pause(bench, "x" * (MAX_REASON_LENGTH + 1))
     assert refusal.value.fields == (("reason", "must have at most 1000 characters"),)

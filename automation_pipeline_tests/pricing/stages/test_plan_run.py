@@ -11,10 +11,10 @@ from sqlalchemy import event
 
 from automation_pipeline.core.errors import ConflictError, NotFoundError, PermanentError, TransientError
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.pricing.domain import retrying
-from automation_pipeline.pricing.domain.failures import Signal
-from automation_pipeline.pricing.stages.update_rule import update_rule
-from automation_pipeline.pricing.store.run_views import skipped_of
+from automation_pipeline.pricing.models.shop import FailureSignal
+from automation_pipeline.pricing.pricing_rules import update_rule
+from automation_pipeline.pricing.queries.runs import skipped_of
+from automation_pipeline.pricing.rules import runs as retrying
 from automation_pipeline.pricing.tables import PriceChangeRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
@@ -206,7 +206,7 @@ def test_a_run_that_is_cancelled_while_it_is_planned_stays_without_targets(bench
 @pytest.mark.usefixtures("impatient")
 def test_a_page_that_fails_is_asked_for_again(bench: Bench) -> None:
     bench.shop = FakeShop(*shelf(4), page_size=2)
-    bench.shop.fail_once(PAGES, *[Signal(status=500)] * 3)
+    bench.shop.fail_once(PAGES, *[FailureSignal(status=500)] * 3)
     run = bench.plan(bench.asked_for(bench.rule()))
     assert (run.total_targets, bench.shop.times("page")) == (4, 5)
 
@@ -215,14 +215,14 @@ def test_a_page_that_fails_is_asked_for_again(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("signal", "error", "calls"),
     [
-        (Signal(status=500), TransientError, 4),
-        (Signal(status=401), PermanentError, 1),
-        (Signal(status=402), PermanentError, 1),
-        (Signal(status=422), PermanentError, 1),
+        (FailureSignal(status=500), TransientError, 4),
+        (FailureSignal(status=401), PermanentError, 1),
+        (FailureSignal(status=402), PermanentError, 1),
+        (FailureSignal(status=422), PermanentError, 1),
     ],
 )
 def test_a_shop_that_keeps_failing_leaves_nothing_of_the_plan(
-    signal: Signal, error: type[Exception], calls: int, bench: Bench
+    signal: FailureSignal, error: type[Exception], calls: int, bench: Bench
 ) -> None:
     bench.shop = FakeShop(*shelf(4), page_size=2)
     run_id = bench.asked_for(bench.rule())
@@ -241,7 +241,7 @@ def test_a_shop_that_keeps_failing_leaves_nothing_of_the_plan(
 
 
 def test_a_shop_that_asks_for_a_long_rest_is_left_alone(bench: Bench) -> None:
-    bench.shop.fail_always(PAGES, Signal(code="THROTTLED"), retry_after_seconds=300)
+    bench.shop.fail_always(PAGES, FailureSignal(code="THROTTLED"), retry_after_seconds=300)
     with pytest.raises(TransientError) as refused:
         bench.plan(bench.asked_for(bench.rule()))
     assert refused.value.retry_after_seconds == 300

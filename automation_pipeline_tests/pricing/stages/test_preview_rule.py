@@ -3,12 +3,10 @@
 import pytest
 
 from automation_pipeline.core.errors import NotFoundError, PermanentError
-from automation_pipeline.pricing.domain.failures import Signal
-from automation_pipeline.pricing.domain.run_filter import RunFilter
-from automation_pipeline.pricing.domain.states import RunState
-from automation_pipeline.pricing.stages.delete_rule import delete_rule
-from automation_pipeline.pricing.stages.update_rule import update_rule
-from automation_pipeline.pricing.store.run_views import count_runs
+from automation_pipeline.pricing.models.runs import PricingRunState, RuleRunFilter
+from automation_pipeline.pricing.models.shop import FailureSignal
+from automation_pipeline.pricing.pricing_rules import delete_rule, update_rule
+from automation_pipeline.pricing.queries.runs import count_runs
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import PAGES, FakeShop, shelf, variant
@@ -23,7 +21,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 def test_a_preview_is_a_planned_run_that_nobody_works_on(bench: Bench) -> None:
     rule = bench.rule()
     run = bench.previewed(rule)
-    assert (run.status, run.wish, run.previewed_at) == (RunState.PREVIEW, None, bench.clock.now())
+    assert (run.status, run.wish, run.previewed_at) == (PricingRunState.PREVIEW, None, bench.clock.now())
     assert (run.rule_id, run.rule_name, run.rule_version) == (rule.id, "A tenth off", 1)
     assert (run.created_by, run.shop) == ("user:1", "shop.test")
     assert (run.total_targets, run.targets.preview) == (4, 4)
@@ -44,11 +42,11 @@ def test_a_deleted_rule_cannot(bench: Bench) -> None:
 
 
 def test_where_the_shop_fails_there_is_no_run(bench: Bench) -> None:
-    bench.shop.fail_always(PAGES, Signal(status=401))
+    bench.shop.fail_always(PAGES, FailureSignal(status=401))
     with pytest.raises(PermanentError, match="The shop fails as it was told to"):
         bench.previewed()
     with bench.database.reading() as session:
-        assert count_runs(session, RunFilter()) == 0
+        assert count_runs(session, RuleRunFilter()) == 0
 
 
 def test_a_rule_that_changes_while_it_is_previewed_leaves_a_run_of_the_version_that_was_priced(bench: Bench) -> None:

@@ -4,10 +4,10 @@ import pytest
 from sqlalchemy import func, select
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.pricing.domain.policy import Policy
-from automation_pipeline.pricing.stages.put_policy import put_policy
-from automation_pipeline.pricing.store.policies import policy_of
-from automation_pipeline.pricing.tables import PolicyRow
+from automation_pipeline.pricing.models.rules import Policy
+from automation_pipeline.pricing.pricing_rules import put_policy
+from automation_pipeline.pricing.queries.rules import policy_of
+from automation_pipeline.pricing.tables import PricingPolicyRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.pricing.kept import events
@@ -24,7 +24,7 @@ def test_what_is_put_stands_whole_in_place_of_the_old(database: Database, clock:
     assert (policy.auto_apply, policy.floor, policy.max_pct_delta) == (True, None, None)
     with database.reading() as session:
         assert policy_of(session, "eu") == policy
-        row = session.scalars(select(PolicyRow)).one()
+        row = session.scalars(select(PricingPolicyRow)).one()
     assert (row.updated_by, row.updated_at) == ("user:12", clock.now())
 
 
@@ -47,5 +47,5 @@ def test_what_is_at_fault_is_not_put(
         put(project_id, given, database, clock)
     assert [at for at, _ in caught.value.fields] == [field]
     with database.reading() as session:
-        assert session.scalar(select(func.count(PolicyRow.project_id))) == 0
+        assert session.scalar(select(func.count(PricingPolicyRow.project_id))) == 0
     assert events(database, "policy.changed") == []

@@ -6,16 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.clock import Clock, iso
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
-from automation_pipeline.core.instants import iso
-from automation_pipeline.pricing.domain.pricing_rule import PricingRule
-from automation_pipeline.pricing.domain.rule_run import RuleRun, RuleTrigger
-from automation_pipeline.pricing.domain.states import RunState
-from automation_pipeline.pricing.stages.delete_rule import delete_rule
-from automation_pipeline.pricing.stages.queue_run import queue_run
-from automation_pipeline.pricing.stages.update_rule import update_rule
-from automation_pipeline.pricing.store.rules import get_rule
+from automation_pipeline.pricing.models.rules import PricingRule
+from automation_pipeline.pricing.models.runs import PricingRunState, RuleRun, RuleTrigger
+from automation_pipeline.pricing.pricing_rules import delete_rule, update_rule
+from automation_pipeline.pricing.queries.rules import get_rule
+from automation_pipeline.pricing.runs import queue_run
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
@@ -48,7 +45,7 @@ def test_what_is_queued_is_exactly_what_was_previewed(bench: Bench) -> None:
     bench.shop.edit("101", amount=1)
     queued = bench.queue(run, actor="user:3")
     assert prices(bench, queued) == seen
-    assert (queued.status, queued.queued_at, queued.targets.queued) == (RunState.QUEUED, bench.clock.now(), 4)
+    assert (queued.status, queued.queued_at, queued.targets.queued) == (PricingRunState.QUEUED, bench.clock.now(), 4)
     assert bench.run_row(run.id).queued_by == "user:3"
 
 
@@ -173,7 +170,7 @@ def test_what_stands_in_its_way_is_said_and_nothing_is_moved(
 def test_a_preview_of_exactly_fifteen_minutes_may_be_applied(bench: Bench) -> None:
     run = bench.previewed()
     bench.pass_minutes(15)
-    assert bench.queue(run).status is RunState.QUEUED
+    assert bench.queue(run).status is PricingRunState.QUEUED
 
 
 def test_a_second_persons_approval_lets_it_through(bench: Bench) -> None:
@@ -184,7 +181,7 @@ def test_a_second_persons_approval_lets_it_through(bench: Bench) -> None:
 
 def test_a_project_that_applies_by_itself_needs_no_approval(bench: Bench) -> None:
     bench.guard(autoApply=True)
-    assert bench.queued().status is RunState.QUEUED
+    assert bench.queued().status is PricingRunState.QUEUED
 
 
 def test_force_cuts_the_rest_short_and_nothing_else(bench: Bench) -> None:
@@ -194,7 +191,7 @@ def test_force_cuts_the_rest_short_and_nothing_else(bench: Bench) -> None:
     with pytest.raises(ConflictError, match="is disabled"):
         bench.queue(run, force=True)
     change(bench, run, enabled=True)
-    assert bench.queue(run, force=True).status is RunState.QUEUED
+    assert bench.queue(run, force=True).status is PricingRunState.QUEUED
 
 
 def test_a_run_that_was_asked_for_with_force_is_queued_so(bench: Bench) -> None:
@@ -203,21 +200,21 @@ def test_a_run_that_was_asked_for_with_force_is_queued_so(bench: Bench) -> None:
     times = dict.fromkeys(("queued_at", "started_at", "finished_at"), bench.clock.now())
     bench.set_run(other.id, status="APPLIED", **times)
     run = bench.plan(bench.asked_for(rule, force=True))
-    assert bench.queue(run).status is RunState.QUEUED
+    assert bench.queue(run).status is PricingRunState.QUEUED
 
 
 def test_a_repair_is_applied_whatever_the_rule_says_by_now(bench: Bench) -> None:
     run = bench.previewed()
     bench.set_run(run.id, trigger=RuleTrigger.REPAIR.value)
     reprice(bench, run)
-    assert bench.queue(run).status is RunState.QUEUED
+    assert bench.queue(run).status is PricingRunState.QUEUED
 
 
 def test_a_repair_is_applied_though_the_promotion_is_over(bench: Bench) -> None:
     run = bench.previewed()
     bench.set_run(run.id, trigger=RuleTrigger.REPAIR.value)
     end_its_promotion(bench, run)
-    assert bench.queue(run).status is RunState.QUEUED
+    assert bench.queue(run).status is PricingRunState.QUEUED
 
 
 def test_a_repair_grows_old_all_the_same(bench: Bench) -> None:
@@ -233,7 +230,7 @@ def test_only_a_schedule_may_find_that_no_price_would_change(bench: Bench) -> No
     with pytest.raises(InvalidInputError, match="nothing to apply: no price would change"):
         bench.queued(rule)
     empty = bench.plan(bench.asked_for(rule, trigger=RuleTrigger.SCHEDULE))
-    assert bench.queue(empty).status is RunState.QUEUED
+    assert bench.queue(empty).status is PricingRunState.QUEUED
 
 
 def test_a_run_that_never_was_is_not_found(bench: Bench) -> None:

@@ -5,8 +5,8 @@ from contextlib import aclosing
 import pytest
 
 from automation_pipeline.core.errors import PermanentError
-from automation_pipeline.pricing.domain.shop_calls import Called, Page
-from automation_pipeline.pricing.stages.read_catalogue import read_catalogue
+from automation_pipeline.pricing.models.shop import CallResult, CataloguePage
+from automation_pipeline.pricing.shop_calls import read_catalogue
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf, variant
@@ -39,9 +39,9 @@ class Turning(FakeShop):
         super().__init__()
         self.cursors = cursors
 
-    async def page(self, after: str | None) -> Called[Page]:
+    async def page(self, after: str | None) -> CallResult[CataloguePage]:
         self.called.append(("page", [after or ""]))
-        return Called(Page([variant()], self.cursors[min(len(self.called), len(self.cursors)) - 1]))
+        return CallResult(CataloguePage([variant()], self.cursors[min(len(self.called), len(self.cursors)) - 1]))
 
 
 @pytest.mark.parametrize("cursors", [("1",), ("1", "2", "1", "end"), ("1", "2", "3", "2", "end")])

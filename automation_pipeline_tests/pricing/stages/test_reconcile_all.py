@@ -4,12 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from automation_pipeline.pricing.domain.reconciliation import ReconciliationReport
-from automation_pipeline.pricing.domain.rule_run import RuleRun
-from automation_pipeline.pricing.stages.reconcile_all import reconcile_all
-from automation_pipeline.pricing.stages.reconcile_run import reconcile_run
-from automation_pipeline.pricing.store.checks import newest_telling_check
-from automation_pipeline.pricing.store.gauges import mismatched_prices
+from automation_pipeline.pricing.checks import reconcile_all, reconcile_run
+from automation_pipeline.pricing.models.history import ReconciliationReport
+from automation_pipeline.pricing.models.runs import RuleRun
+from automation_pipeline.pricing.queries.checks import latest_conclusive_check
+from automation_pipeline.pricing.queries.health import mismatched_prices
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
@@ -105,7 +104,7 @@ def test_a_run_whose_prices_were_all_repaired_has_an_empty_report_that_clears_wh
     reports = {report.run_id: report for report in look(bench)}
     assert (reports[str(run.id)].total_checked, reports[str(later.id)].total_checked) == (0, 4)
     with bench.database.reading() as session:
-        newest = newest_telling_check(session, run.id)
+        newest = latest_conclusive_check(session, run.id)
         assert newest is not None
         assert (newest.name, newest.worst, newest.unverified) == ("2026-05-04", None, 0)
         assert dict(mismatched_prices(session, bench.clock.now())) == {}

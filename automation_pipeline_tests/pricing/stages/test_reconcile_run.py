@@ -5,20 +5,19 @@ from datetime import timedelta
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
-from automation_pipeline.pricing.domain.failures import Signal
-from automation_pipeline.pricing.domain.reconciliation import ReconciliationReport
-from automation_pipeline.pricing.domain.rule_run import RuleRun
-from automation_pipeline.pricing.domain.shop_calls import ShopRestingError
-from automation_pipeline.pricing.stages.reconcile_run import reconcile_run
-from automation_pipeline.pricing.stages.roll_back_run import roll_back_run
-from automation_pipeline.pricing.store.checks import checks_of
+from automation_pipeline.pricing.checks import reconcile_run
+from automation_pipeline.pricing.models.history import ReconciliationReport
+from automation_pipeline.pricing.models.runs import RuleRun
+from automation_pipeline.pricing.models.shop import FailureSignal, ShopRestingError
+from automation_pipeline.pricing.queries.checks import checks_of
+from automation_pipeline.pricing.runs import roll_back_run
 from automation_pipeline.pricing.tables import ShopRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf
 from automation_pipeline_tests.pricing.bench import Bench
 
-BUSY, REFUSED = Signal(status=500), Signal(status=401)
+BUSY, REFUSED = FailureSignal(status=500), FailureSignal(status=401)
 
 
 @pytest.fixture

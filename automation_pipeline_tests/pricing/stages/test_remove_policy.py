@@ -3,9 +3,8 @@
 import pytest
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.pricing.stages.put_policy import put_policy
-from automation_pipeline.pricing.stages.remove_policy import remove_policy
-from automation_pipeline.pricing.store.policies import policy_of
+from automation_pipeline.pricing.pricing_rules import put_policy, remove_policy
+from automation_pipeline.pricing.queries.rules import policy_of
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.pricing.kept import events

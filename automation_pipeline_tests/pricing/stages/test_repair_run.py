@@ -3,12 +3,10 @@
 import pytest
 
 from automation_pipeline.core.errors import ConflictError
-from automation_pipeline.pricing.domain.failures import Signal
-from automation_pipeline.pricing.domain.rule_run import RuleRun
-from automation_pipeline.pricing.stages.reconcile_run import reconcile_run
-from automation_pipeline.pricing.stages.repair_run import repair_run
-from automation_pipeline.pricing.stages.roll_back_run import roll_back_run
-from automation_pipeline.pricing.stages.start_due_rules import start_due_rules
+from automation_pipeline.pricing.checks import reconcile_run, repair_run
+from automation_pipeline.pricing.models.runs import RuleRun
+from automation_pipeline.pricing.models.shop import FailureSignal
+from automation_pipeline.pricing.runs import roll_back_run, start_due_rules
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf
@@ -70,7 +68,7 @@ def test_what_was_put_right_by_hand_needs_no_repair(bench: Bench) -> None:
 
 def test_a_look_that_saw_nothing_does_not_count(bench: Bench) -> None:
     run = edited(bench)
-    bench.shop.fail_always(PRICES, Signal(status=500))
+    bench.shop.fail_always(PRICES, FailureSignal(status=500))
     look(bench, run, "manual-1")
     assert repair(bench, run).total_targets == 1
 

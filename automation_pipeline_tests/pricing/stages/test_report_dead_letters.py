@@ -2,13 +2,12 @@
 
 import pytest
 
-from automation_pipeline.pricing.domain.dead_letters import DeadLetterReport
-from automation_pipeline.pricing.domain.failures import FailureKind
-from automation_pipeline.pricing.stages import report_dead_letters as module
-from automation_pipeline.pricing.stages.acknowledge_dead_letters import acknowledge_dead_letters
-from automation_pipeline.pricing.stages.report_dead_letters import report_dead_letters
-from automation_pipeline.pricing.stages.roll_back_run import roll_back_run
-from automation_pipeline.pricing.store.dead_letters import dead_letters
+from automation_pipeline.pricing import dead_letters as module
+from automation_pipeline.pricing.dead_letters import acknowledge_dead_letters, report_dead_letters
+from automation_pipeline.pricing.models.history import DeadLetterReport
+from automation_pipeline.pricing.models.shop import FailureKind
+from automation_pipeline.pricing.queries.dead_letters import dead_letters
+from automation_pipeline.pricing.runs import roll_back_run
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
@@ -40,7 +39,7 @@ def test_failed_targets_are_counted_by_kind_with_advice(bench: Bench) -> None:
 
 def test_all_are_counted_where_the_oldest_alone_are_listed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     failing(bench, KINDS)
-    monkeypatch.setattr(module, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(module, "MAX_ENTRIES", 2)
     report = told(bench)
     assert (report.total_failed, sum(report.by_error_type.values()), len(report.entries)) == (3, 3, 2)
 

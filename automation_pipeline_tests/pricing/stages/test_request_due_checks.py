@@ -2,10 +2,9 @@
 
 import pytest
 
-from automation_pipeline.pricing.domain.rule_run import RuleRun
-from automation_pipeline.pricing.stages.reconcile_run import reconcile_run
-from automation_pipeline.pricing.stages.request_due_checks import request_due_checks
-from automation_pipeline.pricing.store.checks import plan_checks
+from automation_pipeline.pricing.checks import reconcile_run, request_due_checks
+from automation_pipeline.pricing.models.runs import RuleRun
+from automation_pipeline.pricing.queries.transitions import plan_checks
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf

@@ -5,8 +5,7 @@ from datetime import timedelta
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, NotFoundError
-from automation_pipeline.pricing.stages.delete_rule import delete_rule
-from automation_pipeline.pricing.stages.update_rule import update_rule
+from automation_pipeline.pricing.pricing_rules import delete_rule, update_rule
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.pricing.kept import (

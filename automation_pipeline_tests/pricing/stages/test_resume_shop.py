@@ -3,12 +3,11 @@
 import pytest
 from sqlalchemy import update
 
-from automation_pipeline.pricing.stages.pause_shop import pause_shop
-from automation_pipeline.pricing.stages.resume_shop import resume_shop
-from automation_pipeline.pricing.store.shops import ShopStanding
+from automation_pipeline.pricing.queries.shops import ShopStatus
+from automation_pipeline.pricing.shop import pause_shop, resume_shop
 from automation_pipeline.pricing.tables import ShopRow
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.run_requests import mark_taken
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
@@ -22,7 +21,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock, FakeShop(*shelf(2)))
 
 
-def resume(bench: Bench, shop: str = SHOP) -> ShopStanding:
+def resume(bench: Bench, shop: str = SHOP) -> ShopStatus:
     return resume_shop(shop, database=bench.database, clock=bench.clock)
 
 

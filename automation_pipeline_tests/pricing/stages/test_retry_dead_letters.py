@@ -2,10 +2,9 @@
 
 import pytest
 
-from automation_pipeline.pricing.domain.retried_runs import RetriedRuns
-from automation_pipeline.pricing.stages.acknowledge_dead_letters import acknowledge_dead_letters
-from automation_pipeline.pricing.stages.retry_dead_letters import retry_dead_letters
-from automation_pipeline.pricing.stages.roll_back_run import roll_back_run
+from automation_pipeline.pricing.dead_letters import acknowledge_dead_letters, retry_dead_letters
+from automation_pipeline.pricing.models.runs import RetriedRuns
+from automation_pipeline.pricing.runs import roll_back_run
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf

@@ -3,11 +3,10 @@
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
-from automation_pipeline.pricing.domain.failures import Signal
-from automation_pipeline.pricing.domain.rule_run import RuleRun
-from automation_pipeline.pricing.stages.retry_run import retry_run
-from automation_pipeline.pricing.stages.roll_back_run import roll_back_run
-from automation_pipeline.pricing.store.rules import get_rule
+from automation_pipeline.pricing.models.runs import RuleRun
+from automation_pipeline.pricing.models.shop import FailureSignal
+from automation_pipeline.pricing.queries.rules import get_rule
+from automation_pipeline.pricing.runs import retry_run, roll_back_run
 from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
@@ -15,7 +14,7 @@ from automation_pipeline_tests.fakes.shop import FakeShop, shelf
 from automation_pipeline_tests.pricing.at_work import during_first_write
 from automation_pipeline_tests.pricing.bench import Bench
 
-BUSY, GONE = Signal(status=500), Signal(status=404)
+BUSY, GONE = FailureSignal(status=500), FailureSignal(status=404)
 
 
 @pytest.fixture

@@ -5,9 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
-from automation_pipeline.pricing.domain.rule_run import RuleRun
-from automation_pipeline.pricing.stages.retry_run import retry_run
-from automation_pipeline.pricing.stages.roll_back_run import roll_back_run
+from automation_pipeline.pricing.models.runs import RuleRun
+from automation_pipeline.pricing.runs import retry_run, roll_back_run
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf

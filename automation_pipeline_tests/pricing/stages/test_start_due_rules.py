@@ -6,11 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from automation_pipeline.core.instants import iso
-from automation_pipeline.pricing.domain.due_rules import DueRules
-from automation_pipeline.pricing.stages.delete_rule import delete_rule
-from automation_pipeline.pricing.stages.update_rule import update_rule
-from automation_pipeline.pricing.store.rules import hold_rule
+from automation_pipeline.core.clock import iso
+from automation_pipeline.pricing.pricing_rules import delete_rule, update_rule
+from automation_pipeline.pricing.queries.rules import lock_rule
+from automation_pipeline.pricing.rules.runs import DuePriceRules
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.pricing.kept import (
@@ -33,7 +32,7 @@ from automation_pipeline_tests.pricing.kept import (
 from automation_pipeline_tests.processes import CREW, at_once
 
 HOUR = timedelta(hours=1)
-NOTHING = DueRules()
+NOTHING = DuePriceRules()
 
 
 def in_hours(clock: StandingClock, hours: float) -> str:
@@ -50,7 +49,7 @@ def test_a_rule_whose_time_has_come_is_started(database: Database, clock: Standi
     clock.pass_time(timedelta(minutes=3))
     looked = look(database, clock)
     [row] = run_rows(database)
-    assert looked == DueRules(started=(row.id,))
+    assert looked == DuePriceRules(started=(row.id,))
     assert (row.rule_id, row.status, row.wish, row.wished_by) == (rule.id, "PREVIEW", "apply", "schedule")
     assert (row.trigger, row.scheduled_for, row.shop, row.project_id) == ("schedule", due_at, SHOP, "eu")
     assert (row.rule_version, row.rule_version_hash, row.created_by) == (1, rule.version_hash, "schedule")
@@ -86,7 +85,7 @@ def test_a_rule_with_a_run_is_put_off_until_that_is_over(
     rule = a_rule(database, clock, scheduleAt=in_hours(clock, 0))
     run_id = a_run(database, rule, status, clock.now(), wish=wish)
     for _ in range(2):
-        assert look(database, clock) == DueRules(put_off=(rule.id,))
+        assert look(database, clock) == DuePriceRules(put_off=(rule.id,))
         clock.pass_time(HOUR)
     assert filed(database) == []
     ending(run_id, database, clock.now())
@@ -98,7 +97,7 @@ def test_a_promotion_that_passed_in_an_outage_is_not_begun(database: Database, c
     due_at = clock.now()
     rule = a_rule(database, clock, scheduleAt=iso(due_at), endsAt=in_hours(clock, 1))
     clock.pass_time(HOUR)
-    assert look(database, clock) == DueRules(missed=(rule.id,))
+    assert look(database, clock) == DuePriceRules(missed=(rule.id,))
     assert look(database, clock) == NOTHING
     assert run_rows(database) == []
     assert rule_row(database, rule.id).schedule_at is None
@@ -129,7 +128,7 @@ def test_what_a_promotion_has_applied_is_rolled_back_at_its_end(
     run_id = a_run(database, rule, status, clock.now(), targets, requests=4, rollbacks=2)
     assert look(database, clock) == NOTHING
     clock.pass_time(HOUR)
-    assert look(database, clock) == DueRules(ended=(run_id,))
+    assert look(database, clock) == DuePriceRules(ended=(run_id,))
     row = run_row(database, run_id)
     assert (row.status, row.wish, row.wished_by, row.rollbacks) == (status, "rollback", "schedule", 3)
     assert (row.promotion_ended_at, row.updated_at) == (clock.now(), clock.now())
@@ -151,10 +150,10 @@ def test_all_runs_of_a_promotion_end_one_after_the_other_the_newest_first(
     a_run(database, other, "APPLIED", clock.now(), ["APPLIED"])
     last = a_run(database, rule, "PARTIAL", clock.now(), ["APPLIED", "FAILED"])
     clock.pass_time(HOUR)
-    assert look(database, clock) == DueRules(ended=(last,))
-    assert look(database, clock) == DueRules()
+    assert look(database, clock) == DuePriceRules(ended=(last,))
+    assert look(database, clock) == DuePriceRules()
     change_run(database, last, wish=None)
-    assert look(database, clock) == DueRules(ended=(first,))
+    assert look(database, clock) == DuePriceRules(ended=(first,))
     assert [row.id for row in run_rows(database) if row.wish] == [first]
 
 
@@ -165,7 +164,7 @@ def test_a_repair_ends_with_what_it_has_repaired(wish: str | None, database: Dat
     fields = {"trigger": "repair", "wish": wish, "parent_run_id": run_id}
     repair = a_run(database, rule, "PARTIAL", clock.now(), ["APPLIED", "FAILED"], **fields)
     clock.pass_time(HOUR)
-    assert look(database, clock) == DueRules(ended=(run_id,))
+    assert look(database, clock) == DuePriceRules(ended=(run_id,))
     row = run_row(database, repair)
     assert (row.status, row.wish, row.promotion_ended_at) == ("PARTIAL", None, clock.now())
     assert wished(database, repair) == [("APPLIED", False), ("FAILED", False)]
@@ -184,7 +183,7 @@ def test_a_repair_that_is_being_worked_on_is_waited_for(
     assert look(database, clock) == NOTHING
     assert run_row(database, repair).promotion_ended_at is None
     change_run(database, repair, wish=None, lease_until=None)
-    assert look(database, clock) == DueRules(ended=(run_id,))
+    assert look(database, clock) == DuePriceRules(ended=(run_id,))
 
 
 @pytest.mark.parametrize("status", ["QUEUED", "APPLYING"])
@@ -197,7 +196,7 @@ def test_while_another_run_is_at_work_nothing_is_rolled_back(
     clock.pass_time(HOUR)
     assert look(database, clock) == NOTHING
     ending(last, database, clock.now(), "FAILED")
-    assert look(database, clock) == DueRules(ended=(first,))
+    assert look(database, clock) == DuePriceRules(ended=(first,))
 
 
 @pytest.mark.parametrize("how", ["disabled", "deleted"])
@@ -209,7 +208,7 @@ def test_a_promotion_ends_though_its_rule_is_out_of_use(how: str, database: Data
     else:
         update_rule(rule.id, {"enabled": False}, database=database, clock=clock, actor="user:12")
     clock.pass_time(HOUR)
-    assert look(database, clock) == DueRules(ended=(run_id,))
+    assert look(database, clock) == DuePriceRules(ended=(run_id,))
 
 
 def test_a_run_at_work_is_rolled_back_once_it_is_over(database: Database, clock: StandingClock) -> None:
@@ -218,14 +217,14 @@ def test_a_run_at_work_is_rolled_back_once_it_is_over(database: Database, clock:
     clock.pass_time(2 * HOUR)
     assert look(database, clock) == NOTHING
     ending(run_id, database, clock.now())
-    assert look(database, clock) == DueRules(ended=(run_id,))
+    assert look(database, clock) == DuePriceRules(ended=(run_id,))
 
 
 def test_a_retry_that_was_asked_for_gives_way_to_the_end(database: Database, clock: StandingClock) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
     run_id = a_run(database, rule, "PARTIAL", clock.now(), ["APPLIED", "FAILED"], wish="retry", wished_by="user:1")
     clock.pass_time(HOUR)
-    assert look(database, clock) == DueRules(ended=(run_id,))
+    assert look(database, clock) == DuePriceRules(ended=(run_id,))
     assert run_row(database, run_id).wish == "rollback"
     assert wished(database, run_id) == [("APPLIED", True), ("FAILED", False)]
 
@@ -237,7 +236,7 @@ def test_a_rollback_that_was_asked_for_is_first_done(database: Database, clock: 
     assert look(database, clock) == NOTHING
     assert wished(database, run_id) == [("APPLIED", False)] * 2
     change_run(database, run_id, wish=None, rollback_force=False)
-    assert look(database, clock) == DueRules(ended=(run_id,))
+    assert look(database, clock) == DuePriceRules(ended=(run_id,))
 
 
 @pytest.mark.parametrize(("lease_until", "is_held"), [("9000-01-01T00:00Z", True), ("2020-01-01T00:00Z", False)])
@@ -248,24 +247,24 @@ def test_a_run_that_its_worker_still_has_is_left_to_it(
     until = datetime.fromisoformat(lease_until)
     run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"], lease_owner="w", lease_until=until)
     clock.pass_time(HOUR)
-    assert look(database, clock) == (NOTHING if is_held else DueRules(ended=(run_id,)))
+    assert look(database, clock) == (NOTHING if is_held else DuePriceRules(ended=(run_id,)))
     change_run(database, run_id, lease_until=None)
-    assert look(database, clock) == (DueRules(ended=(run_id,)) if is_held else NOTHING)
+    assert look(database, clock) == (DuePriceRules(ended=(run_id,)) if is_held else NOTHING)
 
 
 def test_an_old_promotion_ends_before_its_next_time_is_missed(database: Database, clock: StandingClock) -> None:
     rule = a_rule(database, clock, scheduleAt=in_hours(clock, 1), endsAt=in_hours(clock, 2))
     run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
     clock.pass_time(3 * HOUR)
-    assert look(database, clock) == DueRules(ended=(run_id,))
-    assert look(database, clock) == DueRules(missed=(rule.id,))
+    assert look(database, clock) == DuePriceRules(ended=(run_id,))
+    assert look(database, clock) == DuePriceRules(missed=(rule.id,))
 
 
 @pytest.mark.parametrize("database_kind", ["postgres"])
 def test_a_rule_that_somebody_else_holds_is_left_for_the_next_look(database: Database, clock: StandingClock) -> None:
     held, free = (a_rule(database, clock, scheduleAt=iso(clock.now())) for _ in range(2))
     with database.transaction() as session:
-        hold_rule(session, held.id)
+        lock_rule(session, held.id)
         look(database, clock)
         assert [row.rule_id for row in run_rows(database)] == [free.id]
     look(database, clock)
@@ -326,5 +325,5 @@ def test_beside_a_run_by_hand_one_of_the_two_is_made(
 def test_what_was_asked_for_by_hand_puts_the_schedule_off(database: Database, clock: StandingClock) -> None:
     rule = a_rule(database, clock, scheduleAt=iso(clock.now()))
     asked_for(rule, database, clock)
-    assert look(database, clock) == DueRules(put_off=(rule.id,))
+    assert look(database, clock) == DuePriceRules(put_off=(rule.id,))
     assert rule_row(database, rule.id).schedule_at == clock.now()

@@ -6,11 +6,11 @@ import pytest
 from sqlalchemy import update
 
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.pricing.stages.pause_shop import pause_shop
-from automation_pipeline.pricing.stages.sweep_rule_runs import sweep_rule_runs
-from automation_pipeline.pricing.store.new_runs import file_run_request
+from automation_pipeline.pricing.queries.runs import file_run_request
+from automation_pipeline.pricing.runs import sweep_rule_runs
+from automation_pipeline.pricing.shop import pause_shop
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_now
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.pricing.kept import SHOP, a_rule, a_run, change_run, filed, run_row
 

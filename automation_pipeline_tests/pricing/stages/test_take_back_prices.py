@@ -4,20 +4,18 @@ import pytest
 
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.pricing.domain import retrying
-from automation_pipeline.pricing.domain.failures import Signal
-from automation_pipeline.pricing.domain.rule_run import RuleRun
-from automation_pipeline.pricing.stages import take_back_prices as module
-from automation_pipeline.pricing.stages.cancel_run import cancel_run
-from automation_pipeline.pricing.stages.pause_shop import pause_shop
-from automation_pipeline.pricing.stages.roll_back_run import roll_back_run
-from automation_pipeline.pricing.stages.start_due_rules import start_due_rules
+from automation_pipeline.pricing import worker as module
+from automation_pipeline.pricing.models.runs import RuleRun
+from automation_pipeline.pricing.models.shop import FailureSignal
+from automation_pipeline.pricing.rules import runs as retrying
+from automation_pipeline.pricing.runs import cancel_run, roll_back_run, start_due_rules
+from automation_pipeline.pricing.shop import pause_shop
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import LOST, PRICES, FakeShop, shelf, variant
 from automation_pipeline_tests.pricing.bench import Bench
 
-BUSY, REFUSED = Signal(status=500), Signal(status=401)
+BUSY, REFUSED = FailureSignal(status=500), FailureSignal(status=401)
 FORMER = {"101": 1000, "201": 1000, "301": 1000}
 
 
@@ -226,7 +224,7 @@ def test_a_token_that_is_refused_stops_everything(bench: Bench) -> None:
 def test_a_refusal_for_haste_leaves_the_shop_alone_and_costs_no_attempt(bench: Bench) -> None:
     bench.knobs["calls_at_once"] = 1
     run = applied(bench)
-    bench.shop.fail_once("3", Signal(status=429), retry_after_seconds=600.0)
+    bench.shop.fail_once("3", FailureSignal(status=429), retry_after_seconds=600.0)
     waiting = rolled_back(bench, run)
     assert (waiting.wish, waiting.resume_at is not None, bench.shop.times("write")) == ("rollback", True, 1)
     assert {(one.attempts, one.rate_limit_waits, one.is_writing) for one in bench.targets(run.id)} == {

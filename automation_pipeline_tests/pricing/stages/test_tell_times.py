@@ -2,10 +2,9 @@
 
 import pytest
 
-from automation_pipeline.pricing.domain.failures import Signal
-from automation_pipeline.pricing.domain.rule_run import RuleRun
-from automation_pipeline.pricing.stages.retry_run import retry_run
-from automation_pipeline.pricing.stages.roll_back_run import roll_back_run
+from automation_pipeline.pricing.models.runs import RuleRun
+from automation_pipeline.pricing.models.shop import FailureSignal
+from automation_pipeline.pricing.runs import retry_run, roll_back_run
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
@@ -31,7 +30,7 @@ ONCE = {"rules_apply_duration_ms_bucket": 1, "rules_queue_ms_bucket": 1}
 
 
 def test_a_run_is_counted_when_it_ends_and_not_before(bench: Bench) -> None:
-    bench.shop.fail_once("2", Signal(status=503))
+    bench.shop.fail_once("2", FailureSignal(status=503))
     run = bench.queued()
     assert (bench.work(run).status, counted(bench)) == ("APPLYING", {})
     bench.make_due(run.id)

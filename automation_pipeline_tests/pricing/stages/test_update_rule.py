@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
+from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError, OutdatedError
-from automation_pipeline.core.instants import iso
-from automation_pipeline.pricing.domain.pricing_rule import PricingRule
-from automation_pipeline.pricing.stages.delete_rule import delete_rule
-from automation_pipeline.pricing.stages.update_rule import update_rule
-from automation_pipeline.pricing.store.rules import get_rule, versions_of
+from automation_pipeline.pricing.models.rules import PricingRule
+from automation_pipeline.pricing.pricing_rules import delete_rule, update_rule
+from automation_pipeline.pricing.queries.rules import get_rule, versions_of
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.pricing.kept import a_rule

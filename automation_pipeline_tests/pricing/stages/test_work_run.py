@@ -8,15 +8,14 @@ import pytest
 
 from automation_pipeline.core.errors import ConflictError, TransientError
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.pricing.domain import retrying
-from automation_pipeline.pricing.domain.failures import Signal
-from automation_pipeline.pricing.domain.money import Price
-from automation_pipeline.pricing.domain.rule_run import RuleRun
-from automation_pipeline.pricing.domain.shop_calls import Called, PriceWrite, Written
-from automation_pipeline.pricing.domain.work import Settled
-from automation_pipeline.pricing.stages import apply_chunk, apply_run
-from automation_pipeline.pricing.stages.work_run import work_run
-from automation_pipeline.pricing.store.chunks import MOST_PRODUCTS
+from automation_pipeline.pricing import shop_calls as apply_chunk
+from automation_pipeline.pricing import worker as apply_run
+from automation_pipeline.pricing.models.runs import RuleRun
+from automation_pipeline.pricing.models.shop import CallResult, FailureSignal, Price, PriceWrite, Written
+from automation_pipeline.pricing.queries.targets import MAX_PRODUCTS
+from automation_pipeline.pricing.rules import runs as retrying
+from automation_pipeline.pricing.rules.runs import TargetOutcome
+from automation_pipeline.pricing.worker import work_run
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf, storefront, variant
@@ -25,8 +24,8 @@ from automation_pipeline_tests.pricing.bench import Bench
 # Waits are a thousand times as long here, so that nothing is due before the test says so; and each is counted from the
 # answer, but seen from the claim before it.
 SLOW = 120.0
-BUSY, GONE, REFUSED = Signal(status=500), Signal(status=404), Signal(status=401)
-UNREACHED = Signal(code="ECONNREFUSED")
+BUSY, GONE, REFUSED = FailureSignal(status=500), FailureSignal(status=404), FailureSignal(status=401)
+UNREACHED = FailureSignal(code="ECONNREFUSED")
 
 
 @pytest.fixture
@@ -109,7 +108,7 @@ def test_a_target_that_always_fails_is_called_four_times(bench: Bench) -> None:
 
 def test_a_refusal_for_haste_costs_no_attempt_and_pauses_the_shop(bench: Bench) -> None:
     bench.shop = FakeShop(variant("101", "1", 1000))
-    bench.shop.fail_once("1", Signal(status=429), retry_after_seconds=600.0)
+    bench.shop.fail_once("1", FailureSignal(status=429), retry_after_seconds=600.0)
     run = bench.queued()
     bench.work(run)
     [target] = bench.targets(run.id)
@@ -143,7 +142,7 @@ def test_a_worker_that_dies_between_the_write_and_its_note_is_followed_by_one_th
     class DiedError(Exception):
         """Of the worker."""
 
-    def die(_session: object, _run: object, settled: Sequence[Settled], _now: object) -> None:
+    def die(_session: object, _run: object, settled: Sequence[TargetOutcome], _now: object) -> None:
         if settled:
             raise DiedError
 
@@ -203,7 +202,7 @@ def test_guardrails_that_are_set_meanwhile_hold_from_the_next_prices_on(bench: B
 
     bench.shop._meanwhile = once
     ended = bench.work(run)
-    assert (ended.targets.applied, ended.targets.failed) == (MOST_PRODUCTS, 60 - MOST_PRODUCTS)
+    assert (ended.targets.applied, ended.targets.failed) == (MAX_PRODUCTS, 60 - MAX_PRODUCTS)
 
 
 def test_a_price_that_was_read_long_ago_is_read_again_before_it_is_written_over(
@@ -229,10 +228,10 @@ def test_an_answer_that_tells_another_price_is_no_confirmation(bench: Bench, mon
     run = bench.queued()
     write = bench.shop.write
 
-    async def liar(product_id: str, writes: Sequence[PriceWrite]) -> Called[Written]:
+    async def liar(product_id: str, writes: Sequence[PriceWrite]) -> CallResult[Written]:
         if product_id != "2":
             return await write(product_id, writes)
-        return Called(value={one.variant_id: Price(1000, "EUR") for one in writes})
+        return CallResult(value={one.variant_id: Price(1000, "EUR") for one in writes})
 
     monkeypatch.setattr(bench.shop, "write", liar)
     waiting = bench.work(run)
@@ -292,7 +291,7 @@ def test_a_token_that_is_refused_stops_everything(bench: Bench) -> None:
 
 def test_a_run_that_is_refused_from_the_start_is_failed_for_a_critical_reason(bench: Bench) -> None:
     run = bench.queued()
-    bench.shop.fail_always(PRICES, Signal(status=423))
+    bench.shop.fail_always(PRICES, FailureSignal(status=423))
     ended = bench.work(run)
     assert (ended.status, ended.error_type, ended.targets.failed) == ("FAILED", "CRITICAL", 3)
     assert bench.shop.times("write") == 0

@@ -14,8 +14,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sqlalchemy import select
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
-from automation_pipeline.pricing.domain.failures import Signal
-from automation_pipeline.pricing.domain.invariants import (
+from automation_pipeline.pricing import worker as apply_run
+from automation_pipeline.pricing import worker as take_back_prices
+from automation_pipeline.pricing.models.runs import ACTIVE_RUN_STATES, PricingRunState, TargetState
+from automation_pipeline.pricing.models.shop import FailureSignal, price_of
+from automation_pipeline.pricing.queries.rules import get_rule
+from automation_pipeline.pricing.rules.monitoring import (
     PricedTarget,
     RunFacts,
     TargetFacts,
@@ -23,17 +27,9 @@ from automation_pipeline.pricing.domain.invariants import (
     doubly_active_rules,
     repriced,
 )
-from automation_pipeline.pricing.domain.money import price_of
-from automation_pipeline.pricing.domain.states import ACTIVE_RUN_STATES, RunState, TargetState
-from automation_pipeline.pricing.domain.work import Settled
-from automation_pipeline.pricing.stages import apply_run, take_back_prices
-from automation_pipeline.pricing.stages.cancel_run import cancel_run
-from automation_pipeline.pricing.stages.pause_shop import pause_shop
-from automation_pipeline.pricing.stages.resume_shop import resume_shop
-from automation_pipeline.pricing.stages.retry_run import retry_run
-from automation_pipeline.pricing.stages.roll_back_run import roll_back_run
-from automation_pipeline.pricing.stages.sweep_rule_runs import sweep_rule_runs
-from automation_pipeline.pricing.store.rules import get_rule
+from automation_pipeline.pricing.rules.runs import TargetOutcome
+from automation_pipeline.pricing.runs import cancel_run, retry_run, roll_back_run, sweep_rule_runs
+from automation_pipeline.pricing.shop import pause_shop, resume_shop
 from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
@@ -42,7 +38,13 @@ from automation_pipeline_tests.pricing.bench import Bench
 
 SHOP = "shop.test"
 VARIANTS = ("101", "102", "201", "202")
-FAULTS = [Signal(status=500), Signal(status=429), Signal(status=404), Signal(status=401), LOST]
+FAULTS = [
+    FailureSignal(status=500),
+    FailureSignal(status=429),
+    FailureSignal(status=404),
+    FailureSignal(status=401),
+    LOST,
+]
 # A call that fails; without a signal a write that takes effect, and its answer is lost.
 TROUBLE = st.one_of(
     st.tuples(st.sampled_from(["1", "2"]), st.none()),
@@ -78,7 +80,7 @@ class Life(RuleBasedStateMachine):
             self.database.dispose()
 
     @rule(die=DEATHS, trouble=st.lists(TROUBLE, max_size=3))
-    def begin(self, die: str, trouble: list[tuple[str, Signal | None]]) -> None:
+    def begin(self, die: str, trouble: list[tuple[str, FailureSignal | None]]) -> None:
         """A run of the rule, as the shop stands; whatever is in its way comes after its preview."""
         with self.database.reading() as session:
             its_rule = get_rule(session, self.rule_id)
@@ -110,7 +112,7 @@ class Life(RuleBasedStateMachine):
             self.work_on(run_id, die)
 
     @rule(trouble=TROUBLE)
-    def meet_trouble(self, trouble: tuple[str, Signal | None]) -> None:
+    def meet_trouble(self, trouble: tuple[str, FailureSignal | None]) -> None:
         self.meet(*trouble)
 
     @rule(variant=st.sampled_from(VARIANTS), amount=st.sampled_from([1000, 900, 1234]))
@@ -124,8 +126,8 @@ class Life(RuleBasedStateMachine):
         (self.bench.shop.refuse if is_refused else self.bench.shop.accept)(variant)
 
     @precondition(lambda self: self.unfinished())
-    @rule(fault=st.sampled_from([Signal(status=500), Signal(status=429)]))
-    def storm(self, fault: Signal) -> None:
+    @rule(fault=st.sampled_from([FailureSignal(status=500), FailureSignal(status=429)]))
+    def storm(self, fault: FailureSignal) -> None:
         """So long that the circuit opens."""
         self.bench.shop.refuse_everything(fault)
         for _ in range(7):
@@ -143,7 +145,7 @@ class Life(RuleBasedStateMachine):
         assert sweep_rule_runs(database=self.database, clock=self.clock) == []
         resume_shop(SHOP, database=self.database, clock=self.clock)
 
-    def meet(self, subject: str, signal: Signal | None) -> None:
+    def meet(self, subject: str, signal: FailureSignal | None) -> None:
         if signal is None:
             self.bench.shop.lose_answer_once(subject)
         else:
@@ -208,7 +210,7 @@ def kill(bench: Bench, patch: pytest.MonkeyPatch, die: str) -> None:
         if kind == "write":
             raise KilledError
 
-    def killed_too(_session: object, _run: object, settled: Sequence[Settled], _now: object) -> None:
+    def killed_too(_session: object, _run: object, settled: Sequence[TargetOutcome], _now: object) -> None:
         if settled:
             raise KilledError
 
@@ -225,7 +227,7 @@ def priced(target: RuleTargetRow) -> PricedTarget:
 
 def run_facts(row: RuleRunRow) -> RunFacts:
     times = {"queued_at": row.queued_at, "started_at": row.started_at, "finished_at": row.finished_at}
-    return RunFacts(id=str(row.id), rule_id=str(row.rule_id), status=RunState(row.status), **times)
+    return RunFacts(id=str(row.id), rule_id=str(row.rule_id), status=PricingRunState(row.status), **times)
 
 
 def target_facts(row: RuleTargetRow) -> TargetFacts:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from automation_pipeline.core.instants import iso
-from automation_pipeline.pricing.domain.rule_run import RuleTrigger
+from automation_pipeline.core.clock import iso
+from automation_pipeline.pricing.models.runs import RuleTrigger
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf

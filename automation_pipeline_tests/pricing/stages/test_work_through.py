@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from automation_pipeline.pricing.domain.rule import OnDrift
-from automation_pipeline.pricing.domain.work import Terms, WorkTarget
-from automation_pipeline.pricing.ports import Desk
-from automation_pipeline.pricing.stages import work_through as loop
-from automation_pipeline.pricing.stages.work_through import Wait, work_through
-from automation_pipeline.pricing.store.holds import LostHoldError
+from automation_pipeline.pricing import worker as loop
+from automation_pipeline.pricing.models.rules import OnDrift
+from automation_pipeline.pricing.ports import ApplyContext
+from automation_pipeline.pricing.queries.runs import LostRunClaimError
+from automation_pipeline.pricing.rules.runs import ApplyTerms, WorkTarget
+from automation_pipeline.pricing.worker import WaitForTargets, process_targets
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.fakes.shop import FakeShop, storefront
 
@@ -22,16 +22,16 @@ class Ending:
     def __init__(self) -> None:
         self.is_given_back, self.is_missed = threading.Event(), threading.Event()
 
-    def begin(self) -> Terms:
-        return Terms(OnDrift.REFUSE, None)
+    def begin(self) -> ApplyTerms:
+        return ApplyTerms(OnDrift.REFUSE, None)
 
     def keep(self) -> bool:
         if self.is_given_back.is_set():
             self.is_missed.set()
-            raise LostHoldError("Given back.")
+            raise LostRunClaimError("Given back.")
         return True
 
-    def take(self) -> Sequence[WorkTarget] | Wait:
+    def take(self) -> Sequence[WorkTarget] | WaitForTargets:
         self.is_given_back.set()
         assert self.is_missed.wait(20)
         return []
@@ -42,4 +42,4 @@ def test_a_heartbeat_that_misses_the_hold_first_does_not_spoil_the_end(
 ) -> None:
     monkeypatch.setattr(loop, "LOOK_AGAIN_SECONDS", 0.01)
     shop = FakeShop()
-    assert asyncio.run(work_through(Ending(), desk=Desk(shop, storefront(shop), database))) is True
+    assert asyncio.run(process_targets(Ending(), desk=ApplyContext(shop, storefront(shop), database))) is True

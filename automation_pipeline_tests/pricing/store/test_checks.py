@@ -2,15 +2,15 @@
 
 from datetime import timedelta
 
-from automation_pipeline.pricing.domain.reconciliation import ReconciliationReport, Unverified
-from automation_pipeline.pricing.store.checks import (
+from automation_pipeline.pricing.models.history import ReconciliationReport, Unverified
+from automation_pipeline.pricing.queries.checks import (
     checks_of,
     done_report,
-    keep_report,
-    newest_telling_check,
+    latest_conclusive_check,
     next_manual_name,
-    plan_checks,
+    save_reports,
 )
+from automation_pipeline.pricing.queries.transitions import plan_checks
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.pricing.kept import a_rule, a_run
@@ -43,18 +43,18 @@ def test_looks_by_hand_are_counted(database: Database, clock: StandingClock) -> 
     for _ in range(3):
         with database.transaction() as session:
             names.append(next_manual_name(session, run_id))
-            keep_report(session, names[-1], [found(run_id, clock, read=1)], clock.now())
+            save_reports(session, names[-1], [found(run_id, clock, read=1)], clock.now())
     assert names == ["manual-1", "manual-2", "manual-3"]
 
 
 def test_the_newest_check_that_saw_something_counts(database: Database, clock: StandingClock) -> None:
     run_id = a_run(database, a_rule(database, clock), "APPLIED", clock.now())
     with database.transaction() as session:
-        assert (newest_telling_check(session, run_id), done_report(session, run_id, "5m")) == (None, None)
+        assert (latest_conclusive_check(session, run_id), done_report(session, run_id, "5m")) == (None, None)
         for name, read in (("5m", 1), ("1h", 2), ("2026-05-05", 0)):
-            keep_report(session, name, [found(run_id, clock, read=read)], clock.now())
+            save_reports(session, name, [found(run_id, clock, read=read)], clock.now())
             clock.pass_time(timedelta(hours=1))
-        newest = newest_telling_check(session, run_id)
+        newest = latest_conclusive_check(session, run_id)
         unread = done_report(session, run_id, "2026-05-05")
     assert newest is not None
     assert (newest.name, newest.total_checked, newest.unverified) == ("1h", 2, 0)

@@ -7,20 +7,20 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.pricing.domain.pricing_rule import TENANT
-from automation_pipeline.pricing.store.chunks import (
-    MOST_PRODUCTS,
-    MOST_TARGETS,
-    Outlook,
+from automation_pipeline.pricing.models.rules import TENANT
+from automation_pipeline.pricing.queries.targets import (
+    MAX_PRODUCTS,
+    MAX_TARGETS,
+    OpenTargets,
     changes_since,
     claim_chunk,
-    outlook,
+    open_targets,
     queued_targets,
     requeue_abandoned,
 )
 from automation_pipeline.pricing.tables import PriceChangeRow, RuleTargetRow
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_now
 from automation_pipeline_tests.pricing.calling import claim
 from automation_pipeline_tests.pricing.kept import SHOP, a_rule, a_run
 from automation_pipeline_tests.processes import CREW, at_once
@@ -63,14 +63,14 @@ def test_what_is_due_is_taken_up_and_nobody_else_writes_it_meanwhile(database: D
 
 
 def test_a_chunk_has_its_size_and_whole_products(database: Database, clock: Clock) -> None:
-    run_id = applying(database, clock, ["QUEUED"] * (MOST_PRODUCTS + 5))
-    assert len(claimed(database, clock, run_id)) == MOST_PRODUCTS
+    run_id = applying(database, clock, ["QUEUED"] * (MAX_PRODUCTS + 5))
+    assert len(claimed(database, clock, run_id)) == MAX_PRODUCTS
     assert len(claimed(database, clock, run_id)) == 5
-    run_id = a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED"] * (MOST_TARGETS + 2))
+    run_id = a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED"] * (MAX_TARGETS + 2))
     change(database, run_id, "v0", shop=SHOP)
     with database.transaction() as session:
         session.execute(update(Row).where(Row.is_writing).values(is_writing=False))
-    assert [len(claimed(database, clock, run_id)) for _ in range(3)] == [MOST_TARGETS, 2, 0]
+    assert [len(claimed(database, clock, run_id)) for _ in range(3)] == [MAX_TARGETS, 2, 0]
 
 
 def test_a_variant_that_another_run_writes_is_left(database: Database, clock: Clock) -> None:
@@ -92,13 +92,13 @@ def test_of_several_processes_that_take_up_the_same_variants_one_gets_them(
 def test_what_is_left_of_a_run_and_when_it_is_due(database: Database, clock: Clock) -> None:
     run_id = applying(database, clock, ["QUEUED", "QUEUED", "APPLYING", "APPLIED"])
     with database.reading() as session:
-        assert outlook(session, run_id) == Outlook(2, 1, None)
+        assert open_targets(session, run_id) == OpenTargets(2, 1, None)
         assert len(queued_targets(session, run_id)) == 2
     later = clock.now() + timedelta(minutes=5)
     change(database, run_id, "v0", next_attempt_at=later)
     with database.reading() as session:
-        assert outlook(session, run_id) == Outlook(2, 1, later)
-        assert outlook(session, 99) == Outlook(0, 0, None)
+        assert open_targets(session, run_id) == OpenTargets(2, 1, later)
+        assert open_targets(session, 99) == OpenTargets(0, 0, None)
 
 
 @pytest.mark.parametrize("is_writing", [True, False])

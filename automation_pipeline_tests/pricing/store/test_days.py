@@ -4,8 +4,8 @@ from datetime import timedelta
 
 from sqlalchemy import event
 
-from automation_pipeline.pricing.domain.day import DayRuns
-from automation_pipeline.pricing.store.days import runs_that_ended
+from automation_pipeline.pricing.models.history import DayRuns
+from automation_pipeline.pricing.queries.health import runs_that_ended
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.pricing.ended import a_check, an_ended_run, change_targets

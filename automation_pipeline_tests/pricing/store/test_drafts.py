@@ -5,10 +5,9 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.pricing.domain.evaluation import price
-from automation_pipeline.pricing.domain.plan import planned
-from automation_pipeline.pricing.store import drafts
-from automation_pipeline.pricing.store.drafts import Draft
+from automation_pipeline.pricing import planning as drafts
+from automation_pipeline.pricing.planning import Draft
+from automation_pipeline.pricing.rules.evaluation import plan_target, price
 from automation_pipeline_tests.fakes.shop import variant
 from automation_pipeline_tests.pricing.domain.rules import rule
 
@@ -22,7 +21,7 @@ def drafted(draft: Draft, *amounts: int | None, products: list[int] | None = Non
         variant(str(number), str(product), amount)
         for number, (amount, product) in enumerate(zip(amounts, its, strict=True))
     ]
-    draft.add(planned(price(TENTH_OFF, one), None, Decimal(0)) for one in draft.new(told))
+    draft.add(plan_target(price(TENTH_OFF, one), None, Decimal(0)) for one in draft.new(told))
 
 
 @given(products)

@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import event, insert, select
 
-from automation_pipeline.pricing.domain.due_rules import DueRules
-from automation_pipeline.pricing.store.due_rules import hold_planned_rules
+from automation_pipeline.pricing.queries.rules import lock_planned_rules
+from automation_pipeline.pricing.rules.runs import DuePriceRules
 from automation_pipeline.pricing.tables import RuleRow, RuleRunRow, RuleTargetRow
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline.storage.metadata import Table
+from automation_pipeline.storage.types import Table
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.pricing.kept import a_rule, a_run, forget_all, look, run_rows
 
@@ -17,7 +17,7 @@ HOUR = timedelta(hours=1)
 MANY = 400
 
 
-def counted(database: Database, clock: StandingClock) -> tuple[DueRules, int]:
+def counted(database: Database, clock: StandingClock) -> tuple[DuePriceRules, int]:
     statements: list[str] = []
 
     def count(*given: object) -> None:
@@ -81,7 +81,7 @@ def test_a_look_at_nothing_that_is_due_asks_once(how_many: int, database: Databa
     for _ in range(how_many):
         a_rule(database, clock, scheduleAt=(clock.now() + HOUR).isoformat())
     looked, statements = counted(database, clock)
-    assert looked == DueRules()
+    assert looked == DuePriceRules()
     assert statements <= 3
 
 
@@ -90,5 +90,5 @@ def test_who_refers_to_a_rule_that_is_looked_at_does_not_wait(database: Database
     due = a_rule(database, clock, scheduleAt=clock.now().isoformat())
     checked = select(RuleRow.id).where(RuleRow.id == due.id)
     with database.transaction() as session, database.transaction() as other:
-        assert [rule.id for rule in hold_planned_rules(session, clock.now())] == [due.id]
+        assert [rule.id for rule in lock_planned_rules(session, clock.now())] == [due.id]
         assert other.scalar(checked.with_for_update(read=True, key_share=True, nowait=True)) == due.id

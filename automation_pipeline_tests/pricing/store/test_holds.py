@@ -5,18 +5,18 @@ from sqlalchemy import update
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.pricing.store.holds import (
-    Hold,
-    LostHoldError,
-    extend_hold,
-    held_run,
-    release_hold,
+from automation_pipeline.pricing.queries.runs import (
+    LostRunClaimError,
+    RunClaim,
+    claim_run,
+    claimed_run,
+    extend_claim,
+    release_claim,
     seconds_until_free,
-    take_hold,
 )
 from automation_pipeline.pricing.tables import RuleRunRow
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_now
 from automation_pipeline_tests.pricing.calling import take
 from automation_pipeline_tests.pricing.kept import a_rule, a_run, run_row
 from automation_pipeline_tests.processes import CREW, at_once
@@ -27,9 +27,9 @@ def run_id(database: Database, clock: Clock) -> int:
     return a_run(database, a_rule(database, clock), "QUEUED", clock.now())
 
 
-def took(database: Database, run_id: int, owner: str = "one") -> Hold | None:
+def took(database: Database, run_id: int, owner: str = "one") -> RunClaim | None:
     with database.transaction() as session:
-        return take_hold(session, run_id, owner, 60.0)
+        return claim_run(session, run_id, owner, 60.0)
 
 
 def expire(database: Database, run_id: int) -> None:
@@ -51,7 +51,7 @@ def test_tokens_rise_with_every_holder(database: Database, run_id: int) -> None:
     expire(database, run_id)
     second = took(database, run_id, "two")
     with database.transaction() as session:
-        release_hold(session, Hold(run_id, 2))
+        release_claim(session, RunClaim(run_id, 2))
     third = took(database, run_id, "three")
     assert [hold and hold.token for hold in (first, second, third)] == [1, 2, 3]
 
@@ -60,11 +60,11 @@ def test_a_hold_that_is_kept_up_lasts(database: Database, run_id: int) -> None:
     hold = took(database, run_id)
     assert hold is not None
     with database.transaction() as session:
-        extend_hold(session, hold, 3600.0)
+        extend_claim(session, hold, 3600.0)
     with database.reading() as session:
         assert 3500 < seconds_until_free(session, run_id) < 3601
     with database.transaction() as session:
-        assert held_run(session, hold).id == run_id
+        assert claimed_run(session, hold).id == run_id
 
 
 @pytest.mark.parametrize("taken_by_another", [True, False])
@@ -77,9 +77,9 @@ def test_who_has_lost_a_run_can_neither_keep_it_nor_give_it_back(
     if taken_by_another:
         took(database, run_id, "two")
     before = run_row(database, run_id)
-    for use in (lambda session: extend_hold(session, lost, 60.0), lambda session: held_run(session, lost)):
+    for use in (lambda session: extend_claim(session, lost, 60.0), lambda session: claimed_run(session, lost)):
         with (
-            pytest.raises(LostHoldError, match=f"Rule run {run_id} is worked on by another process"),
+            pytest.raises(LostRunClaimError, match=f"Rule run {run_id} is worked on by another process"),
             database.transaction() as session,
         ):
             use(session)
@@ -87,13 +87,13 @@ def test_who_has_lost_a_run_can_neither_keep_it_nor_give_it_back(
     assert (after.lease_owner, after.lease_until) == (before.lease_owner, before.lease_until)
     if taken_by_another:
         with database.transaction() as session:
-            release_hold(session, lost)
+            release_claim(session, lost)
         assert run_row(database, run_id).lease_owner == "two"
 
 
 def test_a_run_that_is_not_there_is_not_found(database: Database) -> None:
     assert took(database, 99) is None
     with pytest.raises(NotFoundError, match="Rule run 99 does not exist"), database.transaction() as session:
-        held_run(session, Hold(99, 1))
+        claimed_run(session, RunClaim(99, 1))
     with database.reading() as session:
         assert seconds_until_free(session, 99) == 0.0

@@ -6,9 +6,14 @@ from sqlalchemy import select, update
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.core.state_machine import IllegalMoveError
-from automation_pipeline.pricing.domain.states import RULE_RUN, RULE_TARGET, RunState, TargetState
-from automation_pipeline.pricing.store.holds import LostHoldError, locked_run
-from automation_pipeline.pricing.store.moves import give_up_queued, move_run, move_targets
+from automation_pipeline.pricing.models.runs import RULE_RUN, RULE_TARGET, PricingRunState, TargetState
+from automation_pipeline.pricing.queries.runs import (
+    LostRunClaimError,
+    give_up_queued,
+    locked_run,
+    move_run,
+    move_targets,
+)
 from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.transitions import TransitionRow
@@ -29,7 +34,7 @@ def log(database: Database) -> list[tuple[str, str, str, str, str | None]]:
         return [(row.entity_id, row.from_state, row.to_state, row.actor, row.reason) for row in moves]
 
 
-def move(database: Database, clock: Clock, run_id: int, to: RunState) -> None:
+def move(database: Database, clock: Clock, run_id: int, to: PricingRunState) -> None:
     with database.transaction() as session:
         run = locked_run(session, run_id)
         run.finished_at = run.finished_at or clock.now()
@@ -46,12 +51,12 @@ def target_ids(database: Database) -> list[int]:
     return [row["id"] for row in rows(database, RuleTargetRow)]
 
 
-@pytest.mark.parametrize("frm", RunState)
-def test_a_run_makes_its_legal_moves_and_no_others(database: Database, clock: Clock, frm: RunState) -> None:
+@pytest.mark.parametrize("frm", PricingRunState)
+def test_a_run_makes_its_legal_moves_and_no_others(database: Database, clock: Clock, frm: PricingRunState) -> None:
     rule = a_rule(database, clock)
     run_id = a_run(database, rule, frm, clock.now(), ["QUEUED"])
     before = rows(database, RuleRunRow)
-    for to in RunState:
+    for to in PricingRunState:
         if not RULE_RUN.can_move(frm, to):
             with pytest.raises(IllegalMoveError, match=f"A rule run cannot move from {frm} to {to}"):
                 move(database, clock, run_id, to)
@@ -84,13 +89,13 @@ def test_a_target_makes_its_legal_moves_and_no_others(database: Database, clock:
 def test_of_targets_one_of_which_was_moved_meanwhile_none_moves(database: Database, clock: Clock) -> None:
     a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["APPLYING", "QUEUED", "APPLYING"])
     before = rows(database, RuleTargetRow)
-    with pytest.raises(LostHoldError, match="Targets that were APPLYING are not any more"):
+    with pytest.raises(LostRunClaimError, match="Targets that were APPLYING are not any more"):
         move_all(database, clock, TargetState.APPLYING, target_ids(database), status="QUEUED", is_writing=False)
     assert (rows(database, RuleTargetRow), log(database)) == (before, [])
 
 
 def test_a_target_that_is_gone_is_not_moved(database: Database, clock: Clock) -> None:
-    with pytest.raises(LostHoldError):
+    with pytest.raises(LostRunClaimError):
         move_all(database, clock, TargetState.APPLYING, [99], status="QUEUED")
     move_all(database, clock, TargetState.APPLYING, [], status="QUEUED")
     assert log(database) == []
@@ -102,7 +107,7 @@ def test_no_rule_has_two_runs_at_work(database: Database, clock: Clock) -> None:
     second = a_run(database, rule, "PREVIEW", clock.now())
     before = rows(database, RuleRunRow)
     with pytest.raises(ConflictError, match=f"Another run of rule {rule.id} is queued or being applied"):
-        move(database, clock, second, RunState.QUEUED)
+        move(database, clock, second, PricingRunState.QUEUED)
     assert (rows(database, RuleRunRow), log(database)) == (before, [])
 
 
@@ -120,7 +125,7 @@ def test_nothing_is_given_up_that_somebody_else_has_taken_up(database: Database,
     first, second = target_ids(database)
     with database.transaction() as session:
         session.execute(update(RuleTargetRow).where(RuleTargetRow.id == first).values(status="APPLYING"))
-    with pytest.raises(LostHoldError), database.transaction() as session:
+    with pytest.raises(LostRunClaimError), database.transaction() as session:
         give_up_queued(session, [first, second], FAILED, "user:1", clock.now())
     assert [row["status"] for row in rows(database, RuleTargetRow)] == ["APPLYING", "QUEUED"]
     assert log(database) == []

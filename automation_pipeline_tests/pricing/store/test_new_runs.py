@@ -4,16 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from automation_pipeline.core.correlation import correlated
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.pricing.domain.rule_run import RuleTrigger, Wish
-from automation_pipeline.pricing.store.new_runs import (
-    NewRun,
-    add_run,
-    add_runs,
-    file_run_request,
-    file_run_requests,
-)
+from automation_pipeline.core.logs import correlated
+from automation_pipeline.pricing.models.runs import RuleTrigger, Wish
+from automation_pipeline.pricing.queries.runs import NewRun, add_run, add_runs, file_run_request, file_run_requests
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import filed_requests
 from automation_pipeline_tests.conftest import StandingClock

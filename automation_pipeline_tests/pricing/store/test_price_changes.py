@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from automation_pipeline.pricing.domain.price_change import PriceChange, PriceChangeFilter
-from automation_pipeline.pricing.stages.roll_back_run import roll_back_run
-from automation_pipeline.pricing.store.price_changes import price_changes
+from automation_pipeline.pricing.models.history import PriceChange, PriceChangeFilter
+from automation_pipeline.pricing.queries.history import price_changes
+from automation_pipeline.pricing.runs import roll_back_run
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf

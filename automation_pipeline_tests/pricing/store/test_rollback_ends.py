@@ -3,22 +3,25 @@
 import pytest
 
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.pricing.domain import retrying
-from automation_pipeline.pricing.domain.due_rules import DueRules
-from automation_pipeline.pricing.domain.failures import Signal
-from automation_pipeline.pricing.domain.rule_run import RuleRun
-from automation_pipeline.pricing.stages.cancel_run import cancel_run
-from automation_pipeline.pricing.stages.roll_back_run import roll_back_run
-from automation_pipeline.pricing.stages.start_due_rules import start_due_rules
+from automation_pipeline.pricing.models.runs import RuleRun
+from automation_pipeline.pricing.models.shop import FailureSignal
+from automation_pipeline.pricing.rules import runs as retrying
+from automation_pipeline.pricing.rules.runs import DuePriceRules
+from automation_pipeline.pricing.runs import cancel_run, roll_back_run, start_due_rules
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_now
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf
 from automation_pipeline_tests.pricing.bench import Bench
 
 FORMER = {"101": 1000, "201": 1000, "301": 1000}
-BUSY, REFUSED, CLOSED, ODD = Signal(status=500), Signal(status=401), Signal(status=423), Signal(status=302)
-NOTHING = DueRules()
+BUSY, REFUSED, CLOSED, ODD = (
+    FailureSignal(status=500),
+    FailureSignal(status=401),
+    FailureSignal(status=423),
+    FailureSignal(status=302),
+)
+NOTHING = DuePriceRules()
 
 
 @pytest.fixture
@@ -33,7 +36,7 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retrying, "RETRY_BACKOFF", Backoff(base_seconds=2000, cap_seconds=64000, jitter=0.2))
 
 
-def look(bench: Bench) -> DueRules:
+def look(bench: Bench) -> DuePriceRules:
     return start_due_rules(database=bench.database, clock=bench.clock, shop=bench.front.name)
 
 
@@ -64,11 +67,13 @@ def worked_off(bench: Bench, run: RuleRun) -> RuleRun:
         (PRICES, CLOSED, "shop_closed"),
     ],
 )
-def test_an_end_that_failed_is_tried_again_after_a_rest(subject: str, signal: Signal, kind: str, bench: Bench) -> None:
+def test_an_end_that_failed_is_tried_again_after_a_rest(
+    subject: str, signal: FailureSignal, kind: str, bench: Bench
+) -> None:
     run = over(bench)
     bench.shop.fail_always(subject, signal)
     for _ in range(2):
-        assert look(bench) == DueRules(ended=(run.id,))
+        assert look(bench) == DuePriceRules(ended=(run.id,))
         ended = worked_off(bench, run)
         row = bench.run_row(run.id)
         assert (ended.status, row.promotion_ended_at, row.wish) == ("APPLIED", None, None)
@@ -78,7 +83,7 @@ def test_an_end_that_failed_is_tried_again_after_a_rest(subject: str, signal: Si
         assert look(bench) == NOTHING
         bench.make_due(run.id)
     bench.shop.fail_no_more(subject)
-    assert look(bench) == DueRules(ended=(run.id,))
+    assert look(bench) == DuePriceRules(ended=(run.id,))
     assert (worked_off(bench, run).status, bench.shop.amounts()) == ("ROLLED_BACK", FORMER)
     assert look(bench) == NOTHING
 

@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import pytest
 
-from automation_pipeline.pricing.store.rule_activity import (
+from automation_pipeline.pricing.queries.runs import (
     active_run_of,
+    blocking_reason,
     last_applied_at,
     open_run_of,
     open_runs_of,
-    what_comes_first,
 )
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
@@ -49,8 +49,8 @@ def test_what_is_in_the_way_of_another_run(
     with database.reading() as session:
         found, active = open_run_of(session, rule.id), active_run_of(session, rule.id)
         both = open_runs_of(session, [rule.id, other.id])
-        comes_first = what_comes_first(session, rule.id) is not None
-        assert what_comes_first(session, other.id) is None
+        comes_first = blocking_reason(session, rule.id) is not None
+        assert blocking_reason(session, other.id) is None
     assert (found and (found.id, found.status)) == ((run_id, status) if is_open else None)
     assert both == ({rule.id: found} if is_open else {})
     assert active == (run_id if is_active else None)

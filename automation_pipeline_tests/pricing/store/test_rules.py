@@ -8,15 +8,15 @@ from hypothesis import HealthCheck, given, settings
 from sqlalchemy import select
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.pricing.domain.rule import parse_rule
-from automation_pipeline.pricing.stages.delete_rule import delete_rule
-from automation_pipeline.pricing.store.rules import (
+from automation_pipeline.pricing.models.rules import parse_rule
+from automation_pipeline.pricing.pricing_rules import delete_rule
+from automation_pipeline.pricing.queries.rules import (
     add_rule,
     count_rules,
     count_versions,
     get_rule,
-    hold_rule,
     list_rules,
+    lock_rule,
     rule_at,
     save_rule,
     versions_of,
@@ -70,7 +70,7 @@ def test_a_version_that_never_was_is_not_found(database: Database, clock: Standi
             versions_of(session, 99, 10, 0)
 
 
-@pytest.mark.parametrize("ask", [get_rule, hold_rule])
+@pytest.mark.parametrize("ask", [get_rule, lock_rule])
 def test_a_deleted_rule_is_there_only_for_those_who_ask_for_it(
     ask: object, database: Database, clock: StandingClock
 ) -> None:
@@ -130,5 +130,5 @@ def test_who_refers_to_a_rule_that_is_held_does_not_wait(database: Database, clo
     held = a_rule(database, clock)
     checked = select(RuleRow.id).where(RuleRow.id == held.id)
     with database.transaction() as session, database.transaction() as other:
-        hold_rule(session, held.id)
+        lock_rule(session, held.id)
         assert other.scalar(checked.with_for_update(read=True, key_share=True, nowait=True)) == held.id

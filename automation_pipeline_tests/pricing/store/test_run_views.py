@@ -8,10 +8,14 @@ from sqlalchemy import event, update
 
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.pricing.domain.rule_run import RuleTrigger, TargetCounts
-from automation_pipeline.pricing.domain.run_filter import RunFilter
-from automation_pipeline.pricing.domain.states import RunState, TargetState
-from automation_pipeline.pricing.store.run_views import (
+from automation_pipeline.pricing.models.runs import (
+    PricingRunState,
+    RuleRunFilter,
+    RuleTrigger,
+    TargetCounts,
+    TargetState,
+)
+from automation_pipeline.pricing.queries.runs import (
     count_runs,
     count_skipped,
     get_run,
@@ -85,18 +89,18 @@ def test_runs_are_listed_newest_first_by_page_and_choice(bench: Bench) -> None:
     one, two = bench.rule(), bench.rule(project_id="other")
     runs = [bench.previewed(one).id, bench.previewed(two).id, bench.queued(one).id, bench.asked_for(two)]
     chosen = {
-        RunFilter(): runs[::-1],
-        RunFilter(project_id="other"): [runs[3], runs[1]],
-        RunFilter(rule_id=one.id): [runs[2], runs[0]],
-        RunFilter(status=RunState.QUEUED): [runs[2]],
-        RunFilter(trigger=RuleTrigger.LAUNCHPAD): [runs[3]],
-        RunFilter(project_id="other", status=RunState.QUEUED): [],
+        RuleRunFilter(): runs[::-1],
+        RuleRunFilter(project_id="other"): [runs[3], runs[1]],
+        RuleRunFilter(rule_id=one.id): [runs[2], runs[0]],
+        RuleRunFilter(status=PricingRunState.QUEUED): [runs[2]],
+        RuleRunFilter(trigger=RuleTrigger.LAUNCHPAD): [runs[3]],
+        RuleRunFilter(project_id="other", status=PricingRunState.QUEUED): [],
     }
     with bench.database.reading() as session:
         for what, expected in chosen.items():
             assert [run.id for run in list_runs(session, what, 10, 0)] == expected
             assert count_runs(session, what) == len(expected)
-        assert [run.id for run in list_runs(session, RunFilter(), 2, 1)] == [runs[2], runs[1]]
+        assert [run.id for run in list_runs(session, RuleRunFilter(), 2, 1)] == [runs[2], runs[1]]
 
 
 def test_many_runs_take_as_many_queries_as_one(bench: Bench) -> None:
@@ -109,7 +113,7 @@ def test_many_runs_take_as_many_queries_as_one(bench: Bench) -> None:
     for limit in (1, 5):
         asked.clear()
         with bench.database.reading() as session:
-            assert [run.targets.preview for run in list_runs(session, RunFilter(), limit, 0)] == [6] * limit
+            assert [run.targets.preview for run in list_runs(session, RuleRunFilter(), limit, 0)] == [6] * limit
         said.append(len(asked))
     assert said[0] == said[1]
 

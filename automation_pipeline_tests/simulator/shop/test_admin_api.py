@@ -5,9 +5,9 @@ from uuid import UUID
 import httpx
 import pytest
 
-from automation_pipeline.clients.shop_queries import CATALOGUE, WHO
-from automation_pipeline.clients.shop_queries import PRICES as CLIENTS_PRICES
-from automation_pipeline.clients.shop_queries import WRITE as CLIENTS_WRITE
+from automation_pipeline.clients.shop import CATALOGUE, WHO
+from automation_pipeline.clients.shop import PRICES as CLIENTS_PRICES
+from automation_pipeline.clients.shop import WRITE as CLIENTS_WRITE
 from automation_pipeline_tests.outside import calls, fault
 from automation_pipeline_tests.simulator.shop.asking import PAGE, PATH, Asking, number, product, variant
 from automation_pipeline_tests.waiting import wait_until

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.clients.shop_queries import CATALOGUE
+from automation_pipeline.clients.shop import CATALOGUE
 from automation_pipeline_tests.outside import set_up_shop
 from automation_pipeline_tests.simulator.shop.asking import PAGE, PRICES, WRITE, Asking, number, product, variant
 

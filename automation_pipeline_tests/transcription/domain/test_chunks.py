@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.transcription.domain.chunks import MESSAGES_A_CHUNK, chunks_of, words_or_synthesised
-from automation_pipeline.transcription.domain.transcript import Chunk, Transcript, Word
+from automation_pipeline.transcription.models import Chunk, Transcript, Word
+from automation_pipeline.transcription.rules import MESSAGES_PER_CHUNK, chunks_of, words_or_estimated
 from automation_pipeline_tests.tables import every_case
 
 
@@ -115,7 +115,7 @@ def test_every_word_is_said_once_in_order_and_the_counts_and_times_agree(
     ]
     assert sum(chunk.message_count for chunk in chunks) == len(lines)
     assert all(before[0] != after[0] for before, after in pairwise(lines))
-    assert all(chunk.message_count == MESSAGES_A_CHUNK for chunk in chunks[:-1])
+    assert all(chunk.message_count == MESSAGES_PER_CHUNK for chunk in chunks[:-1])
     assert [chunk.index for chunk in chunks] == list(range(len(chunks)))
     times = [time for chunk in chunks for time in (chunk.start, chunk.end)]
     assert times == sorted(times)
@@ -133,12 +133,12 @@ def test_fifty_thousand_words_take_no_time() -> None:
 
 def test_the_words_of_the_provider_are_taken_as_they_are() -> None:
     heard = words(("oui", A), (" ", A, "spacing"))
-    assert words_or_synthesised(transcript("non non", *heard), 60) == heard
+    assert words_or_estimated(transcript("non non", *heard), 60) == heard
 
 
 @every_case("text", ["", "  \n "])
 def test_an_empty_transcript_has_neither_words_nor_chunks(text: str) -> None:
-    made_up = words_or_synthesised(transcript(text), 60)
+    made_up = words_or_estimated(transcript(text), 60)
     assert made_up == ()
     assert chunks_of(made_up) == ()
 
@@ -157,20 +157,20 @@ def test_an_empty_transcript_has_neither_words_nor_chunks(text: str) -> None:
     ],
 )
 def test_made_up_words_are_spread_over_the_recording(count: int, duration: float | None, each: float) -> None:
-    made_up = words_or_synthesised(transcript("  mot\n" * count), duration)
+    made_up = words_or_estimated(transcript("  mot\n" * count), duration)
     assert [(word.text, word.kind) for word in made_up] == [("mot", "word")] * count
     assert [word.start for word in made_up] == pytest.approx([at * each for at in range(count)])
     assert [word.end for word in made_up] == pytest.approx([(at + 1) * each for at in range(count)])
 
 
 def test_made_up_speakers_take_turns_of_ten_words() -> None:
-    made_up = words_or_synthesised(transcript("mot " * 25), 25)
+    made_up = words_or_estimated(transcript("mot " * 25), 25)
     assert [word.speaker for word in made_up] == [A] * 10 + [B] * 10 + [A] * 5
     assert chunks_of(made_up)[0].message_count == 3
 
 
 def test_a_text_whose_words_are_all_spacings_is_not_lost() -> None:
-    made_up = words_or_synthesised(transcript("oui madame", *words((" ", A, "spacing"))), 4)
+    made_up = words_or_estimated(transcript("oui madame", *words((" ", A, "spacing"))), 4)
     assert [word.text for word in made_up] == ["oui", "madame"]
 
 

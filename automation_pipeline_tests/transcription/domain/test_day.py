@@ -1,6 +1,6 @@
 """How the transcripts of a day are judged."""
 
-from automation_pipeline.transcription.domain.day import CHECK, DayTranscripts, judge_transcripts
+from automation_pipeline.transcription.models import COVERAGE_CHECK, DayTranscripts, judge_transcripts
 from automation_pipeline_tests.tables import every_case
 
 
@@ -17,5 +17,5 @@ from automation_pipeline_tests.tables import every_case
 def test_nearly_all_recordings_of_a_day_that_was_asked_for_are_transcribed(
     recordings: int, transcribed: int, asked: bool, passed: bool, grave: bool
 ) -> None:
-    finding = judge_transcripts(DayTranscripts(recordings, transcribed, 1.0, {}), asked=asked)
-    assert (finding.check, finding.passed, finding.grave) == (CHECK, passed, grave)
+    finding = judge_transcripts(DayTranscripts(recordings, transcribed, 1.0, {}), history=asked)
+    assert (finding.check, finding.passed, finding.grave) == (COVERAGE_CHECK, passed, grave)

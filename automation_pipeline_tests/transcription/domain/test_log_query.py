@@ -3,14 +3,14 @@
 import pytest
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.transcription.domain.log_query import LogQuery, read_log_query
+from automation_pipeline.transcription.models import LogQuery, parse_log_query
 from automation_pipeline_tests.tables import every_case
 
 
 def test_nothing_sent_is_everything() -> None:
-    assert read_log_query({"run_id": "", "level": ""}) == LogQuery()
-    assert read_log_query({"trace_id": "b"}).trace == "b"
-    assert read_log_query({"run_id": "a", "trace_id": "b"}).trace == "a"
+    assert parse_log_query({"run_id": "", "level": ""}) == LogQuery()
+    assert parse_log_query({"trace_id": "b"}).trace == "b"
+    assert parse_log_query({"run_id": "a", "trace_id": "b"}).trace == "a"
 
 
 @every_case(
@@ -28,5 +28,5 @@ def test_nothing_sent_is_everything() -> None:
 )
 def test_what_is_wrong_is_named(given: dict[str, str], sentence: str, field: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        read_log_query(given)
+        parse_log_query(given)
     assert (str(refused.value), [name for name, _ in refused.value.fields]) == (sentence, [field])

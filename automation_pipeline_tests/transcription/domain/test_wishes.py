@@ -3,20 +3,19 @@
 import pytest
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.transcription.domain.run import Priority
-from automation_pipeline.transcription.domain.wishes import priority_of, read_batch
+from automation_pipeline.transcription.models import TranscriptionPriority, parse_batch, parse_priority
 from automation_pipeline_tests.tables import every_case
 
 
 @every_case("given", [None, "", "urgent", "HIGH", 3, ["high"], {}])
 def test_anything_that_is_no_priority_is_the_normal_one(given: object) -> None:
-    assert priority_of(given) is Priority.NORMAL
-    assert read_batch({"fiche_ids": ["1"], "priority": given}).priority is Priority.NORMAL
+    assert parse_priority(given) is TranscriptionPriority.NORMAL
+    assert parse_batch({"fiche_ids": ["1"], "priority": given}).priority is TranscriptionPriority.NORMAL
 
 
 def test_each_fiche_is_named_once_and_the_priority_kept() -> None:
-    wish = read_batch({"fiche_ids": ["2", "1", "2"], "priority": "high"})
-    assert (wish.fiche_ids, wish.priority) == (("2", "1"), Priority.HIGH)
+    wish = parse_batch({"fiche_ids": ["2", "1", "2"], "priority": "high"})
+    assert (wish.fiche_ids, wish.priority) == (("2", "1"), TranscriptionPriority.HIGH)
 
 
 @every_case(
@@ -33,5 +32,5 @@ def test_each_fiche_is_named_once_and_the_priority_kept() -> None:
 )
 def test_what_is_wrong_is_named(given: dict[str, object], field: str) -> None:
     with pytest.raises(InvalidInputError, match=r"^Invalid request - fiche_ids array required$") as refused:
-        read_batch(given)
+        parse_batch(given)
     assert field in [name for name, _ in refused.value.fields]

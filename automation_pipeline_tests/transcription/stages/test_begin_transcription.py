@@ -5,9 +5,8 @@ from sqlalchemy import select
 
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.storage.database import Database
-from automation_pipeline.transcription.domain.run import Priority, RunStatus
-from automation_pipeline.transcription.stages.begin_transcription import Wish, open_run
-from automation_pipeline.transcription.stages.sweep_transcriptions import sweep_transcriptions
+from automation_pipeline.transcription.models import TranscriptionPriority, TranscriptionStatus
+from automation_pipeline.transcription.runs import TranscriptionRunRequest, open_run, sweep_transcriptions
 from automation_pipeline.transcription.tables import TranscriptionTaskRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.transcription.bench import Bench, call
@@ -20,7 +19,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 def test_the_plan_has_every_recording_that_lacks_a_transcript(bench: Bench) -> None:
     bench.sell("7", call("b"), call("a"))
-    standing = bench.begin("7", "r1", Priority.HIGH)
+    standing = bench.begin("7", "r1", TranscriptionPriority.HIGH)
     assert (standing.status, standing.total, standing.target_total, standing.processed) == ("running", 2, 2, 0)
     with bench.database.reading() as session:
         tasks = session.scalars(select(TranscriptionTaskRow).order_by(TranscriptionTaskRow.recording_index)).all()
@@ -55,7 +54,7 @@ def test_a_fiche_with_nothing_to_do_is_completed_and_says_so(bench: Bench) -> No
     bench.sell("7")
     standing = bench.begin("7", "r1")
     assert (standing.total, standing.target_total) == (0, 0)
-    assert bench.standing("r1").status is RunStatus.COMPLETED
+    assert bench.standing("r1").status is TranscriptionStatus.COMPLETED
     assert bench.names() == [
         "transcription.status_check",
         "transcription.started",
@@ -80,7 +79,7 @@ def test_a_blank_address_fails_its_recording_alone(bench: Bench) -> None:
     [failed] = bench.events("transcription.recording_failed")
     assert (failed["call_id"], failed["error"]) == ("a", "No recording URL available")
     bench.work("r1")
-    assert bench.standing("r1").status is RunStatus.COMPLETED
+    assert bench.standing("r1").status is TranscriptionStatus.COMPLETED
     assert bench.transcribed() == {"b"}
 
 
@@ -88,19 +87,19 @@ def test_a_fiche_with_blank_addresses_only_is_over_at_once(bench: Bench) -> None
     bench.sell("7", call("a", url=" "))
     bench.begin("7", "r1")
     standing = bench.standing("r1")
-    assert (standing.status, standing.failed, standing.transcribed) == (RunStatus.COMPLETED, 1, 0)
+    assert (standing.status, standing.failed, standing.transcribed) == (TranscriptionStatus.COMPLETED, 1, 0)
 
 
 def test_a_fiche_that_is_not_found_ends_its_run_and_blocks_nobody(bench: Bench) -> None:
     standing = bench.begin("404", "r1")
-    assert standing.status is RunStatus.FAILED
+    assert standing.status is TranscriptionStatus.FAILED
     failed, transcribed = bench.events()
     assert (failed["name"], failed["error"]) == ("transcription.failed", "Fiche not found (404)")
     assert failed["partial_results"] == {"total": 0, "transcribed": 0, "failed": 0}
     assert transcribed["name"] == "fiche/transcribed"
     bench.sell("404", call("a"))
     bench.clock.pass_time_a_second()
-    assert bench.begin("404", "r2").status is RunStatus.RUNNING
+    assert bench.begin("404", "r2").status is TranscriptionStatus.RUNNING
 
 
 @pytest.mark.parametrize("error", [TransientError("later"), PermanentError("never")])
@@ -108,7 +107,7 @@ def test_a_crm_that_fails_ends_the_run_with_its_words_and_keeps_its_verdict(erro
     bench.crm.fail_always("7", error)  # type: ignore[arg-type]
     with pytest.raises(type(error), match=str(error)):
         bench.begin("7", "r1")
-    assert (bench.standing("r1").status, bench.standing("r1").error) == (RunStatus.FAILED, str(error))
+    assert (bench.standing("r1").status, bench.standing("r1").error) == (TranscriptionStatus.FAILED, str(error))
     assert bench.names() == ["transcription.failed", "fiche/transcribed"]
 
 
@@ -118,9 +117,9 @@ def test_a_run_whose_worker_died_before_its_plan_is_planned_by_the_next_wish_or_
     for run_id, fiche_id in (("r1", "7"), ("r2", "8")):
         bench.sell(fiche_id, call(f"of-{fiche_id}"))
         with bench.database.transaction() as session:
-            open_run(Wish(run_id, fiche_id, Priority.NORMAL), session)
+            open_run(TranscriptionRunRequest(run_id, fiche_id, TranscriptionPriority.NORMAL), session)
     assert bench.begin("7", "r3").run_id == "r1"
     bench.work("r1")
-    assert bench.standing("r1").status is RunStatus.COMPLETED
+    assert bench.standing("r1").status is TranscriptionStatus.COMPLETED
     assert sweep_transcriptions(0, database=bench.database) == ["r2"]
-    assert (bench.standing("r2").status, bench.names()[-2]) == (RunStatus.FAILED, "transcription.failed")
+    assert (bench.standing("r2").status, bench.names()[-2]) == (TranscriptionStatus.FAILED, "transcription.failed")

@@ -8,15 +8,15 @@ import pytest
 from sqlalchemy import select, update
 
 from automation_pipeline.core.coordination import Rate
-from automation_pipeline.core.errors import AutomationError, GroundError, TransientError
+from automation_pipeline.core.errors import AutomationError, InfrastructureError, TransientError
+from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.instants import database_now
-from automation_pipeline.transcription.domain.attempts import GiveUp, after_error
-from automation_pipeline.transcription.domain.run import Priority, RunStatus, TaskState
-from automation_pipeline.transcription.ports import Provider
-from automation_pipeline.transcription.stages.sweep_transcriptions import sweep_transcriptions
-from automation_pipeline.transcription.stages.transcribe_recording import transcribe_recording
-from automation_pipeline.transcription.store.tasks import Claim, claim_next, extend_claims, finish_task
+from automation_pipeline.transcription.models import TaskState, TranscriptionPriority, TranscriptionStatus
+from automation_pipeline.transcription.ports import SpeechProvider
+from automation_pipeline.transcription.queries.tasks import RecordingClaim, claim_next, extend_claims, finish_task
+from automation_pipeline.transcription.recordings import transcribe_recording
+from automation_pipeline.transcription.rules import FailRecording, after_error
+from automation_pipeline.transcription.runs import sweep_transcriptions
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
@@ -28,7 +28,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock)
 
 
-def claim(bench: Bench, owner: str, lease_seconds: float = 30) -> Claim:
+def claim(bench: Bench, owner: str, lease_seconds: float = 30) -> RecordingClaim:
     with bench.database.transaction() as session:
         claimed = next(iter(claim_next(session, owner, 1, lease_seconds=lease_seconds, per_fiche=10)), None)
     assert claimed
@@ -57,8 +57,8 @@ async def at_once() -> None:
     pass
 
 
-def transcribe(bench: Bench, claimed: Claim) -> None:
-    provider = Provider(bench.speech, bench.limiter, bench.knobs)
+def transcribe(bench: Bench, claimed: RecordingClaim) -> None:
+    provider = SpeechProvider(bench.speech, bench.limiter, bench.knobs)
     work = transcribe_recording(claimed, turn=at_once, database=bench.database, provider=provider)
     asyncio.run(work)
 
@@ -88,19 +88,19 @@ def test_one_stops_helping_when_ones_own_runs_are_over(bench: Bench) -> None:
     bench.speech = FakeSpeechToText(otherwise=heard, at_once=1)
     bench.sell("1", call("1a"))
     bench.sell("2", *(call(f"2{number}") for number in range(30)))
-    bench.begin("1", "r1", Priority.HIGH)
-    bench.begin("2", "r2", Priority.LOW)
+    bench.begin("1", "r1", TranscriptionPriority.HIGH)
+    bench.begin("2", "r2", TranscriptionPriority.LOW)
     bench.work("r1")
     assert len(bench.speech.asked) <= 4
-    assert bench.standing("r2").status is RunStatus.RUNNING
+    assert bench.standing("r2").status is TranscriptionStatus.RUNNING
 
 
 def test_a_more_urgent_wish_makes_the_run_it_joins_as_urgent(bench: Bench) -> None:
     bench.speech = FakeSpeechToText(otherwise=heard, at_once=1)
     for fiche_id in ("1", "2"):
         bench.sell(fiche_id, call(f"{fiche_id}a"))
-        bench.begin(fiche_id, f"r{fiche_id}", Priority.LOW)
-    assert bench.begin("2", "later", Priority.HIGH).run_id == "r2"
+        bench.begin(fiche_id, f"r{fiche_id}", TranscriptionPriority.LOW)
+    assert bench.begin("2", "later", TranscriptionPriority.HIGH).run_id == "r2"
     bench.work("r1", "r2")
     assert bench.speech.asked == urls(["2a", "1a"])
 
@@ -116,7 +116,7 @@ def test_trouble_with_the_audio_is_not_an_attempt_and_ends_too(bench: Bench) -> 
 
 def test_trouble_of_our_own_is_neither_and_ends_nothing(bench: Bench) -> None:
     bench.sell("7", call("a"))
-    away = [GroundError("Redis does not answer: it is away.")] * (KNOBS.max_attempts + 2)
+    away = [InfrastructureError("Redis does not answer: it is away.")] * (KNOBS.max_attempts + 2)
     bench.limiter = AwayFirst(away)
     bench.work(bench.begin("7", "r1").run_id)
     assert (task(bench).attempts, task(bench).audio_failures, task(bench).state) == (1, 0, TaskState.DONE)
@@ -135,7 +135,7 @@ def test_a_recording_that_kills_its_workers_is_given_up(bench: Bench) -> None:
 
 def test_a_wait_beyond_reason_is_given_up() -> None:
     error = TransientError("status=429.", retry_after_seconds=1e9)
-    assert isinstance(after_error(error, 1, KNOBS, Random(7)), GiveUp)
+    assert isinstance(after_error(error, 1, KNOBS, Random(7)), FailRecording)
 
 
 def test_a_run_that_somebody_else_works_on_is_not_swept(bench: Bench) -> None:
@@ -153,7 +153,7 @@ def test_the_sweep_tells_of_each_recording_and_ends_what_cannot_add_up(bench: Be
     with bench.database.transaction() as session:
         session.execute(update(TranscriptionRunRow).values(target_total=5))
     assert sweep_transcriptions(0, database=bench.database) == ["r1"]
-    assert bench.standing("r1").status is RunStatus.FAILED
+    assert bench.standing("r1").status is TranscriptionStatus.FAILED
     assert bench.names().count("transcription.recording_failed") == 1
     assert bench.names().count("fiche/transcribed") == 1
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from automation_pipeline.core.errors import AutomationError, GroundError, TransientError
+from automation_pipeline.core.errors import AutomationError, InfrastructureError, TransientError
 from automation_pipeline.storage.database import Database
-from automation_pipeline.transcription.domain.run import Priority, Standing
-from automation_pipeline.transcription.ports import Provider
-from automation_pipeline.transcription.stages import transcribe_fiches as subject
-from automation_pipeline.transcription.stages.begin_transcription import Wish, begin_transcription
+from automation_pipeline.transcription import fiches as subject
+from automation_pipeline.transcription.models import TranscriptionPriority, TranscriptionSummary
+from automation_pipeline.transcription.ports import SpeechProvider
+from automation_pipeline.transcription.runs import TranscriptionRunRequest, begin_transcription
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.transcription.bench import Bench, call
 
@@ -20,10 +20,12 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock)
 
 
-def transcribed(bench: Bench, monkeypatch: pytest.MonkeyPatch, error: AutomationError) -> Sequence[Standing]:
+def transcribed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, error: AutomationError
+) -> Sequence[TranscriptionSummary]:
     """Of two fiches, at the beginning of the second of which this goes wrong."""
 
-    async def begin(wish: Wish, **rest: object) -> Standing:
+    async def begin(wish: TranscriptionRunRequest, **rest: object) -> TranscriptionSummary:
         if wish.fiche_id == "2":
             raise error
         return await begin_transcription(wish, **rest)  # type: ignore[arg-type]  handed on
@@ -31,8 +33,10 @@ def transcribed(bench: Bench, monkeypatch: pytest.MonkeyPatch, error: Automation
     monkeypatch.setattr(subject, "begin_transcription", begin)
     for fiche_id in ("1", "2"):
         bench.sell(fiche_id, call(f"{fiche_id}a"))
-    wishes = [Wish(f"r{fiche_id}", fiche_id, Priority.NORMAL) for fiche_id in ("1", "2")]
-    provider = Provider(bench.speech, bench.limiter, bench.knobs)
+    wishes = [
+        TranscriptionRunRequest(f"r{fiche_id}", fiche_id, TranscriptionPriority.NORMAL) for fiche_id in ("1", "2")
+    ]
+    provider = SpeechProvider(bench.speech, bench.limiter, bench.knobs)
     return asyncio.run(
         subject.transcribe_fiches(
             wishes,
@@ -53,5 +57,5 @@ def test_a_fiche_that_the_crm_fails_on_takes_nothing_from_the_others(
 
 
 def test_trouble_of_our_own_is_not_passed_over(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(GroundError):
-        transcribed(bench, monkeypatch, GroundError("The database does not answer."))
+    with pytest.raises(InfrastructureError):
+        transcribed(bench, monkeypatch, InfrastructureError("The database does not answer."))

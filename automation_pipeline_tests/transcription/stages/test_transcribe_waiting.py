@@ -7,12 +7,12 @@ import pytest
 from sqlalchemy import select, update
 
 from automation_pipeline.core.errors import PermanentError, TransientError
-from automation_pipeline.fiches.tables import RecordingRow
+from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow
-from automation_pipeline.transcription.domain.run import Priority, RunStatus, TaskState
+from automation_pipeline.transcription.models import TaskState, TranscriptionPriority, TranscriptionStatus
 from automation_pipeline.transcription.ports import AccessBreaker, ProviderAccessError
-from automation_pipeline.transcription.store.tasks import claim_next, finish_task
+from automation_pipeline.transcription.queries.tasks import claim_next, finish_task
 from automation_pipeline.transcription.tables import ChunkRow, TranscriptionTaskRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText, transcript
@@ -35,9 +35,14 @@ def test_every_recording_is_sent_once_and_kept_with_its_chunks(bench: Bench) -> 
     assert sorted(bench.speech.asked) == urls("abc")
     assert bench.transcribed() == {"a", "b", "c"}
     standing = bench.standing("r1")
-    assert (standing.status, standing.new, standing.failed, standing.transcribed) == (RunStatus.COMPLETED, 3, 0, 3)
+    assert (standing.status, standing.new, standing.failed, standing.transcribed) == (
+        TranscriptionStatus.COMPLETED,
+        3,
+        0,
+        3,
+    )
     with bench.database.reading() as session:
-        recording = session.scalars(select(RecordingRow).where(RecordingRow.call_id == "a")).one()
+        recording = session.scalars(select(CallRecordingRow).where(CallRecordingRow.call_id == "a")).one()
         chunk = session.scalars(select(ChunkRow).where(ChunkRow.recording_id == recording.id)).one()
     assert (recording.transcription_id, recording.transcription_language_code) == ("tr_a", "fra")
     assert (chunk.chunk_index, chunk.message_count, list(chunk.speakers)) == (0, 2, ["speaker_0", "speaker_1"])
@@ -72,12 +77,16 @@ def test_the_log_is_found_by_run_and_fiche(bench: Bench) -> None:
 
 def test_high_goes_before_normal_before_low_whoever_asked_first(bench: Bench) -> None:
     bench.speech = FakeSpeechToText(otherwise=heard, at_once=1)
-    for fiche_id, priority in (("1", Priority.LOW), ("2", Priority.NORMAL), ("3", Priority.HIGH)):
+    for fiche_id, priority in (
+        ("1", TranscriptionPriority.LOW),
+        ("2", TranscriptionPriority.NORMAL),
+        ("3", TranscriptionPriority.HIGH),
+    ):
         bench.sell(fiche_id, call(f"{fiche_id}a"), call(f"{fiche_id}b"))
         bench.begin(fiche_id, f"r{fiche_id}", priority)
     bench.work("r1")
     assert bench.speech.asked == urls(["3a", "3b", "2a", "2b", "1a", "1b"])
-    assert {bench.standing(run_id).status for run_id in ("r1", "r2", "r3")} == {RunStatus.COMPLETED}
+    assert {bench.standing(run_id).status for run_id in ("r1", "r2", "r3")} == {TranscriptionStatus.COMPLETED}
 
 
 def test_one_fiche_does_not_take_all_the_places(bench: Bench) -> None:
@@ -104,7 +113,7 @@ def test_a_recording_is_given_up_and_its_fiche_ends_all_the_same(error: Exceptio
     bench.work(bench.begin("7", "r1").run_id)
     assert bench.speech.times(call("a").url) == calls
     standing = bench.standing("r1")
-    assert (standing.status, standing.failed, standing.transcribed) == (RunStatus.COMPLETED, 1, 1)
+    assert (standing.status, standing.failed, standing.transcribed) == (TranscriptionStatus.COMPLETED, 1, 1)
     assert tasks(bench)["a"].error == str(error)
     assert bench.events("transcription.completed")[0]["failed"] == 1
 
@@ -134,7 +143,7 @@ def test_what_became_transcribed_meanwhile_is_not_sent(bench: Bench) -> None:
     bench.sell("7", call("a"), call("b"))
     bench.begin("7", "r1")
     with bench.database.transaction() as session:
-        session.execute(update(RecordingRow).where(RecordingRow.call_id == "a").values(has_transcription=True))
+        session.execute(update(CallRecordingRow).where(CallRecordingRow.call_id == "a").values(has_transcription=True))
     bench.work("r1")
     assert bench.speech.asked == urls("b")
     standing = bench.standing("r1")

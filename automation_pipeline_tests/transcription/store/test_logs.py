@@ -9,8 +9,8 @@ from sqlalchemy import insert
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow
-from automation_pipeline.transcription.domain.log_query import read_log_query
-from automation_pipeline.transcription.store.logs import transcription_logs
+from automation_pipeline.transcription.models import parse_log_query
+from automation_pipeline.transcription.queries.recordings import transcription_logs
 from automation_pipeline_tests.audits.archive import Archive
 from automation_pipeline_tests.tables import every_case
 
@@ -45,7 +45,7 @@ def written(database: Database) -> Database:
 
 def messages(database: Database, fiche_id: str = "900", **given: str) -> list[object]:
     with database.reading() as session:
-        lines, total = transcription_logs(session, fiche_id, read_log_query(given), PARIS)
+        lines, total = transcription_logs(session, fiche_id, parse_log_query(given), PARIS)
     assert "limit" in given or total == len(lines)
     return [line["message"] for line in lines]
 
@@ -72,7 +72,7 @@ def test_lines_are_chosen(written: Database, given: dict[str, str], said: list[s
 
 def test_a_line_is_told_whole(written: Database) -> None:
     with written.reading() as session:
-        [line], _ = transcription_logs(session, "901", read_log_query({}), PARIS)
+        [line], _ = transcription_logs(session, "901", parse_log_query({}), PARIS)
     assert line == {
         "id": line["id"], "workflow": "transcription", "level": "info", "entity_type": "fiche", "entity_id": "901",
         "trace_id": "run-3", "dagster_run_id": None, "step_name": None, "message": "another fiche", "data": {"n": 1},

@@ -4,11 +4,10 @@ import pytest
 from sqlalchemy import select, update
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.fiches.tables import RecordingRow
+from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline.transcription.domain.transcript import Chunk
-from automation_pipeline.transcription.store.recordings import recording_document
-from automation_pipeline.transcription.store.transcripts import save_transcript
+from automation_pipeline.transcription.models import Chunk
+from automation_pipeline.transcription.queries.recordings import recording_document, save_transcript
 from automation_pipeline_tests.audits.archive import Archive
 from automation_pipeline_tests.fakes.speech import transcript
 
@@ -23,10 +22,10 @@ def fiche(database: Database) -> Database:
 
 def transcribe(database: Database, **columns: object) -> None:
     with database.transaction() as session:
-        row_id = session.scalars(select(RecordingRow.id)).one()
+        row_id = session.scalars(select(CallRecordingRow.id)).one()
         save_transcript(session, row_id, transcript("tr_1"), CHUNKS)
         if columns:
-            session.execute(update(RecordingRow).values(**columns))
+            session.execute(update(CallRecordingRow).values(**columns))
 
 
 def shown(database: Database, fiche_id: str = "900", call_id: str = "9000") -> dict[str, object]:
@@ -57,7 +56,7 @@ def test_without_its_text_the_chunks_tell(fiche: Database) -> None:
 
 def test_a_call_in_which_nothing_was_said_has_an_empty_text(fiche: Database) -> None:
     with fiche.transaction() as session:
-        session.execute(update(RecordingRow).values(has_transcription=True, transcription_id="tr_1"))
+        session.execute(update(CallRecordingRow).values(has_transcription=True, transcription_id="tr_1"))
     assert shown(fiche)["transcription"]["text"] == ""  # type: ignore[index]
 
 
@@ -68,6 +67,6 @@ def test_what_is_missing_is_said(fiche: Database) -> None:
         with pytest.raises(NotFoundError, match=r"^Recording not found$"):
             shown(fiche, fiche_id, call_id)
     with fiche.transaction() as session:
-        session.execute(update(RecordingRow).values(has_transcription=True))
+        session.execute(update(CallRecordingRow).values(has_transcription=True))
     with pytest.raises(NotFoundError, match=r"^Transcription data not found in DB$"):
         shown(fiche)

@@ -1,6 +1,6 @@
 """Who mistypes a project is told so, and not that all is well."""
 
-from automation_pipeline.cli.desk.local.project_names import refuse_strange_project
+from automation_pipeline.cli.client.pricing import refuse_strange_project
 from automation_pipeline_tests.cli.terminal import Terminal
 from automation_pipeline_tests.tables import every_case
 

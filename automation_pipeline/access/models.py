@@ -1,0 +1,302 @@
+"""Machine tokens: their format and hash, the permissions that they carry, their state, and the request for one."""
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StrictInt, ValidationInfo, field_validator
+
+from automation_pipeline.core.access import Action, Caller, Grant, Permission, Scope, united
+from automation_pipeline.core.clock import iso
+from automation_pipeline.core.json_model import JsonModel, parse
+
+SECRET_BYTES = 32
+_PREFIX = "apt_"
+_TOKEN = re.compile(_PREFIX + r"[A-Za-z0-9_-]{43}")
+
+
+def format_token(secret: bytes) -> str:
+    return _PREFIX + base64.urlsafe_b64encode(secret).rstrip(b"=").decode()
+
+
+def is_token(text: str) -> bool:
+    return _TOKEN.fullmatch(text) is not None
+
+
+def token_hash(token: str) -> str:
+    """Without salt, and of a fast function: there are too many tokens for anybody to try them."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def is_same_hash(one: str, other: str) -> bool:
+    """In constant time."""
+    return hmac.compare_digest(one, other)
+
+
+def token_prefix(token: str) -> str:
+    """Its beginning: enough to tell tokens apart, and no use to a thief."""
+    return token[: len(_PREFIX) + 6]
+
+
+# What those who belong to an organisation may be allowed; all else knows nothing of organisations.
+ORGANISATION_PERMISSIONS = frozenset({Permission.ORG_JOBS, Permission.ORG_JOBS_AGENTS, Permission.ENRICHMENT})
+
+_ANY = "*"
+_BASES = (_ANY, *Permission)
+_ACTIONS: Mapping[str, Action] = {
+    **dict.fromkeys(("read", "auth"), Action.READ),
+    **dict.fromkeys(("write", "run", "rerun", "fetch", "use", "test"), Action.WRITE),
+}
+
+
+def permission_error(word: str) -> str | None:
+    """Why it is no word for a permission."""
+    if _parse_permission(word) is not None:
+        return None
+    return (
+        f"is not a permission: say {', '.join(Permission)}, alone or with .read or .write, or * for everything"
+        if word.strip()
+        else "must not be empty"
+    )
+
+
+def normalise_permissions(words: Iterable[str]) -> tuple[str, ...]:
+    """The same permissions, each once, as `automation.write`; `*` and `*.read` stand for what they include."""
+    strongest: dict[str, Action] = {}
+    for base, action in filter(None, map(_parse_permission, words)):
+        if action is Action.WRITE or base not in strongest:
+            strongest[base] = action
+    of_any = strongest.get(_ANY)
+    return tuple(
+        _format_permission(base, strongest[base])
+        for base in _BASES
+        if base in strongest and (base == _ANY or of_any not in {Action.WRITE, strongest[base]})
+    )
+
+
+def grants_of(words: Iterable[str], scope: Scope) -> Mapping[Permission, Grant]:
+    """A word that means nothing grants nothing."""
+    return united(
+        (permission, Grant(scope, scope if action is Action.WRITE else None))
+        for base, action in filter(None, map(_parse_permission, words))
+        for permission in (Permission if base == _ANY else (Permission(base),))
+    )
+
+
+def not_for_organisations(words: Iterable[str]) -> tuple[str, ...]:
+    """Those of plain words that say more than whoever belongs to an organisation may be allowed."""
+    return tuple(word for word in words if not grants_of([word], Scope.ALL).keys() <= ORGANISATION_PERMISSIONS)
+
+
+def _parse_permission(word: str) -> tuple[str, Action] | None:
+    text = word.strip().lower()
+    if text == "all" or text.startswith("all."):
+        text = _ANY + text.removeprefix("all")
+    if text in _BASES:
+        return text, Action.WRITE if text == _ANY else Action.READ
+    base, _, suffix = text.rpartition(".")
+    action = _ACTIONS.get(suffix)
+    return (base, action) if base in _BASES and action is not None else None
+
+
+def _format_permission(base: str, action: Action) -> str:
+    return _ANY if (base, action) == (_ANY, Action.WRITE) else f"{base}.{action}"
+
+
+USE_RECORD_INTERVAL = timedelta(minutes=1)
+_CALLER_PREFIX = "token:"
+
+
+class TokenState(StrEnum):
+    ACTIVE = "active"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiToken:
+    """`prefix` is the token's beginning. What it may do is said in plain words. One of an organisation reaches all of
+    that, and nothing else."""
+
+    id: int
+    name: str
+    token_hash: str = field(repr=False)
+    prefix: str
+    permissions: tuple[str, ...]
+    scope: Scope
+    groupes: tuple[str, ...]
+    crm_user_id: str | None
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+    org_id: str | None = None
+
+    def state(self, now: datetime) -> TokenState:
+        if self.revoked_at is not None:
+            return TokenState.REVOKED
+        is_over = self.expires_at is not None and self.expires_at <= now
+        return TokenState.EXPIRED if is_over else TokenState.ACTIVE
+
+    def should_record_use(self, now: datetime) -> bool:
+        return self.last_used_at is None or now - self.last_used_at >= USE_RECORD_INTERVAL
+
+    def caller(self) -> Caller:
+        """Whatever is stored, one of an organisation may do nothing beyond it."""
+        granted = grants_of(self.permissions, self.scope).items()
+        return Caller(
+            id=f"{_CALLER_PREFIX}{self.id}",
+            grants={name: grant for name, grant in granted if self.org_id is None or name in ORGANISATION_PERMISSIONS},
+            name=self.name,
+            groupes=frozenset(self.groupes),
+            crm_user_id=self.crm_user_id,
+            org_id=self.org_id,
+        )
+
+
+def token_id_of(caller: Caller) -> int | None:
+    """None: it is not by a stored token that they call."""
+    return int(caller.id.removeprefix(_CALLER_PREFIX)) if caller.id.startswith(_CALLER_PREFIX) else None
+
+
+def token_document(token: ApiToken, now: datetime) -> dict[str, object]:
+    """Without the secret, which nobody has."""
+    return {
+        "id": str(token.id),
+        "name": token.name,
+        "prefix": token.prefix,
+        "state": token.state(now).value,
+        "permissions": list(token.permissions),
+        "scope": token.scope.name,
+        "groupes": list(token.groupes),
+        "crmUserId": token.crm_user_id,
+        "orgId": token.org_id,
+        "createdAt": iso(token.created_at),
+        "expiresAt": _iso_or_none(token.expires_at),
+        "lastUsedAt": _iso_or_none(token.last_used_at),
+        "revokedAt": _iso_or_none(token.revoked_at),
+    }
+
+
+def _iso_or_none(instant: datetime | None) -> str | None:
+    return None if instant is None else iso(instant)
+
+
+INVALID_REQUEST = "Invalid token"
+MAX_LIFE_DAYS = 3650
+
+
+def _text(longest: int) -> AfterValidator:
+    def stripped(text: str) -> str:
+        bare = text.strip()
+        if not bare:
+            raise ValueError("must not be empty")
+        if len(bare) > longest:
+            raise ValueError(f"must have at most {longest} characters")
+        return bare
+
+    return AfterValidator(stripped)
+
+
+def _scope(given: object) -> Scope:
+    name = given.strip().upper() if isinstance(given, str) else ""
+    if name not in Scope.__members__:
+        raise ValueError("must be ALL, GROUP or SELF")
+    return Scope[name]
+
+
+def _permission(word: str) -> str:
+    fault = permission_error(word)
+    if fault is not None:
+        raise ValueError(fault)
+    return word
+
+
+def _not_empty(words: tuple[str, ...]) -> tuple[str, ...]:
+    if not words:
+        raise ValueError("must not be empty")
+    return words
+
+
+def _unique(entries: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(entries))
+
+
+_Groupe = Annotated[str, _text(200)]
+
+
+class TokenWish(JsonModel):
+    """`groupes` belong to the scope GROUP, `crm_user_id` to SELF: elsewhere they would seem to say something. A token
+    of an organisation reaches all of that, and may do what is its own only."""
+
+    name: Annotated[str, _text(200)] = Field(description="What people will know the token by.")
+    org_id: Annotated[str, _text(100)] | None = Field(
+        default=None,
+        description="The organisation that it belongs to: of that it reaches all (the scope is ALL), and nothing "
+        "beyond. It may have `org-jobs`, `org-jobs.agents` and `enrichment`.",
+    )
+    permissions: Annotated[
+        tuple[Annotated[str, AfterValidator(_permission)], ...],
+        Field(max_length=100),
+        AfterValidator(_not_empty),
+        AfterValidator(normalise_permissions),
+    ] = Field(description="Such as `automation.write`, which includes reading, `fiches` to read, or `*`.")
+    scope: Annotated[
+        Scope,
+        BeforeValidator(_scope, json_schema_input_type=str),
+        PlainSerializer(lambda scope: scope.name, return_type=str),
+    ] = Field(description="Which fiches it reaches: ALL, those of its groups (GROUP) or of one CRM user (SELF).")
+    groupes: Annotated[tuple[_Groupe, ...], Field(max_length=500), AfterValidator(_unique)] = Field(
+        default=(), description="The groups of the scope GROUP."
+    )
+    crm_user_id: Annotated[str, _text(100)] | None = Field(default=None, description="The CRM user of the scope SELF.")
+    expires_in_days: Annotated[StrictInt, Field(ge=1, le=MAX_LIFE_DAYS)] | None = Field(
+        default=None, description="Without it the token is good until it is revoked."
+    )
+
+    @field_validator("permissions")
+    @classmethod
+    def _are_those_of_organisations(cls, words: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        beyond = () if info.data.get("org_id") is None else not_for_organisations(words)
+        if beyond:
+            *others, last = sorted(ORGANISATION_PERMISSIONS)
+            allowed = f"{', '.join(others)} and {last}"
+            raise ValueError(f"of a token of an organisation are {allowed}, not {', '.join(beyond)}")
+        return words
+
+    @field_validator("scope")
+    @classmethod
+    def _is_all_of_the_organisation(cls, scope: Scope, info: ValidationInfo) -> Scope:
+        if info.data.get("org_id") is not None and scope is not Scope.ALL:
+            raise ValueError("must be ALL for a token of an organisation: it reaches all of that, and nothing beyond")
+        return scope
+
+    @field_validator("groupes")
+    @classmethod
+    def _are_those_of_the_scope(cls, groupes: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        _check_scope_field("GROUP", info, is_given=bool(groupes))
+        return groupes
+
+    @field_validator("crm_user_id")
+    @classmethod
+    def _is_that_of_the_scope(cls, crm_user_id: str | None, info: ValidationInfo) -> str | None:
+        _check_scope_field("SELF", info, is_given=crm_user_id is not None)
+        return crm_user_id
+
+
+def _check_scope_field(needed_by: str, info: ValidationInfo, *, is_given: bool) -> None:
+    scope = info.data.get("scope")
+    if isinstance(scope, Scope) and is_given != (scope.name == needed_by):
+        raise ValueError(f"goes with the scope {needed_by} only" if is_given else f"is needed by the scope {needed_by}")
+
+
+def parse_token_request(given: Mapping[str, object]) -> TokenWish:
+    """InvalidInputError names every field at fault."""
+    # What is left out is looked at too, which its default would not be.
+    return parse(TokenWish, {"groupes": [], "crmUserId": None, **given}, INVALID_REQUEST)

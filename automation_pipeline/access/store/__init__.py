@@ -1,1 +1,0 @@
-"""Queries of access, each named after the question it answers."""

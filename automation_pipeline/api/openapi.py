@@ -1,0 +1,85 @@
+"""The OpenAPI document."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+
+from automation_pipeline.api.permissions import RULES
+
+SCHEMES = {
+    "token": {"type": "http", "scheme": "bearer", "description": "A machine token, or a user's access token."},
+    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "A machine token."},
+}
+# For `openapi_extra` of endpoints that read an empty parameter as one that is not given.
+EMPTY_IS_NOT_GIVEN = {"x-empty-parameters": "not given"}
+_PACKAGE = "automation_pipeline__"
+_NOT_OURS, _NOT_OUR_WORDS = {"HTTPValidationError", "ValidationError"}, "Validation Error"
+
+Node = dict[str, Any]
+
+
+def takes(model: type[BaseModel], *, required: bool = True, partial: Node | None = None, **examples: object) -> Node:
+    """For `openapi_extra`: the body is such a JSON object. The endpoint itself reads it and says what is wrong.
+
+    `partial`: any of its fields may be left out, and these may be there beside them.
+    """
+    schema: Node = model.model_json_schema(by_alias=True, ref_template="#/components/schemas/{model}")
+    if partial is not None:
+        schema = {**schema, "properties": {**schema["properties"], **partial}, "required": []}
+        schema["title"] = f"{model.__name__}Change"
+    shown = {name: {"value": value} for name, value in examples.items()}
+    content: Node = {"schema": schema, **({"examples": shown} if shown else {})}
+    return {"requestBody": {"required": required, "content": {"application/json": content}}}
+
+
+def document(app: FastAPI) -> Node:
+    """The OpenAPI document: bodies' parts among the components, our own refusals, who may call what."""
+    made = get_openapi(
+        title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
+    )
+    components = made.setdefault("components", {})
+    schemas: Node = components.setdefault("schemas", {})
+    for name in _NOT_OURS:
+        schemas.pop(name, None)
+    for method, path, operation in _operations(made):
+        if operation["responses"].get("422", {}).get("description") == _NOT_OUR_WORDS:
+            del operation["responses"]["422"]
+        rule = RULES[method, path]
+        operation["security"] = [] if rule.public else [{name: []} for name in SCHEMES]
+        if rule.permission is not None:
+            operation["x-permission"] = f"{rule.permission}.{rule.action}"
+        if EMPTY_IS_NOT_GIVEN.items() <= operation.items():
+            for parameter in operation["parameters"]:
+                parameter["allowEmptyValue"] = True
+        for content in operation.get("requestBody", {}).get("content", {}).values():
+            schemas.update(content["schema"].pop("$defs", {}))
+    components["securitySchemes"] = SCHEMES
+    return _named_apart(made)
+
+
+def _named_apart(made: Node) -> Node:
+    """Parts that have one name in several rooms are called after them: `PricingRunState`, `OrgJobsRunState`."""
+    names = {name: _with_its_room(name) for name in made["components"]["schemas"] if name.startswith(_PACKAGE)}
+    text = json.dumps(made)
+    for name, apart in names.items():
+        text = text.replace(f'"{name}"', f'"{apart}"').replace(f'/{name}"', f'/{apart}"')
+    document: Node = json.loads(text)
+    for apart in names.values():
+        document["components"]["schemas"][apart]["title"] = apart
+    return document
+
+
+def _with_its_room(name: str) -> str:
+    """Of a part that is named by its whole module."""
+    room, *_, own = name.removeprefix(_PACKAGE).split("__")
+    return "".join(word.capitalize() for word in room.split("_")) + own
+
+
+def _operations(made: Mapping[str, object]) -> Iterator[tuple[str, str, Node]]:
+    for path, methods in cast("Mapping[str, Mapping[str, Node]]", made["paths"]).items():
+        for method, operation in methods.items():
+            yield method.upper(), path, operation

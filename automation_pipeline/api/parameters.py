@@ -1,0 +1,163 @@
+"""Parameters that routes share: services, caller, ids, paging, days."""
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any, cast
+
+from fastapi import Depends, Path, Query
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+from starlette.requests import Request
+
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.access import Caller, Reach
+from automation_pipeline.core.json_model import LARGEST_ID
+from automation_pipeline.fiches.models.days import FIRST_YEAR, LAST_YEAR
+from automation_pipeline.org_jobs.models.organisations import LONGEST_ID, id_fault
+from automation_pipeline.org_jobs.rules.previews import MOST_RUNS
+
+
+# Async, because what is not waits for a thread: `/health` answers also when none is free.
+async def _services(request: Request) -> Services:
+    return cast("Services", request.app.state.services)
+
+
+async def _caller(request: Request) -> Caller:
+    return cast("Caller", request.state.caller)
+
+
+async def _reach(request: Request) -> Reach:
+    return cast("Reach", request.state.reach)
+
+
+TheServices = Annotated[Services, Depends(_services)]
+TheCaller = Annotated[Caller, Depends(_caller)]
+TheReach = Annotated[Reach, Depends(_reach)]
+
+# Ids in paths are written one way: scopes are checked by the same words. Anything else is a 400 that says so.
+ID = re.compile(r"[1-9][0-9]{0,18}")
+NO_ID = "must be a whole number from 1, in digits alone"
+
+
+def _written_out(given: object) -> object:
+    if isinstance(given, str) and not ID.fullmatch(given):
+        raise ValueError(NO_ID)
+    return given
+
+
+IdInPath = Annotated[Annotated[int, Field(ge=1, le=LARGEST_ID)], BeforeValidator(_written_out), Path(examples=["12"])]
+FicheInPath = Annotated[
+    str, Path(pattern=r"^[0-9]{1,32}$", examples=["1900417"], description="The fiche's id in the CRM.")
+]
+Limit = Annotated[int, Query(ge=1, le=1000, description="At most so many.")]
+Offset = Annotated[int, Query(ge=0, le=1_000_000_000, description="Leave out the first so many.")]
+
+
+class Pagination(BaseModel):
+    total: int
+    limit: int
+    offset: int
+    current_page: int
+    total_pages: int
+    has_next_page: bool
+    has_prev_page: bool
+
+
+def pagination(total: int, limit: int, offset: int) -> dict[str, int | bool]:
+    """Pages count from 1, also where there is nothing to show."""
+    pages = max(1, -(-total // limit))
+    return {
+        "total": total,
+        "limit": limit,
+        "offset": offset,
+        "current_page": offset // limit + 1,
+        "total_pages": pages,
+        "has_next_page": offset + limit < total,
+        "has_prev_page": offset > 0,
+    }
+
+
+def asked_with(model: type[BaseModel]) -> dict[str, Any]:  # Any: a piece of the document
+    """For `openapi_extra`: the fields of the model are parameters of the query. Empty ones are not given."""
+    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+    required: list[str] = schema.get("required", [])
+    return {
+        "parameters": [
+            {"name": name, "in": "query", "required": name in required, "schema": field, "allowEmptyValue": True}
+            for name, field in schema["properties"].items()
+        ]
+    }
+
+
+# A pattern beside the format would leave those who make up values little to find.
+_SCHEMA = {"type": "string", "format": "date"}
+
+
+def day_parameters(**described: str) -> dict[str, Any]:  # Any: JSON
+    """For `openapi_extra`: these parameters of the query must be there, each a day."""
+    return {
+        "parameters": [
+            {
+                "name": name,
+                "in": "query",
+                "required": True,
+                "description": f"{description} From {FIRST_YEAR} to {LAST_YEAR}.",
+                "schema": _SCHEMA,
+                "example": "2026-02-03",
+            }
+            for name, description in described.items()
+        ]
+    }
+
+
+_UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+_FIRST_YEAR, _LAST_YEAR = 1970, 2200
+
+
+def _org_name(given: object) -> object:
+    fault = id_fault(given) if isinstance(given, str) else None
+    if fault is not None:
+        raise ValueError(fault)
+    return given
+
+
+def _uuid(given: object) -> object:
+    if isinstance(given, str) and not re.fullmatch(_UUID, given):
+        raise ValueError("must be a UUID, such as 6f1c2f7e-4a38-4c0b-9d53-0a4f6d3f8b21")
+    return given.lower() if isinstance(given, str) else given
+
+
+def _zoned(instant: datetime) -> datetime:
+    """Without a time zone it is UTC."""
+    if not _FIRST_YEAR <= instant.year <= _LAST_YEAR:
+        raise ValueError(f"must lie in the years {_FIRST_YEAR} to {_LAST_YEAR}")
+    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
+
+
+_OrgName = Annotated[
+    Annotated[str, Field(pattern=r"^[a-z0-9](-?[a-z0-9])*$", max_length=LONGEST_ID)], BeforeValidator(_org_name)
+]
+_Uuid = Annotated[Annotated[str, Field(pattern=_UUID)], BeforeValidator(_uuid)]
+
+OrgInPath = Annotated[_OrgName, Path(examples=["acme"])]
+ScheduleInPath = Annotated[_Uuid, Path(examples=["6f1c2f7e-4a38-4c0b-9d53-0a4f6d3f8b21"])]
+MadeForOrg = Annotated[
+    _OrgName | None,
+    Query(
+        alias="org",
+        description="The organisation that it is made for. A token of an organisation needs no word.",
+        examples=["acme"],
+    ),
+]
+OneOrg = Annotated[_OrgName | None, Query(alias="org", description="Only of this organisation.")]
+OneSchedule = Annotated[_Uuid | None, Query(alias="schedule", description="Only of this schedule.")]
+OneServer = Annotated[int | None, Query(alias="server", ge=1, le=LARGEST_ID, description="Only about this server.")]
+OneBatch = Annotated[int | None, Query(alias="batch", ge=1, le=LARGEST_ID, description="Only of this backfill.")]
+OneHost = Annotated[int | None, Query(alias="host", ge=1, le=LARGEST_ID, description="Only on this host.")]
+PartOfName = Annotated[str | None, Query(max_length=200, description="Part of the name.")]
+AfterId = Annotated[int, Query(ge=0, le=LARGEST_ID, description="Only what follows the entry of this id.")]
+Coming = Annotated[int, Query(alias="count", ge=1, le=MOST_RUNS, description="So many coming times.")]
+After = Annotated[
+    Annotated[datetime, AfterValidator(_zoned)] | None,
+    Query(description=f"Start from this instant instead of now, in the years {_FIRST_YEAR} to {_LAST_YEAR}."),
+]
+Newest = Annotated[bool, Query(description="Newest first; `after` is then what comes before, in time.")]

@@ -1,1 +1,0 @@
-"""What endpoints take and answer, where no room has a value of that shape."""

@@ -1,0 +1,424 @@
+"""Audits: open, complete the transcripts, judge the steps, settle or fail, sweep abandoned ones."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeAlias
+
+from automation_pipeline.audits import events
+from automation_pipeline.audits.events import audit_note, batch_completed, batch_progress
+from automation_pipeline.audits.models.audits import (
+    AuditStatus,
+    AuditSummary,
+    FicheAuditRequest,
+    TranscriptCoverage,
+    TranscriptMode,
+    coverage_document,
+    steps_sentence,
+)
+from automation_pipeline.audits.models.chat import Usage
+from automation_pipeline.audits.models.configs import AuditStep
+from automation_pipeline.audits.models.findings import MissingStep, StepResult, StoredStep, UnjudgedStep
+from automation_pipeline.audits.models.timelines import Timeline
+from automation_pipeline.audits.ports import Judge, audit_key
+from automation_pipeline.audits.queries.audits import (
+    AuditRecord,
+    begin_audit,
+    claim_audit,
+    find_audit,
+    find_reusable_audit,
+    get_audit,
+    lock_running_audit,
+    promote,
+    stale_audits,
+    triggered_by,
+    update_audit_row,
+)
+from automation_pipeline.audits.queries.configs import check_config, get_config
+from automation_pipeline.audits.queries.requests import end_item, pending_items
+from automation_pipeline.audits.queries.steps import (
+    all_steps,
+    copy_judged_steps,
+    delete_steps,
+    judged_positions,
+    missing_steps,
+    save_step,
+    write_summary_of,
+)
+from automation_pipeline.audits.queries.transcripts import (
+    TranscriptSnapshot,
+    get_transcript_snapshot,
+    last_transcription_error,
+)
+from automation_pipeline.audits.rules import results as failures
+from automation_pipeline.audits.rules.prompts import StepPrompt, choose_transcript_mode
+from automation_pipeline.audits.rules.results import incomplete_columns, running_document, steps_missing, tokens_of
+from automation_pipeline.audits.step_analysis import analyse_step
+from automation_pipeline.core.background import process_concurrently
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.coordination import Claims
+from automation_pipeline.core.errors import AutomationError, InfrastructureError, TransientError, sentence_of
+from automation_pipeline.fiches.details import fetch_fiche
+from automation_pipeline.fiches.models.fiches import FicheNotFound
+from automation_pipeline.fiches.ports import FicheSource
+from automation_pipeline.fiches.queries.details import known_since
+from automation_pipeline.storage.clock import database_time
+from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.outbox import enqueue
+from automation_pipeline.storage.run_requests import refusals
+from automation_pipeline.storage.workflow_logs import write_notes
+
+
+async def begin_analysis(
+    found: AuditRecord, snapshot: TranscriptSnapshot, *, database: Database, judge: Judge
+) -> AuditRecord:
+    """The audit as its analysis begins. Calls that do not fit into a prompt are read with tools, also when that was not
+    asked for. Steps that are judged already stay judged, unless something else is heard by now."""
+    mode = _transcript_mode(found, snapshot.timeline, judge)
+    return await database.write(
+        partial(_record_analysis, replace(found, transcript_mode=mode), snapshot, judge.model.name)
+    )
+
+
+def _record_analysis(found: AuditRecord, snapshot: TranscriptSnapshot, model: str, session: Session) -> AuditRecord:
+    timeline, now = snapshot.timeline, database_time(session)
+    found = _with_judged_steps(found, snapshot.fingerprint, session)
+    audit = found.summary
+    trigger = triggered_by(session, audit.audit_id)
+    about = {"audit_id": audit.tracking_id, **trigger}
+    recordings, chunks = len(timeline.recordings), timeline.chunk_count
+    approach = {"use_rlm": found.use_rlm, "transcript_mode": found.transcript_mode}
+    values = {
+        "transcript_mode": found.transcript_mode,
+        "recordings_count": recordings,
+        "timeline_chunks": chunks,
+        "timeline_fingerprint": snapshot.fingerprint,
+        "coverage": coverage_document(snapshot.coverage),
+        "result_data": running_document(about, found.started_at, approach),
+    }
+    update_audit_row(session, audit.audit_id, values)
+    enqueue(session, [
+        events.transcription_check(audit, snapshot.coverage, now),
+        *events.analysis_started(audit, recordings, chunks, model, now),
+    ])  # fmt: skip
+    message = (
+        f"ANALYSE: {snapshot.coverage.sentence}, {chunks} chunks, transcript by {found.transcript_mode}, "
+        f"{steps_sentence(audit.done, audit.steps)} before"
+    )
+    write_notes(session, audit_note(audit, message))
+    return found
+
+
+def _with_judged_steps(found: AuditRecord, fingerprint: str, session: Session) -> AuditRecord:
+    """The steps of an earlier attempt at the same calls count; those that were judged on other calls do not."""
+    audit, adopted = found.summary, 0
+    if audit.done + audit.failed and found.timeline_fingerprint != fingerprint:
+        delete_steps(session, audit.audit_id)
+        audit = replace(audit, done=0, failed=0)
+    if audit.done == 0 and found.version > 1:
+        earlier = find_reusable_audit(session, found, fingerprint)
+        adopted = 0 if earlier is None else copy_judged_steps(session, audit.audit_id, earlier)
+    return replace(found, summary=replace(audit, done=audit.done + adopted))
+
+
+def _transcript_mode(found: AuditRecord, timeline: Timeline, judge: Judge) -> TranscriptMode:
+    tasks = (StepPrompt(config=found.config, step=step, timeline=timeline) for step in found.config.steps)
+    return choose_transcript_mode(found.transcript_mode, tasks, judge.options)
+
+
+def end_batch_item(session: Session, tracking_id: str, error: str | None) -> None:
+    """Nothing for an audit that no batch waits for. Saying it twice counts it once."""
+    now = database_time(session)
+    batch = end_item(session, tracking_id, error, now)
+    if batch is None:
+        return
+    payload = [batch_progress(batch.batch_id, batch.total, batch.succeeded, batch.failed, now)]
+    if batch.completed_at is not None:
+        span = (batch.started_at, batch.completed_at)
+        payload.append(batch_completed(batch.batch_id, batch.total, batch.succeeded, batch.failed, span))
+    enqueue(session, payload)
+
+
+def fail_audit(session: Session, tracking_id: str, error: str, stage: str) -> None:
+    """In the caller's transaction. An audit that has ended stays as it ended; one that never began is only counted in
+    its batch."""
+    found = find_audit(session, tracking_id)
+    if found is None:
+        end_batch_item(session, tracking_id, error)
+        return
+    audit, now = found.summary, database_time(session)
+    if not lock_running_audit(session, audit.audit_id, None, now):
+        return
+    lasted = round(1000 * (now - found.started_at).total_seconds())
+    values = {"status": AuditStatus.FAILED, "error_message": error, "completed_at": now, "duration_ms": lasted}
+    update_audit_row(session, audit.audit_id, values)
+    enqueue(session, [events.failed(audit, error, stage, now)])
+    write_notes(session, audit_note(audit, f"END: failed at {stage}: {error}", level="error"))
+    end_batch_item(session, tracking_id, error)
+
+
+async def judge_steps(
+    found: AuditRecord, snapshot: TranscriptSnapshot, token: int, *, database: Database, judge: Judge
+) -> None:
+    """Under the fence `token`. TransientError when the audit has passed on or ended meanwhile: nothing is written."""
+    audit = found.summary
+
+    async def analyse(step: AuditStep) -> StepResult | UnjudgedStep:
+        await database.write(partial(tell, step))
+        timeline, mode = snapshot.timeline, found.transcript_mode
+        task = StepPrompt(config=found.config, step=step, timeline=timeline, mode=mode, product=snapshot.product)
+        result = await analyse_step(task, judge=judge)
+        return replace(result, usage=result.usage + spent[step.position]) if step.position in spent else result
+
+    def tell(step: AuditStep, session: Session) -> None:
+        enqueue(session, [events.step_started(audit, step, database_time(session))])
+
+    judged, spent = _earlier_attempts(audit, database)
+    so_far = replace(audit, done=len(judged), failed=0)
+
+    def write(results: Sequence[StepResult | UnjudgedStep]) -> None:
+        nonlocal so_far
+        errors = sum(isinstance(result, UnjudgedStep) for result in results)
+        judged = so_far.done + len(results) - errors
+        then = replace(so_far, done=judged, failed=so_far.failed + errors)
+        database.write_soon(partial(save, results, then))
+        so_far = then
+
+    def save(results: Sequence[StepResult | UnjudgedStep], then: AuditSummary, session: Session) -> None:
+        now = database_time(session)
+        if not lock_running_audit(session, audit.audit_id, token, now):
+            raise TransientError(f"Audit {audit.audit_id} has passed on to another worker, or has ended.")
+        for result in results:
+            save_step(session, audit.audit_id, result, now)
+            if isinstance(result, UnjudgedStep):
+                message = f"Step {result.step.position} could not be judged: {result.error}"
+                write_notes(session, audit_note(audit, message, level="error"))
+        ended = [events.step_ended(audit, result, now) for result in results]
+        enqueue(session, [*ended, events.progress(then, "analysis", now)])
+
+    todo = [step for step in found.config.steps if step.position not in judged]
+    await process_concurrently(todo, analyse, write, width=judge.options.steps_at_once)
+
+
+def _earlier_attempts(audit: AuditSummary, database: Database) -> tuple[set[int], dict[int, Usage]]:
+    """The positions that earlier attempts judged, and what they spent on the others. `audit` is as the analysis begins:
+    nobody else works on it."""
+    if audit.done == audit.failed == 0:
+        return set(), {}
+    with database.reading() as session:
+        spent = {step.position: step.usage for step in missing_steps(session, audit.audit_id)}
+        return judged_positions(session, audit.audit_id), spent
+
+
+# What the CRM has told within this time is not asked for again.
+FRESH_FOR = timedelta(minutes=30)
+
+
+async def open_audit(
+    request: FicheAuditRequest, *, database: Database, source: FicheSource, clock: Clock
+) -> AuditRecord:
+    """The wish's audit, already ended if it was carried out before or if the CRM does not know the fiche.
+
+    NotFoundError: no such configuration.
+    """
+    since = clock.now() - FRESH_FOR
+    begun = await database.write(partial(_begin_if_fresh, request, since, clock.now()))
+    if begun is not None:
+        return begun
+    outcome = await fetch_fiche(request.fiche_id, since=since, database=database, source=source, clock=clock)
+    return await database.write(partial(_begin_audit, request, known=not isinstance(outcome, FicheNotFound)))
+
+
+def _begin_if_fresh(request: FicheAuditRequest, since: datetime, now: datetime, session: Session) -> AuditRecord | None:
+    """None when the CRM has to be asked first."""
+    begun = find_audit(session, request.tracking_id)
+    if begun is not None:
+        return begun
+    payload = known_since(session, [request.fiche_id], since, now)
+    if payload:
+        return _begin_audit(request, session, known=not isinstance(payload[0], FicheNotFound))
+    check_config(session, request.audit_config_id)  # before the CRM is asked for nothing
+    return None
+
+
+def _begin_audit(request: FicheAuditRequest, session: Session, *, known: bool) -> AuditRecord:
+    config, now = get_config(session, request.audit_config_id).config, database_time(session)
+    found = begin_audit(session, request, config, now)
+    enqueue(session, events.started(found.summary, config, now))
+    message = (
+        f"START: {config.name}, {len(config.steps)} steps, "
+        f"asked for by {request.trigger_source or 'nobody in particular'}"
+    )
+    write_notes(session, audit_note(found.summary, message))
+    if known:
+        return found
+    fail_audit(session, request.tracking_id, failures.fiche_not_found(request.fiche_id), "fiche_not_found")
+    return get_audit(session, found.summary.audit_id)
+
+
+Steps = Sequence[StoredStep | MissingStep]
+
+
+def settle_audit(audit_id: int, token: int, coverage: TranscriptCoverage, session: Session) -> AuditSummary:
+    """How it stands then. One that has ended, or that another worker has taken, is left as it is."""
+    is_held = lock_running_audit(session, audit_id, token, database_time(session))
+    found = get_audit(session, audit_id)
+    if not is_held:
+        return found.summary
+    steps = all_steps(session, [audit_id])[audit_id]
+    missing = [step for step in steps if isinstance(step, MissingStep)]
+    if missing:
+        reason = steps_missing(len(steps) - len(missing), found.summary.steps, missing[0].error)
+        return _end_incomplete(session, found, coverage, steps, reason)
+    return _complete(session, found, [step for step in steps if isinstance(step, StoredStep)])
+
+
+def end_without_transcripts(
+    audit_id: int, token: int, coverage: TranscriptCoverage, reason: str, session: Session
+) -> AuditSummary:
+    """The same for one that waits for transcripts. Steps that an earlier attempt judged are kept."""
+    is_held = lock_running_audit(session, audit_id, token, database_time(session))
+    found = get_audit(session, audit_id)
+    if not is_held:
+        return found.summary
+    return _end_incomplete(session, found, coverage, all_steps(session, [audit_id])[audit_id], reason)
+
+
+def _complete(session: Session, found: AuditRecord, steps: Sequence[StoredStep]) -> AuditSummary:
+    audit, now, tokens = found.summary, database_time(session), tokens_of(steps)
+    compliance = write_summary_of(session, found, steps, now, status=AuditStatus.COMPLETED)
+    if not found.is_latest:
+        promote(session, audit.audit_id)
+    enqueue(session, events.completed(audit, compliance, tokens, _duration_ms(found, session), now))
+    message = (
+        f"END: {compliance.niveau}, {compliance.score_percentage} %, {compliance.failed_steps} step(s) not dealt with"
+    )
+    write_notes(session, audit_note(audit, message, data={"total_tokens": tokens}))
+    end_batch_item(session, audit.tracking_id, None)
+    score = float(compliance.score_percentage)
+    return replace(audit, status=AuditStatus.COMPLETED, niveau=compliance.niveau, score_percentage=score)
+
+
+def _end_incomplete(
+    session: Session, found: AuditRecord, coverage: TranscriptCoverage, steps: Steps, reason: str
+) -> AuditSummary:
+    now = database_time(session)
+    audit = replace(found.summary, status=AuditStatus.INCOMPLETE, error=reason)
+    values = {
+        **incomplete_columns(audit, steps, coverage_document(coverage), found.started_at, now),
+        "completed_at": now,
+        "duration_ms": _duration_ms(found, session),
+    }
+    update_audit_row(session, audit.audit_id, values)
+    enqueue(session, [events.incomplete(audit, coverage, now)])
+    write_notes(session, audit_note(audit, f"END: {reason}", level="error", data={"total_tokens": tokens_of(steps)}))
+    end_batch_item(session, audit.tracking_id, reason)
+    return audit
+
+
+def _duration_ms(found: AuditRecord, session: Session) -> int:
+    return round(1000 * (database_time(session) - found.started_at).total_seconds())
+
+
+EnsureTranscribed: TypeAlias = Callable[[str], Awaitable[object]]
+
+
+async def audit_fiche(
+    request: FicheAuditRequest,
+    *,
+    database: Database,
+    source: FicheSource,
+    ensure_transcribed: EnsureTranscribed,
+    judge: Judge,
+    clock: Clock,
+) -> AuditSummary:
+    """How the audit ended. `listen` has a fiche's recordings transcribed.
+
+    Repeated after a kill, or when the audit is incomplete, it goes on with what is missing. Two workers on one audit
+    wait for each other.
+    """
+    found = await open_audit(request, database=database, source=source, clock=clock)
+    if found.summary.is_final:
+        return found.summary
+    audit_id = found.summary.audit_id
+    async with judge.claims.hold(audit_key(audit_id), judge.semaphore.owner, judge.options.lease_seconds) as claim:
+        held, snapshot = await database.write(partial(_claim, audit_id, claim.token))
+        if held.summary.is_final:
+            return held.summary
+        snapshot, missing_because = await _complete_transcripts(held, snapshot, ensure_transcribed, database)
+        return await _judge(held, snapshot, claim.token, missing_because, database, judge)
+
+
+def _claim(audit_id: int, token: int, session: Session) -> tuple[AuditRecord, TranscriptSnapshot]:
+    """With what has been heard of its calls by now."""
+    taken, found = claim_audit(session, audit_id, token), get_audit(session, audit_id)
+    if not taken and not found.summary.is_final:
+        raise TransientError(f"Audit {audit_id} is worked on by somebody else.")
+    return found, get_transcript_snapshot(session, found.summary.fiche_id)
+
+
+async def _complete_transcripts(
+    found: AuditRecord, snapshot: TranscriptSnapshot, ensure_transcribed: EnsureTranscribed, database: Database
+) -> tuple[TranscriptSnapshot, str | None]:
+    """What there is to judge, and why it is not all, if something failed. GroundError says nothing of the calls."""
+    fiche_id, missing_because = found.summary.fiche_id, None
+    if snapshot.coverage.is_whole:
+        return snapshot, None
+    try:
+        await ensure_transcribed(fiche_id)
+    except InfrastructureError:
+        raise
+    except AutomationError as error:
+        missing_because = sentence_of(error)
+    with database.reading() as session:
+        snapshot = get_transcript_snapshot(session, fiche_id)
+        return snapshot, missing_because if missing_because or snapshot.coverage.is_whole else last_transcription_error(
+            session, fiche_id
+        )
+
+
+async def _judge(
+    found: AuditRecord,
+    snapshot: TranscriptSnapshot,
+    token: int,
+    missing_because: str | None,
+    database: Database,
+    judge: Judge,
+) -> AuditSummary:
+    """Without a transcript of every recording nothing is judged: a verdict on some of the calls would not hold."""
+    audit, coverage = found.summary, snapshot.coverage
+    if not coverage.is_whole:
+        reason = failures.transcripts_missing(audit.fiche_id, coverage, missing_because)
+        return await database.write(partial(end_without_transcripts, audit.audit_id, token, coverage, reason))
+    if not snapshot.timeline.recordings:
+        with database.transaction() as session:
+            reason = failures.nothing_to_judge(audit.fiche_id, coverage.recordings, len(coverage.transcribed))
+            fail_audit(session, audit.tracking_id, reason, "missing_transcription")
+            return get_audit(session, audit.audit_id).summary
+    found = await begin_analysis(found, snapshot, database=database, judge=judge)
+    await judge_steps(found, snapshot, token, database=database, judge=judge)
+    return await database.write(partial(settle_audit, audit.audit_id, token, coverage))
+
+
+SWEEP_LIMIT = 500
+
+
+def sweep_audits(silent_for_seconds: float, *, database: Database, claims: Claims) -> Sequence[str]:
+    """The tracking ids that were ended. Whoever works on an audit stores a step now and then, and holds its claim."""
+    with database.reading() as session:
+        silent = stale_audits(session, silent_for_seconds, limit=SWEEP_LIMIT)
+        refused = refusals(session, pending_items(session, limit=SWEEP_LIMIT))
+    reason = f"Nobody has worked on this audit for {_duration_text(silent_for_seconds)}"
+    abandoned = [tracking for audit_id, tracking in silent if claims.holder(audit_key(audit_id)) is None]
+    for tracking_id in abandoned:
+        with database.transaction() as session:
+            fail_audit(session, tracking_id, reason, "sweep")
+    for tracking_id, why in refused.items():
+        with database.transaction() as session:
+            end_batch_item(session, tracking_id, why)
+    return [*abandoned, *refused]
+
+
+def _duration_text(seconds: float) -> str:
+    return f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"

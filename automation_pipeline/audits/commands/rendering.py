@@ -1,0 +1,206 @@
+"""Audits on a terminal: a list, or one with its verdict, its steps and their evidence."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+from rich.text import Text
+
+from automation_pipeline.cli.output import one_line, print_facts, print_table, screen
+
+Part = Mapping[str, object]
+
+LONGEST_COMMENT = 70
+COLOURS = {
+    "EXCELLENT": "green", "BON": "green", "ACCEPTABLE": "yellow", "INSUFFISANT": "red", "REJET": "red",
+    "running": "cyan", "incomplete": "yellow", "failed": "red",
+    "CONFORME": "green", "PARTIEL": "yellow", "NON_CONFORME": "red", "PRESENT": "green",
+    "ABSENT": "red", "NON_APPLICABLE": "cyan",
+}  # fmt: skip
+
+
+def show_list(audits: Iterable[Part], total: int) -> None:
+    rows = list(audits)
+    print_table(
+        ("id", "fiche", "configuration", "verdict", "score", "critical", "begun (UTC)"),
+        (
+            (a["id"], a["ficheId"], a["auditConfigName"], _outcome(a), _percentage(a), _critical(a),
+             str(a["createdAt"])[:16].replace("T", " "))
+            for a in rows
+        ),
+    )  # fmt: skip
+    if len(rows) < total:
+        _print(f"{len(rows)} of {total} audits.")
+
+
+def show(document: Part, *, steps: bool) -> None:
+    """What `store.reading.audit_document` tells, with `steps` down to the quotations."""
+    _print_verdict(document)
+    found = _steps(document)
+    if found:
+        _print_steps(found)
+    for step in found if steps else ():
+        _print_points(step)
+
+
+def _outcome(document: Part) -> Text:
+    """The verdict, or how an audit stands that has none; and what keeps it from being the one that counts."""
+    word = document["niveau"] if document["status"] == "completed" else document["status"]
+    return coloured(f"{word}{_aside(document)}")
+
+
+def coloured(word: object) -> Text:
+    return Text(str(word), COLOURS.get(str(word).partition(" ")[0], ""))
+
+
+def verdict_line(document: Part) -> str:
+    return f"{document['niveau']}, {_percentage(document)}, {_critical(document)} critical steps passed"
+
+
+def step_line(step: Part) -> str:
+    """As `3  Greeting: CONFORME, 8/10`."""
+    of = _part(step, "step_metadata")
+    return f"{of['position']}  {one_line(str(of['name']))}: {_step_verdict(step)}, {_points(step)}"
+
+
+def _print_verdict(document: Part) -> None:
+    has_verdict = document["status"] == "completed"
+    is_over = document["status"] in {"completed", "incomplete"}
+    verdict = Text(verdict_line(document), COLOURS.get(str(document["niveau"]), "")) if has_verdict else None
+    error = document["errorMessage"]
+    print_facts(
+        {
+            "verdict": verdict,
+            "audit": f"{document['id']}, {document['status']}{_aside(document)}",
+            "error": error and Text(str(error), "red"),
+            "fiche": f"{document['ficheId']}  {document['prospectName']}",
+            "configuration": f"{document['auditConfigId']}  {document['auditConfigName']}",
+            "steps": f"{document['successfulSteps']} judged, {document['failedSteps']} not" if is_over else None,
+            "calls": _calls(document),
+            "transcripts": _transcripts(document),
+            "tokens": document["totalTokens"],
+            "begun": document["startedAt"],
+            "ended": document["completedAt"],
+            "asked for by": document["triggerSource"],
+            "notes": document["notes"],
+        }
+    )
+
+
+def _calls(document: Part) -> str | None:
+    recordings, chunks = document["recordingsCount"], document["timelineChunks"]
+    if recordings is None:
+        return None
+    return f"{recordings} recordings, {chunks} chunks, transcript by {document['transcriptMode']}"
+
+
+def _transcripts(document: Part) -> str | None:
+    """Which recordings the verdict rests on."""
+    coverage = _part(document, "coverage")
+    if not coverage:
+        return None
+    left_out = f", {len(_list(coverage, 'without_audio'))} without audio" if _list(coverage, "without_audio") else ""
+    return f"{coverage['transcribed']} of {coverage['required']}{left_out}"
+
+
+def _print_steps(steps: Sequence[Part]) -> None:
+    print_table(
+        ("step", "name", "verdict", "score", "comment"),
+        (
+            (
+                _part(step, "step_metadata")["position"],
+                f"{_part(step, 'step_metadata')['name']}{' *' * bool(_part(step, 'step_metadata')['is_critical'])}",
+                coloured(_step_verdict(step)),
+                _points(step),
+                _short(step["error"] or step["commentaire_global"]),
+            )
+            for step in steps
+        ),
+    )
+    if any(_part(step, "step_metadata")["is_critical"] for step in steps):
+        _print("* critical: the audit is rejected unless it is CONFORME")
+
+
+def _print_points(step: Part) -> None:
+    _print("")
+    screen.print(Text(step_line(step), "bold"))
+    for number, point in enumerate(_list(step, "points_controle"), start=1):
+        line = Text.assemble(f"  {number}. ", coloured(point["statut"]), f"  {one_line(str(point['point']))}")
+        screen.print(line, highlight=False)
+        if point["commentaire"]:
+            _print(f"     {one_line(str(point['commentaire']))}")
+        for citation in _list(point, "citations"):
+            _print(f"     {_quotation(citation)}")
+    for review in _list(step, "human_review"):
+        _print(f"  reviewed {review['at']} by {review['by'] or 'somebody'}: {_change(review, 'override')}")
+    for rerun in _list(step, "rerun_history"):
+        _print(f"  judged again {rerun['at']}: {_change(rerun, 'next')}")
+
+
+def _quotation(citation: Part) -> str:
+    """Calls count from 1 for people."""
+    call = cast("int", citation["recording_index"]) + 1
+    when = f"{citation['recording_date']} {citation['recording_time']}"
+    said = one_line(str(citation["texte"]))
+    return f"« {said} » {citation['minutage']}, call {call} ({when}), {citation['speaker']}"
+
+
+def _change(trail: Part, then: str) -> str:
+    """What differs; a comment that differs is not printed twice."""
+    before, after = _part(trail, "previous"), _part(trail, then)
+    changes = [
+        "the comment" if name == "commentaire" else f"{name} {before[name]} -> {after[name]}"
+        for name in after
+        if after[name] != before.get(name)
+    ]
+    where = f"control point {trail['control_point_index']}, " if "control_point_index" in trail else ""
+    return one_line(f"{where}{', '.join(changes) or 'as it was'}{_reason(trail)}")
+
+
+def _reason(trail: Part) -> str:
+    given = trail.get("reason") or trail.get("custom_prompt")
+    return f" ({given})" if given else ""
+
+
+def _step_verdict(step: Part) -> str:
+    return "not judged" if step["error"] else str(step["conforme"])
+
+
+def _points(step: Part) -> str:
+    return "" if step["error"] else f"{step['score']}/{_part(step, 'step_metadata')['weight']}"
+
+
+def _percentage(document: Part) -> str:
+    score = document["scorePercentage"]
+    return "" if score is None else f"{score:.2f} %"
+
+
+def _critical(document: Part) -> str:
+    has_verdict = document["status"] == "completed"
+    return f"{document['criticalPassed']}/{document['criticalTotal']}" if has_verdict else ""
+
+
+def _aside(document: Part) -> str:
+    is_old = document["status"] == "completed" and not document["isLatest"]
+    return " (deleted)" if document["deletedAt"] else " (old)" if is_old else ""
+
+
+def _short(text: object) -> str:
+    line = one_line(str(text))
+    return line if len(line) <= LONGEST_COMMENT else f"{line[: LONGEST_COMMENT - 1].rstrip()}…"
+
+
+def _steps(document: Part) -> Sequence[Part]:
+    results = _part(_part(_part(document, "resultData"), "audit"), "results")
+    return _list(results, "steps")
+
+
+def _part(document: Part, name: str) -> Part:
+    return cast("Part", document.get(name) or {})
+
+
+def _list(document: Part, name: str) -> Sequence[Part]:
+    return cast("Sequence[Part]", document.get(name) or ())
+
+
+def _print(line: str) -> None:
+    screen.print(line, markup=False, highlight=False)

@@ -1,0 +1,141 @@
+"""Audit configurations and their steps: create, import, change, activate, validate, delete."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from automation_pipeline.audits.models.configs import AuditConfig, config_document, config_faults, parse_config
+from automation_pipeline.audits.queries import configs
+from automation_pipeline.audits.queries import configs as config_steps
+from automation_pipeline.audits.queries.configs import ConfigStep, StoredConfig
+from automation_pipeline.audits.rules.configs import changed_config, changed_step, new_step
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import ConflictError
+from automation_pipeline.storage.database import Database
+
+
+def create_config(given: Mapping[str, object], *, database: Database, clock: Clock) -> StoredConfig:
+    """InvalidInputError names every field at fault."""
+    config = parse_config(given)
+    with database.transaction() as session:
+        return configs.get_config(session, configs.add_config(session, config, clock.now()))
+
+
+class Outcome(StrEnum):
+    CREATED = "created"
+    UNCHANGED = "unchanged"
+    UPDATED = "updated"
+
+
+@dataclass(frozen=True)
+class ImportedConfig:
+    id: int
+    outcome: Outcome
+    config: AuditConfig
+
+
+def import_config(
+    given: Mapping[str, object], *, update: bool = False, database: Database, clock: Clock
+) -> ImportedConfig:
+    """InvalidInputError names every field at fault. ConflictError: another configuration has the name already, and
+    replacing it was not asked for."""
+    config, now = parse_config(given), clock.now()
+    with database.transaction() as session:
+        configs.lock_config_imports(session)
+        known = configs.find_by_name(session, config.name)
+        if known is None:
+            return ImportedConfig(configs.add_config(session, config, now), Outcome.CREATED, config)
+        if known.config == config:
+            return ImportedConfig(known.id, Outcome.UNCHANGED, config)
+        if not update:
+            raise ConflictError(
+                f"Audit config {known.id} has the name {config.name} and other content "
+                f"({_differences(known.config, config)}): add --update to replace it"
+            )
+        configs.replace_config(session, known.id, config, now)
+        return ImportedConfig(known.id, Outcome.UPDATED, config)
+
+
+def _differences(known: AuditConfig, config: AuditConfig) -> str:
+    before, after = config_document(known), config_document(config)
+    return ", ".join(field for field in before if before[field] != after[field])
+
+
+def update_config(config_id: int, given: Mapping[str, object], *, database: Database, clock: Clock) -> StoredConfig:
+    """What is not named stays, null clears. Other steps than before are new ones, with new ids. Audits under way keep
+    what they began with."""
+    with database.transaction() as session:
+        stored, now = configs.lock_config(session, config_id), clock.now()
+        config = changed_config(stored.config, given)
+        if config == stored.config:
+            return stored
+        if config.steps == stored.config.steps:
+            configs.write_config(session, config_id, config, now)
+        else:
+            configs.replace_config(session, config_id, config, now)
+        return configs.get_config(session, config_id)
+
+
+def set_config_active(config_id: int, *, active: bool, database: Database, clock: Clock) -> StoredConfig:
+    """Take a configuration into use, or out of it. Audits that were made by it stay."""
+    with database.transaction() as session:
+        configs.set_active(session, config_id, active, clock.now())
+        return configs.get_config(session, config_id)
+
+
+def validate_config(config_id: int, *, database: Database) -> tuple[tuple[str, str], ...]:
+    """What is wrong, by field; none when it could be imported as it is."""
+    with database.reading() as session:
+        return config_faults(config_document(configs.get_config(session, config_id).config))
+
+
+def delete_config(config_id: int, *, database: Database) -> None:
+    """ConflictError when audits or batches of it are kept: then it can only be deactivated."""
+    with database.transaction() as session:
+        configs.delete_config(session, config_id)
+
+
+def add_step(config_id: int, given: Mapping[str, object], *, database: Database, clock: Clock) -> ConfigStep:
+    """InvalidInputError names every field at fault, and the positions that are free."""
+    with database.transaction() as session:
+        step = new_step(configs.lock_config(session, config_id).config, given)
+        [step_id] = config_steps.add_steps(session, config_id, [step])
+        configs.touch_config(session, config_id, clock.now())
+    return ConfigStep(step_id, config_id, step)
+
+
+def update_step(step_id: int, given: Mapping[str, object], *, database: Database, clock: Clock) -> ConfigStep:
+    """What is not named stays, null clears. InvalidInputError names every field at fault; a position that is taken is
+    refused with those that are free."""
+    with database.transaction() as session:
+        stored = configs.lock_config(session, config_steps.config_of_step(session, step_id))
+        before = stored.step(step_id)
+        step = changed_step(stored.config, before.step, given)
+        if step == before.step:
+            return before
+        config_steps.write_step(session, step_id, step)
+        if step.position != before.step.position:
+            places = {one: stored.step(one).step.position for one in stored.step_ids} | {step_id: step.position}
+            config_steps.renumber_steps(session, stored.id, sorted(places, key=places.__getitem__))
+        configs.touch_config(session, stored.id, clock.now())
+        return configs.get_config(session, stored.id).step(step_id)
+
+
+def reorder_steps(config_id: int, step_ids: Sequence[int], *, database: Database, clock: Clock) -> StoredConfig:
+    """InvalidInputError unless every step is named once. Audits under way keep the order that they began with."""
+    with database.transaction() as session:
+        configs.store_step_order(session, config_id, step_ids, clock.now())
+        return configs.get_config(session, config_id)
+
+
+def delete_step(step_id: int, *, database: Database, clock: Clock) -> None:
+    """ConflictError when it is the last: a configuration without steps judges nothing."""
+    with database.transaction() as session:
+        stored = configs.lock_config(session, config_steps.config_of_step(session, step_id))
+        left = [one for one in stored.step_ids if one != step_id]
+        stored.step(step_id)
+        if not left:
+            raise ConflictError(f"Step {step_id} is the only one of audit config {stored.id}, which needs one")
+        config_steps.remove_step(session, step_id)
+        config_steps.renumber_steps(session, stored.id, left)
+        configs.touch_config(session, stored.id, clock.now())

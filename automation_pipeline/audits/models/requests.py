@@ -1,0 +1,235 @@
+"""Request bodies and query parameters of the audit endpoints."""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, TypeVar, cast
+
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    WithJsonSchema,
+    model_validator,
+)
+
+from automation_pipeline.audits.models.audits import AuditStatus
+from automation_pipeline.audits.models.findings import Niveau
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.json_model import ID_DIGITS, ID_SCHEMA, LARGEST_ID, JsonModel, parse
+from automation_pipeline.core.query_values import BigCount, Count, Day, DigitsText, ListOf, Moment, RowId, SearchText
+
+
+def _number_or_digits(given: object) -> object:
+    """Ids are texts in what we answer, and numbers in what some callers send: to JSON, 11.0 is a whole one."""
+    if (isinstance(given, str) and re.fullmatch(ID_DIGITS, given)) or (isinstance(given, float) and given.is_integer()):
+        return int(given)
+    if type(given) is not int:
+        raise ValueError("must be a whole number, or its digits as a text")
+    return given
+
+
+IdInBody = Annotated[int, Field(ge=1, le=LARGEST_ID), BeforeValidator(_number_or_digits), WithJsonSchema(ID_SCHEMA)]
+TriggerSource = Annotated[str, Field(min_length=1, max_length=50)]
+UserId = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+INVALID_REQUEST = "The audit cannot be asked for so"
+MISSING_PARAMETERS = "Missing required parameters"
+MAX_FICHES = 10_000
+
+UseRlm = Annotated[StrictBool, Field(validation_alias=AliasChoices("use_rlm", "useRlm"))]
+ConfigId = Annotated[IdInBody, Field(validation_alias=AliasChoices("audit_config_id", "audit_id"))]
+
+
+def _unique(given: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(given))
+
+
+class LatestWish(JsonModel):
+    """By the newest active configuration."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+    fiche_id: DigitsText
+    user_id: UserId | None = None
+    use_rlm: UseRlm = False
+
+
+class RunWish(LatestWish):
+    audit_config_id: ConfigId
+
+
+class AuditWish(RunWish):
+    """May belong to an automation, and say what asked for it."""
+
+    automation_schedule_id: IdInBody | None = None
+    automation_run_id: IdInBody | None = None
+    trigger_source: TriggerSource = "api"
+
+
+class BatchWish(JsonModel):
+    """Followed as one. By the newest active configuration unless one is named."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+    fiche_ids: Annotated[tuple[DigitsText, ...], Field(min_length=1, max_length=MAX_FICHES), AfterValidator(_unique)]
+    audit_config_id: IdInBody | None = None
+    user_id: UserId | None = None
+    use_rlm: UseRlm = False
+
+
+class RerunWish(JsonModel):
+    """What the model is told beside, under either name."""
+
+    custom_prompt: str | None = Field(default=None, max_length=5000)
+    custom_instructions: str | None = Field(default=None, max_length=5000)
+
+    @property
+    def instructions(self) -> str | None:
+        return self.custom_prompt or self.custom_instructions
+
+
+RequestModel = TypeVar("RequestModel", bound=LatestWish)
+
+
+def parse_request(model: type[RequestModel], given: Mapping[str, object]) -> RequestModel:
+    """InvalidInputError that names every field at fault, and says so where one is missing."""
+    try:
+        return parse(model, given, INVALID_REQUEST)
+    except InvalidInputError as error:
+        if not any(fault == "is required" for _, fault in error.fields):
+            raise
+        alone = model is LatestWish
+        raise InvalidInputError("Missing required parameter" if alone else MISSING_PARAMETERS, error.fields) from None
+
+
+INVALID_CHANGE = "The audit cannot be changed so"
+
+
+class AuditChange(JsonModel):
+    """What is not given stays as it was; null clears it."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+    notes: Annotated[str | None, Field(max_length=20_000)] = None
+    deleted: StrictBool = False
+    automation_schedule_id: IdInBody | None = None
+    automation_run_id: IdInBody | None = None
+    trigger_source: TriggerSource | None = None
+    trigger_user_id: UserId | None = None
+
+
+INVALID_LIST = "The list of audits cannot be made"
+
+Score = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
+
+
+class SortBy(StrEnum):
+    CREATED_AT = "created_at"
+    COMPLETED_AT = "completed_at"
+    SCORE_PERCENTAGE = "score_percentage"
+    DURATION_MS = "duration_ms"
+
+
+class SortOrder(StrEnum):
+    ASC = "asc"
+    DESC = "desc"
+
+
+class GroupBy(StrEnum):
+    FICHE = "fiche"
+    AUDIT_CONFIG = "audit_config"
+    STATUS = "status"
+    NIVEAU = "niveau"
+    AUTOMATION_SCHEDULE = "automation_schedule"
+    AUTOMATION_RUN = "automation_run"
+    GROUPE = "groupe"
+    CREATED_DAY = "created_day"
+    SCORE_BUCKET = "score_bucket"
+
+
+class AuditFilter(JsonModel):
+    """An empty field lets everything through. Only completed audits have a score and are compliant or not. A deleted
+    audit is never the latest. Days are those of the configured zone, both ends included."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+    fiche_ids: ListOf[str] = ()
+    status: ListOf[AuditStatus] = ()
+    is_compliant: bool | None = None
+    date_from: Moment | None = None
+    date_to: Moment | None = None
+    audit_config_ids: ListOf[RowId] = ()
+    groupes: ListOf[str] = ()
+    groupe_query: SearchText = ""
+    agence_query: SearchText = ""
+    prospect_query: SearchText = ""
+    sales_dates: ListOf[Day] = ()
+    sales_date_from: Day | None = None
+    sales_date_to: Day | None = None
+    has_recordings: bool | None = None
+    recordings_count_min: Count | None = None
+    recordings_count_max: Count | None = None
+    fetched_at_from: Moment | None = None
+    fetched_at_to: Moment | None = None
+    last_revalidated_from: Moment | None = None
+    last_revalidated_to: Moment | None = None
+    niveau: ListOf[Niveau] = ()
+    score_min: Score | None = None
+    score_max: Score | None = None
+    duration_min_ms: BigCount | None = None
+    duration_max_ms: BigCount | None = None
+    tokens_min: BigCount | None = None
+    tokens_max: BigCount | None = None
+    has_failed_steps: bool | None = None
+    automation_schedule_ids: ListOf[RowId] = ()
+    automation_run_ids: ListOf[RowId] = ()
+    trigger_source: ListOf[str] = ()
+    q: SearchText = ""
+    latest_only: bool = True
+    include_deleted: bool = False
+    sort_by: SortBy = SortBy.CREATED_AT
+    sort_order: SortOrder = SortOrder.DESC
+    limit: Annotated[int, Field(ge=1, le=500)] = 100
+    offset: Count = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_is_not_given(cls, given: object) -> object:
+        if not isinstance(given, Mapping):
+            return given
+        fields = cast("Mapping[str, object]", given)
+        return {name: value for name, value in fields.items() if value not in ("", [""], None)}
+
+
+class AuditGrouping(AuditFilter):
+    """`limit` and `offset` are about groups; sorting means nothing to them."""
+
+    group_by: GroupBy
+    bucket_size: Annotated[int, Field(ge=1, le=100)] = 10
+
+
+def parse_filter(given: Mapping[str, object]) -> AuditFilter:
+    """InvalidInputError that names every parameter at fault."""
+    return parse(AuditFilter, given, INVALID_LIST)
+
+
+def parse_grouping(given: Mapping[str, object]) -> AuditGrouping:
+    """InvalidInputError that names every parameter at fault."""
+    return parse(AuditGrouping, given, INVALID_LIST)
+
+
+HIGHEST = 100
+
+
+def last_bucket(size: int) -> int:
+    """The lower bound of the last."""
+    return (HIGHEST - 1) // size * size
+
+
+def bucket_name(lowest: int, size: int) -> str:
+    return f"{lowest}-{min(lowest + size, HIGHEST)}"

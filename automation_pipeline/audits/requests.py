@@ -1,0 +1,80 @@
+"""Requests for audits: the tracking ids are known at once, Dagster begins the audits."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from automation_pipeline.audits.models.audits import RequestedAudit, batch_item_id, single_id
+from automation_pipeline.audits.models.requests import INVALID_REQUEST
+from automation_pipeline.audits.queries.configs import get_config
+from automation_pipeline.audits.queries.requests import add_batch, check_automation_links
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
+
+AUDIT_JOB = "audit_fiche"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditRequestOptions:
+    """How the audits are asked for. A `batch` is followed as one. `schedule_id` and `run_id` are the automation's."""
+
+    audit_config_id: int
+    use_rlm: bool = False
+    trigger_source: str = "api"
+    user_id: str | None = None
+    batch: bool = False
+    schedule_id: int | None = None
+    run_id: int | None = None
+
+    @property
+    def linkage(self) -> dict[str, int | None]:
+        return {"automation_schedule_id": self.schedule_id, "automation_run_id": self.run_id}
+
+
+@dataclass(frozen=True)
+class FiledAudits:
+    audits: Sequence[RequestedAudit]
+    batch_id: str | None
+
+
+def request_audits(
+    fiche_ids: Sequence[str], options: AuditRequestOptions, *, database: Database, clock: Clock
+) -> FiledAudits:
+    """Each fiche once. NotFoundError when there is no such configuration; one that is not active may be asked for.
+    InvalidInputError when there is no such automation."""
+    now, config_id = clock.now(), options.audit_config_id
+    batch_id = str(uuid.uuid4()) if options.batch else None
+    audits = [
+        RequestedAudit(
+            fiche_id, batch_item_id(batch_id, fiche_id, config_id) if batch_id else single_id(fiche_id, config_id, now)
+        )
+        for fiche_id in dict.fromkeys(fiche_ids)
+    ]
+    with database.transaction() as session:
+        get_config(session, config_id)
+        check_automation_links(session, options.linkage, INVALID_REQUEST)
+        if batch_id:
+            add_batch(session, batch_id, config_id, [(one.fiche_id, one.tracking_id) for one in audits], now)
+        file_requests(session, [_run_request(one, options) for one in audits], now)
+    return FiledAudits(audits, batch_id)
+
+
+def _run_request(one: RequestedAudit, options: AuditRequestOptions) -> NewRunRequest:
+    config: dict[str, object] = {
+        "tracking_id": one.tracking_id,
+        "fiche_id": one.fiche_id,
+        "audit_config_id": options.audit_config_id,
+        "use_rlm": options.use_rlm,
+        "trigger_source": "batch" if options.batch else options.trigger_source,
+    }
+    optional = {"user_id": options.user_id, **options.linkage}
+    config.update((name, value) for name, value in optional.items() if value is not None)
+    tags = {
+        "automation/fiche_id": one.fiche_id,
+        "automation/audit_config_id": str(options.audit_config_id),
+        "automation/trace_id": one.tracking_id,
+        # One that somebody waits for goes before those of a batch.
+        "dagster/priority": "0" if options.batch else "10",
+    }
+    return NewRunRequest(one.tracking_id, AUDIT_JOB, config, tags)

@@ -1,0 +1,200 @@
+"""Reruns of a step or of one control point: requested, then judged once per rerun id."""
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from automation_pipeline.audits.events import audit_note, rerun_completed, rerun_failed, rerun_started
+from automation_pipeline.audits.models.audits import AuditSummary, StepLocation, rerun_id
+from automation_pipeline.audits.models.findings import StepFinding, StepResult, StoredStep, UnjudgedStep
+from automation_pipeline.audits.ports import Judge
+from automation_pipeline.audits.queries.audits import get_audit, get_changeable_audit, lock_audit
+from automation_pipeline.audits.queries.documents import audit_step_document
+from automation_pipeline.audits.queries.history import add_rerun, has_rerun
+from automation_pipeline.audits.queries.steps import get_step, save_finding, save_step, write_summary
+from automation_pipeline.audits.queries.transcripts import get_transcript_snapshot
+from automation_pipeline.audits.rules.prompts import StepPrompt, choose_transcript_mode
+from automation_pipeline.audits.rules.results import nothing_to_judge
+from automation_pipeline.audits.rules.reviews import (
+    Rerun,
+    replace_control_point,
+    single_point_step,
+    validate_instructions,
+    verdict_summary,
+)
+from automation_pipeline.audits.rules.scoring import clamp_score
+from automation_pipeline.audits.step_analysis import analyse_step
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.storage.clock import database_time
+from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.outbox import enqueue
+from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
+from automation_pipeline.storage.workflow_logs import write_notes
+
+RERUN_JOB = "audit_rerun"
+
+
+@dataclass(frozen=True)
+class RequestedRerun:
+    """`key` is that of the request."""
+
+    rerun_id: str
+    key: str
+    event_id: str
+
+
+def request_rerun(
+    place: StepLocation, *, instructions: str | None = None, database: Database, clock: Clock
+) -> RequestedRerun:
+    """Each is a rerun of its own. NotFoundError when there is nothing at the place, ConflictError unless the audit is
+    completed."""
+    payload, event_id = validate_instructions(instructions), str(uuid.uuid4())
+    key = rerun_id(place.audit_id, place.position, place.point, event_id)
+    with database.transaction() as session:
+        found = get_changeable_audit(session, place.audit_id)
+        get_step(session, place)
+        config: dict[str, object] = {
+            "audit_id": place.audit_id,
+            "step_position": place.position,
+            "rerun_id": key,
+            **({"control_point_index": place.point} if place.point is not None else {}),
+            **({"custom_prompt": payload} if payload is not None else {}),
+        }
+        tags = {
+            "automation/fiche_id": found.summary.fiche_id,
+            "automation/audit_id": str(place.audit_id),
+            "automation/trace_id": key,
+            "dagster/priority": "10",
+        }
+        file_requests(session, [NewRunRequest(key, RERUN_JOB, config, tags)], clock.now())
+    return RequestedRerun(key, key, event_id)
+
+
+Document = dict[str, object]
+
+
+@dataclass(frozen=True)
+class RerunStrategy:
+    """`asked` makes the task of the whole step into the rerun's; `save` stores its answer, with the usage of all the
+    step's analyses, and tells what the step has become."""
+
+    asked: Callable[[StepPrompt, StoredStep], StepPrompt]
+    save: Callable[[Session, StoredStep, StepResult, datetime], StepFinding]
+
+
+async def run_rerun(rerun: Rerun, strategy: RerunStrategy, *, database: Database, judge: Judge) -> Document:
+    """The step's document then. A rerun that was carried out before asks the model nothing and changes nothing.
+
+    ConflictError unless the audit is completed. PermanentError when the model cannot tell: the result stays as it was,
+    only the tokens are counted. Reruns of one step wait for each other, so that each sees what the one before found.
+    """
+    rerun = replace(rerun, instructions=validate_instructions(rerun.instructions))
+    name = f"rerun-{rerun.place.audit_id}-{rerun.place.position}"
+    async with judge.claims.hold(name, judge.semaphore.owner, judge.options.lease_seconds):
+        task = await asyncio.to_thread(_begin, rerun, strategy, database, judge)
+        if task is not None:
+            result = await analyse_step(task, judge=judge)
+            await asyncio.to_thread(_end, rerun, strategy, result, database)
+            if isinstance(result, UnjudgedStep):
+                raise PermanentError(result.error)
+    with database.reading() as session:
+        return audit_step_document(session, rerun.place)
+
+
+def _begin(rerun: Rerun, strategy: RerunStrategy, database: Database, judge: Judge) -> StepPrompt | None:
+    """None when there is nothing left to do."""
+    place = rerun.place
+    with database.transaction() as session:
+        if has_rerun(session, rerun.rerun_id):
+            return None
+        found, stored = get_changeable_audit(session, place.audit_id), get_step(session, place)
+        audit = found.summary
+        snapshot = get_transcript_snapshot(session, audit.fiche_id)
+        if not snapshot.timeline.recordings:
+            coverage = snapshot.coverage
+            raise PermanentError(nothing_to_judge(audit.fiche_id, coverage.recordings, len(coverage.transcribed)))
+        enqueue(session, [rerun_started(audit, rerun, database_time(session))])
+    step = next(step for step in found.config.steps if step.position == place.position)
+    whole = StepPrompt(
+        config=found.config,
+        step=step,
+        timeline=snapshot.timeline,
+        instructions=rerun.instructions,
+        product=snapshot.product,
+    )
+    task = strategy.asked(whole, stored)
+    return replace(task, mode=choose_transcript_mode(found.transcript_mode, [task], judge.options))
+
+
+def _end(rerun: Rerun, strategy: RerunStrategy, result: StepResult | UnjudgedStep, database: Database) -> None:
+    place = rerun.place
+    with database.transaction() as session:
+        lock_audit(session, place.audit_id)
+        audit, stored = get_audit(session, place.audit_id).summary, get_step(session, place)
+        now = database_time(session)
+        all_usage = stored.usage + result.usage
+        if has_rerun(session, rerun.rerun_id):
+            # Somebody was faster after our turn had ended: what this answer cost is all that is left of it.
+            save_finding(session, place.audit_id, place.position, stored.finding, all_usage)
+        elif isinstance(result, StepResult):
+            after = strategy.save(session, stored, replace(result, usage=all_usage), now)
+            _record_rerun(session, audit, rerun, (stored.finding, after), result.usage.total_tokens)
+        else:
+            save_finding(session, place.audit_id, place.position, stored.finding, all_usage)
+            enqueue(session, [rerun_failed(audit, rerun, result.error, now)])
+            message = f"RERUN of {_target_name(rerun)} failed: {result.error}"
+            write_notes(session, audit_note(audit, message, level="error"))
+        write_summary(session, place.audit_id, now)
+
+
+def _record_rerun(
+    session: Session, audit: AuditSummary, rerun: Rerun, findings: tuple[StepFinding, StepFinding], tokens: int
+) -> None:
+    now, index = database_time(session), rerun.place.point
+    before, after = (verdict_summary(finding, index) for finding in findings)
+    point = None if index is None else findings[0].points[index - 1].point
+    add_rerun(session, rerun, (before, after), point, tokens, now)
+    enqueue(session, [rerun_completed(audit, rerun, before, after, now)])
+    message = " -> ".join(f"{finding.conforme}, {finding.score} points" for finding in findings)
+    write_notes(session, audit_note(audit, f"RERUN of {_target_name(rerun)}: {message}", data={"tokens": tokens}))
+
+
+def _target_name(rerun: Rerun) -> str:
+    place = rerun.place
+    step = f"step {place.position}"
+    return step if place.point is None else f"control point {place.point} of {step}"
+
+
+async def rerun_step(rerun: Rerun, *, database: Database, judge: Judge) -> dict[str, object]:
+    """As `judge_again` promises."""
+
+    def save(session: Session, stored: StoredStep, result: StepResult, now: datetime) -> StepFinding:
+        after = replace(result.finding, score=clamp_score(result.finding.score, stored.weight))
+        kept = replace(result, gated=replace(result.gated, finding=after))
+        save_step(session, rerun.place.audit_id, kept, now)
+        return after
+
+    return await run_rerun(rerun, RerunStrategy(lambda task, _stored: task, save), database=database, judge=judge)
+
+
+async def rerun_control_point(rerun: Rerun, *, database: Database, judge: Judge) -> dict[str, object]:
+    """As `judge_again` promises. Which control point it is, the rerun's place says."""
+    place = rerun.place
+    index = place.point
+    assert index is not None  # noqa: S101  a rerun without one is `rerun_step`
+
+    def asked(task: StepPrompt, stored: StoredStep) -> StepPrompt:
+        step, previous = single_point_step(task.step, stored.finding, index)
+        return replace(task, step=step, previous=previous)
+
+    def save(session: Session, stored: StoredStep, result: StepResult, _now: datetime) -> StepFinding:
+        [point] = result.finding.points
+        after = replace_control_point(stored.finding, stored.weight, index, point)
+        stats = stored.stats + result.gated.stats
+        save_finding(session, place.audit_id, place.position, after, result.usage, stats)
+        return after
+
+    return await run_rerun(rerun, RerunStrategy(asked, save), database=database, judge=judge)

@@ -1,0 +1,295 @@
+"""HTTP endpoints of audits: list, group, show, annotate."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+from starlette.responses import Response
+
+from automation_pipeline.api.bodies import TheBody
+from automation_pipeline.api.guard import GuardedRoute
+from automation_pipeline.api.openapi import EMPTY_IS_NOT_GIVEN, takes
+from automation_pipeline.api.parameters import (
+    FicheInPath,
+    IdInPath,
+    Limit,
+    Offset,
+    Pagination,
+    TheCaller,
+    TheReach,
+    TheServices,
+    pagination,
+)
+from automation_pipeline.api.responses import Answer, Done, WorkflowLines, answer, refusals, said
+from automation_pipeline.api.scopes import check_links
+from automation_pipeline.audits.annotations import delete_audit, update_audit
+from automation_pipeline.audits.models.audits import AuditStatus, StepLocation
+from automation_pipeline.audits.models.findings import Conforme, Niveau, Statut
+from automation_pipeline.audits.models.requests import INVALID_CHANGE, AuditChange, AuditFilter, AuditGrouping, GroupBy
+from automation_pipeline.audits.queries.documents import (
+    audit_document,
+    audit_logs,
+    control_point_document,
+    latest_of_fiche,
+)
+from automation_pipeline.audits.queries.listings import ListingScope, group_audits, list_audits, list_by_fiche
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.access import Reach
+from automation_pipeline.core.events import LogLevel
+from automation_pipeline.core.json_model import Instant, parse
+from automation_pipeline.core.scheduling.zones import zone
+
+Json = dict[str, Any]  # Any: JSON, whose form is told in docs/api.md
+CHANGE_EXAMPLE: Mapping[str, object] = {"notes": "Called back on Monday", "automation_run_id": None}
+
+
+class _Camel(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
+
+
+class AuditShown(_Camel):
+    """Scores are percentages; only a completed audit has one, and is compliant or not. An incomplete audit waits for a
+    step that could not be judged or for a transcript: `errorMessage` says for which, `coverage` which recordings it
+    needs."""
+
+    id: str
+    tracking_id: str
+    fiche_id: str
+    groupe: str | None
+    prospect_name: str
+    audit_config_id: str
+    audit_config_name: str
+    automation_schedule_id: str | None
+    automation_run_id: str | None
+    trigger_source: str | None
+    trigger_user_id: str | None
+    notes: str | None
+    deleted_at: Instant | None
+    overall_score: float | None
+    score_percentage: float | None
+    niveau: Niveau
+    is_compliant: bool | None
+    critical_passed: int
+    critical_total: int
+    status: AuditStatus
+    started_at: Instant | None
+    completed_at: Instant | None
+    duration_ms: int | None
+    error_message: str | None
+    total_tokens: int | None
+    total_steps: int
+    successful_steps: int | None
+    failed_steps: int | None
+    recordings_count: int | None
+    timeline_chunks: int | None
+    coverage: Json | None
+    version: int
+    is_latest: bool
+    use_rlm: bool
+    transcript_mode: str
+    gating: Json | None
+    dagster_run_id: str | None
+    created_at: Instant
+    result_data: Json | None
+
+
+class StepSummary(_Camel):
+    """A step with an `error` could not be judged and has no verdict."""
+
+    step_position: int
+    step_name: str
+    severity_level: str
+    is_critical: bool
+    weight: int
+    traite: bool
+    conforme: Conforme | None
+    score: int | None
+    niveau_conformite: Niveau | None
+    commentaire_global: str
+    mots_cles_trouves: list[str]
+    minutages: list[str]
+    erreurs_transcription_tolerees: int
+    total_citations: int
+    total_tokens: int
+    error: str | None
+
+
+class AuditDetail(AuditShown):
+    """`resultData` holds every step with its control points, quotations and trails; `stepResults` sums them up."""
+
+    step_results: list[StepSummary]
+
+
+class AuditList(BaseModel):
+    success: Literal[True] = True
+    data: list[AuditShown]
+    pagination: Pagination
+
+
+class AuditsOfFiche(BaseModel):
+    success: Literal[True] = True
+    data: list[AuditShown]
+    count: int
+
+
+class FicheBrief(_Camel):
+    fiche_id: str
+    groupe: str | None
+    agence_nom: str | None
+    prospect_nom: str | None
+    prospect_prenom: str | None
+    sales_date: str | None
+
+
+class FicheSummary(_Camel):
+    total_audits: int
+    compliant_count: int
+    average_score: float | None
+    latest_audit_date: Instant
+
+
+class AuditedFiche(BaseModel):
+    fiche: FicheBrief
+    audits: list[AuditShown]
+    summary: FicheSummary
+
+
+class AuditedFiches(BaseModel):
+    success: Literal[True] = True
+    data: list[AuditedFiche]
+    pagination: Pagination
+
+
+class AuditGroup(_Camel):
+    """`key` is null for what has none. Scores and compliance are of the completed audits."""
+
+    key: str | None
+    count: int
+    compliant_count: int
+    non_compliant_count: int
+    avg_score: float | None
+    min_score: float | None
+    max_score: float | None
+    status_counts: dict[AuditStatus, int]
+
+
+class AuditGroups(BaseModel):
+    success: Literal[True] = True
+    data: list[AuditGroup]
+    group_by: GroupBy
+    count: int
+    pagination: Pagination
+
+
+class PointShown(BaseModel):
+    audit_id: str
+    step_position: int
+    step_name: str
+    control_point_index: int
+    point: str
+    statut: Statut
+    commentaire: str
+    minutages: list[str]
+    erreur_transcription_notee: bool
+    variation_phonetique_utilisee: str | None
+    citations: list[Json]
+
+
+router = APIRouter(route_class=GuardedRoute, tags=["audits"])
+PATH = "/api/audits"
+ONE = f"{PATH}/{{audit_id}}"
+
+
+@router.get(PATH, response_model=AuditList, openapi_extra=EMPTY_IS_NOT_GIVEN)
+def list_(chosen: Annotated[AuditFilter, Query()], reach: TheReach, services: TheServices) -> Response:
+    """List audits, without their steps. Lists in parameters are separated by commas."""
+    with services.database.reading() as session:
+        audits, total = list_audits(session, chosen, _view(reach, services))
+    return answer(audits, pagination=pagination(total, chosen.limit, chosen.offset))
+
+
+@router.get(f"{PATH}/grouped", response_model=AuditGroups, openapi_extra=EMPTY_IS_NOT_GIVEN)
+def grouped(chosen: Annotated[AuditGrouping, Query()], reach: TheReach, services: TheServices) -> Response:
+    """Count audits by what they have in common: the biggest groups first; days and scores in their own order."""
+    with services.database.reading() as session:
+        groups, total = group_audits(session, chosen, _view(reach, services))
+    page = pagination(total, chosen.limit, chosen.offset)
+    return answer(groups, group_by=chosen.group_by, count=len(groups), pagination=page)
+
+
+@router.get(f"{PATH}/grouped-by-fiches", response_model=AuditedFiches, openapi_extra=EMPTY_IS_NOT_GIVEN)
+def grouped_by_fiches(chosen: Annotated[AuditFilter, Query()], reach: TheReach, services: TheServices) -> Response:
+    """List fiches with their audits; the page is one of fiches."""
+    with services.database.reading() as session:
+        fiches, total = list_by_fiche(session, chosen, _view(reach, services))
+    return answer(fiches, pagination=pagination(total, chosen.limit, chosen.offset))
+
+
+@router.get(f"{PATH}/control-points/statuses", response_model=Answer[list[Statut]])
+def statuses() -> Response:
+    """What a control point can be found to be."""
+    return answer([statut.value for statut in Statut])
+
+
+@router.get(f"{PATH}/by-fiche/{{fiche_id}}", response_model=AuditsOfFiche, responses=refusals(404))
+def of_fiche(fiche_id: FicheInPath, services: TheServices, *, include_details: bool = True) -> Response:
+    """List the latest audits of a fiche, one a configuration, newest first; with their steps unless told otherwise."""
+    with services.database.reading() as session:
+        audits = latest_of_fiche(session, fiche_id, details=include_details)
+    return answer(audits, count=len(audits))
+
+
+@router.get(ONE, response_model=Answer[AuditDetail], responses=refusals(404))
+def show(audit_id: IdInPath, services: TheServices) -> Response:
+    """Show one audit with everything that was found. Deleted ones have a `deletedAt`."""
+    with services.database.reading() as session:
+        return answer(audit_document(session, audit_id))
+
+
+@router.patch(
+    ONE,
+    response_model=Answer[AuditDetail],
+    responses=refusals(404),
+    openapi_extra=takes(AuditChange, noted=CHANGE_EXAMPLE),
+)
+def update(audit_id: IdInPath, body: TheBody, caller: TheCaller, services: TheServices) -> Response:
+    """Change what is noted about an audit; null clears, what is not named stays. `deleted: false` restores it."""
+    change = parse(AuditChange, body, INVALID_CHANGE)
+    check_links(change.model_dump(), caller, services.database, INVALID_CHANGE)
+    return answer(update_audit(audit_id, body, database=services.database))
+
+
+@router.delete(ONE, response_model=Done, responses=refusals(404))
+def delete(audit_id: IdInPath, services: TheServices) -> Response:
+    """Put an audit out of sight: it is kept, and the newest completed one that is left is the latest."""
+    delete_audit(audit_id, database=services.database)
+    return said(message="Audit deleted")
+
+
+@router.get(f"{ONE}/logs", response_model=WorkflowLines, responses=refusals(404))
+def logs(
+    audit_id: IdInPath,
+    services: TheServices,
+    level: Annotated[LogLevel | None, Query(description="Only lines of this level.")] = None,
+    limit: Limit = 200,
+    offset: Offset = 0,
+) -> Response:
+    """What was written down while the audit was worked on, reruns and reviews included; oldest first."""
+    with services.database.reading() as session:
+        lines, total = audit_logs(session, audit_id, level=level, limit=limit, offset=offset)
+    return answer(lines, count=len(lines), total=total, limit=limit, offset=offset)
+
+
+@router.get(
+    f"{ONE}/steps/{{position}}/control-points/{{point}}", response_model=Answer[PointShown], responses=refusals(404)
+)
+def control_point(audit_id: IdInPath, position: IdInPath, point: IdInPath, services: TheServices) -> Response:
+    """Show one control point with what proves it. Both positions count from 1."""
+    with services.database.reading() as session:
+        return answer(control_point_document(session, StepLocation(audit_id, position, point)))
+
+
+def _view(reach: Reach, services: Services) -> ListingScope:
+    return ListingScope(reach, zone(services.settings.automation_timezone))

@@ -1,0 +1,259 @@
+"""HTTP endpoints of audit configurations, their steps and imports."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from automation_pipeline.api.bodies import TheBody
+from automation_pipeline.api.guard import GuardedRoute
+from automation_pipeline.api.idempotency import DoneOnce
+from automation_pipeline.api.openapi import takes
+from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheCaller, TheServices
+from automation_pipeline.api.responses import Answer, Done, FieldFault, Listing, answer, refusals, said
+from automation_pipeline.api.scopes import signed
+from automation_pipeline.audits.configs import (
+    Outcome,
+    add_step,
+    create_config,
+    delete_config,
+    delete_step,
+    import_config,
+    reorder_steps,
+    update_config,
+    update_step,
+    validate_config,
+)
+from automation_pipeline.audits.models.configs import (
+    ConfigDocument,
+    ConfigShown,
+    ConfigStats,
+    ConfigStepDocument,
+    ConfigStepShown,
+    NewStepDocument,
+    step_shown,
+    steps_shown,
+)
+from automation_pipeline.audits.queries.configs import (
+    ConfigIncludes,
+    config_not_found,
+    config_page,
+    config_view,
+    stats_of,
+)
+from automation_pipeline.audits.rules.configs import StepOrder
+from automation_pipeline.core.json_model import as_document, parse
+
+STEP_EXAMPLE: Mapping[str, object] = {
+    "position": 1,
+    "name": "Identity and recording notice",
+    "prompt": "Check that the advisor introduces the company and says that the call is recorded.",
+    "controlPoints": ["Advisor gives first and last name", "Recording announced"],
+    "keywords": ["recorded", "ORIAS"],
+    "severityLevel": "CRITICAL",
+    "isCritical": True,
+    "weight": 10,
+}
+CONFIG_EXAMPLE: Mapping[str, object] = {
+    "name": "Sales call compliance",
+    "systemPrompt": "You are a quality controller.",
+    "runAutomatically": True,
+    "steps": [STEP_EXAMPLE],
+}
+CHANGE_EXAMPLE: Mapping[str, object] = {"description": None, "isActive": False}
+STEP_CHANGE_EXAMPLE: Mapping[str, object] = {"weight": 8, "description": None}
+ORDER_EXAMPLE: Mapping[str, object] = {"stepIds": ["31", "30", "32"]}
+
+
+class ConfigCreated(BaseModel):
+    id: str = Field(examples=["11"])
+    name: str
+
+
+class ConfigImported(ConfigCreated):
+    outcome: Outcome
+    stepsCount: int  # noqa: N815  its name in JSON
+
+
+class ConfigChanged(ConfigCreated):
+    stepsCount: int  # noqa: N815  its name in JSON
+
+
+class Validity(BaseModel):
+    """Whether it could be imported as it is."""
+
+    valid: bool
+    errors: list[FieldFault]
+
+
+router = APIRouter(route_class=GuardedRoute, tags=["audit configurations"])
+PATH = "/api/audit-configs"
+ONE = f"{PATH}/{{config_id}}"
+STEP_PATH = f"{PATH}/steps/{{step_id}}"
+
+WithSteps = Annotated[bool, Query(description="Show the steps too.")]
+WithStats = Annotated[bool, Query(description="Show what became of the audits too.")]
+
+
+@router.get(PATH, response_model=Listing[ConfigShown])
+def list_(
+    services: TheServices,
+    *,
+    include_inactive: Annotated[bool, Query(description="Show those out of use too.")] = False,
+    include_steps: WithSteps = False,
+    include_stats: WithStats = False,
+    limit: Limit = 100,
+    offset: Offset = 0,
+) -> Response:
+    """List the configurations, newest first."""
+    shown = ConfigIncludes(steps=include_steps, stats=include_stats)
+    with services.database.reading() as session:
+        found = config_page(session, shown, include_inactive=include_inactive, limit=limit, offset=offset)
+    return answer([one.document() for one in found], count=len(found), limit=limit, offset=offset)
+
+
+@router.post(
+    PATH,
+    status_code=201,
+    response_model=Answer[ConfigCreated],
+    responses=refusals(409),
+    openapi_extra=takes(ConfigDocument, sales=CONFIG_EXAMPLE),
+)
+def create(body: TheBody, caller: TheCaller, services: TheServices, once: DoneOnce) -> Response:
+    """Store a new configuration with its steps, whose positions are 1 to n."""
+
+    def work() -> Response:
+        stored = create_config(signed(body, caller), database=services.database, clock=services.clock)
+        return answer({"id": str(stored.id), "name": stored.config.name}, status=201)
+
+    return once(work)
+
+
+@router.put(
+    STEP_PATH,
+    response_model=Answer[ConfigStepShown],
+    responses=refusals(404),
+    openapi_extra=takes(ConfigStepDocument, partial={}, weigh=STEP_CHANGE_EXAMPLE),
+)
+def change_step(step_id: IdInPath, body: TheBody, services: TheServices) -> Response:
+    """Change the fields of a step that are named; null clears. Of the positions only the one behind all others is
+    free: `reorder` changes the order."""
+    changed = update_step(step_id, body, database=services.database, clock=services.clock)
+    return answer(as_document(step_shown(changed.id, changed.step)))
+
+
+@router.delete(STEP_PATH, response_model=Done, responses=refusals(404, 409))
+def remove_step(step_id: IdInPath, services: TheServices) -> Response:
+    """Take a step out of its configuration. Those behind it move up; the last one stays."""
+    delete_step(step_id, database=services.database, clock=services.clock)
+    return said(message="Audit step deleted")
+
+
+@router.get(ONE, response_model=Answer[ConfigShown], responses=refusals(404))
+def show(config_id: IdInPath, services: TheServices, *, include_stats: WithStats = False) -> Response:
+    """Show one configuration with its steps."""
+    with services.database.reading() as session:
+        return answer(config_view(session, config_id, ConfigIncludes(steps=True, stats=include_stats)).document())
+
+
+@router.put(
+    ONE,
+    response_model=Answer[ConfigChanged],
+    responses=refusals(404),
+    openapi_extra=takes(ConfigDocument, partial={}, retire=CHANGE_EXAMPLE),
+)
+def update(config_id: IdInPath, body: TheBody, caller: TheCaller, services: TheServices) -> Response:
+    """Change the fields that are named; null clears. Steps that are given are all that there will be, with new ids.
+
+    Audits under way keep what they began with.
+    """
+    changes = {name: value for name, value in body.items() if caller.is_machine or name != "createdBy"}
+    stored = update_config(config_id, changes, database=services.database, clock=services.clock)
+    return answer({"id": str(stored.id), "name": stored.config.name, "stepsCount": len(stored.step_ids)})
+
+
+@router.delete(ONE, response_model=Done, responses=refusals(404, 409))
+def delete(config_id: IdInPath, services: TheServices) -> Response:
+    """Delete a configuration that was never used. Deactivate any other: its audits need it."""
+    delete_config(config_id, database=services.database)
+    return said(message="Audit config deleted")
+
+
+@router.post(
+    f"{ONE}/steps",
+    status_code=201,
+    response_model=Answer[ConfigStepShown],
+    responses=refusals(404, 409),
+    openapi_extra=takes(NewStepDocument, notice=STEP_EXAMPLE),
+)
+def append_step(config_id: IdInPath, body: TheBody, services: TheServices, once: DoneOnce) -> Response:
+    """Add a step behind the others: at the position that is free, or without naming one."""
+
+    def work() -> Response:
+        added = add_step(config_id, body, database=services.database, clock=services.clock)
+        return answer(as_document(step_shown(added.id, added.step)), status=201)
+
+    return once(work)
+
+
+@router.put(
+    f"{ONE}/steps/reorder",
+    response_model=Answer[list[ConfigStepShown]],
+    responses=refusals(404),
+    openapi_extra=takes(StepOrder, turned=ORDER_EXAMPLE),
+)
+def reorder(config_id: IdInPath, body: TheBody, services: TheServices) -> Response:
+    """Put the steps into another order. Every one must be named once."""
+    order = parse(StepOrder, body, "Invalid step order").step_ids
+    stored = reorder_steps(config_id, order, database=services.database, clock=services.clock)
+    return answer([as_document(step) for step in steps_shown(stored.step_ids, stored.config)])
+
+
+@router.get(f"{ONE}/validate", response_model=Answer[Validity], responses=refusals(404))
+def validate(config_id: IdInPath, services: TheServices) -> Response:
+    """Look a stored configuration over by the rules for new ones."""
+    faults = validate_config(config_id, database=services.database)
+    errors = [{"field": field, "message": message} for field, message in faults]
+    return answer({"valid": not faults, "errors": errors})
+
+
+@router.get(f"{ONE}/stats", response_model=Answer[ConfigStats], responses=refusals(404))
+def stats(config_id: IdInPath, services: TheServices) -> Response:
+    """What became of the audits by it that are not deleted. Averages and the rate are of completed ones."""
+    with services.database.reading() as session:
+        found = stats_of(session, [config_id])
+    if config_id not in found:
+        raise config_not_found(config_id)
+    return answer(as_document(found[config_id]))
+
+
+import_router = APIRouter(route_class=GuardedRoute, tags=["audit configurations"])
+
+
+@import_router.post(
+    "/api/audit-configs/import",
+    response_model=Answer[ConfigImported],
+    responses=refusals(409),
+    openapi_extra=takes(ConfigDocument, sales=CONFIG_EXAMPLE),
+)
+def import_(
+    body: TheBody,
+    caller: TheCaller,
+    services: TheServices,
+    once: DoneOnce,
+    *,
+    update: Annotated[bool, Query(description="Replace the one of the same name if it says something else.")] = False,
+) -> Response:
+    """Store a configuration under its name. The same content again changes nothing; other content is a conflict
+    unless `update` says to replace it."""
+    given = {name: value for name, value in body.items() if caller.is_machine or name != "createdBy"}
+
+    def work() -> Response:
+        imported = import_config(given, update=update, database=services.database, clock=services.clock)
+        config = imported.config
+        told = {"id": str(imported.id), "name": config.name, "outcome": imported.outcome.value}
+        return answer({**told, "stepsCount": len(config.steps)})
+
+    return once(work)

@@ -1,1 +1,0 @@
-"""Queries of audits, each named after the question it answers."""

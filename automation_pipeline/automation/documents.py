@@ -1,0 +1,83 @@
+"""Schedules, runs and run reports as JSON documents, the same for the HTTP API and the command line."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any, Literal, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from automation_pipeline.automation.models.reports import RunReport
+from automation_pipeline.automation.models.runs import OutcomeStatus
+from automation_pipeline.automation.models.schedules import Schedule, cron_expression_of
+from automation_pipeline.automation.rules.due import next_due
+from automation_pipeline.core.clock import iso
+from automation_pipeline.core.errors import InvalidInputError, UpstreamError
+from automation_pipeline.core.json_model import Instant, as_document
+
+
+class ScheduleShown(Schedule):
+    """A schedule, and when it is run next. The key of the CRM is never shown, only that there is one."""
+
+    external_api_key: Literal["**********"] | None = None  # pyright: ignore[reportIncompatibleVariableOverride]  as it is written
+    next_due_at: Instant | None
+
+
+def schedule_document(schedule: Schedule, now: datetime) -> Mapping[str, object]:
+    due_at = next_due_or_never(schedule, now)
+    derived = {"cronExpression": cron_expression_of(schedule), "nextDueAt": due_at and iso(due_at)}
+    return {**as_document(schedule), **derived}
+
+
+def next_due_or_never(schedule: Schedule, now: datetime) -> datetime | None:
+    """Also None for one that went wrong since it was stored."""
+    try:
+        return next_due(schedule, now)
+    except InvalidInputError:
+        return None
+
+
+def without_fiche_ids(detail: Mapping[str, object]) -> Mapping[str, object]:
+    """A run as those of limited reach may see it: which fiches it was told to take, and what its log says of single
+    ones, may reach further than they do."""
+    logs = [without_details(line) for line in cast("Sequence[Mapping[str, object]]", detail["logs"])]
+    snapshot = cast("Mapping[str, object]", detail["configSnapshot"])
+    unnamed = {name: _unnamed(said) for name, said in snapshot.items()}
+    return {**detail, "configSnapshot": unnamed, "resultSummary": {}, "logs": logs}
+
+
+def without_details(line: Mapping[str, object]) -> Mapping[str, object]:
+    return {**line, "metadata": {}}
+
+
+def _unnamed(said: object) -> object:
+    if not isinstance(said, Mapping):
+        return said
+    selection = cast("Mapping[str, object]", said)
+    return {name: value for name, value in selection.items() if name != "ficheIds"}
+
+
+# What a bug leaves behind is for those who read the database.
+_HIDDEN_DETAIL = "stack"
+
+
+def report_document(report: RunReport) -> dict[str, Any]:
+    document: dict[str, Any] = _reports().dump_python(report, mode="json", by_alias=True, exclude={"causes"})
+    details = document["run"]["errorDetails"]
+    told = None if details is None else {name: value for name, value in details.items() if name != _HIDDEN_DETAIL}
+    causes = [{"status": status, "reason": why, "fiches": count} for (status, why), count in report.causes.items()]
+    return {**document, "run": {**document["run"], "errorDetails": told}, "causes": causes}
+
+
+def parse_report(document: Mapping[str, Any]) -> RunReport:
+    """OutsideError: this is no report."""
+    try:
+        causes = {(OutcomeStatus(one["status"]), one["reason"]): one["fiches"] for one in document["causes"]}
+        return _reports().validate_python({**document, "causes": causes})
+    except (ValidationError, KeyError, TypeError, ValueError):
+        raise UpstreamError("The report of the run cannot be read: the API is of another version") from None
+
+
+@cache
+def _reports() -> TypeAdapter[RunReport]:
+    return TypeAdapter(RunReport)

@@ -1,1 +1,0 @@
-"""Decisions and values of automations; nothing here reads a clock, a database or a network."""

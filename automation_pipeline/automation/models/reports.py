@@ -1,0 +1,167 @@
+"""Reports: a run with its fiches, audits and quotations, and the quality of a day."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from automation_pipeline.audits.rules.days import FailingPoint
+from automation_pipeline.automation.models.runs import LedgerTally, OutcomeStatus, Run
+from automation_pipeline.fiches.models.days import DayFinding
+from automation_pipeline.fiches.rules import never_requested
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportedFiche:
+    """`why` it was ignored or has failed, in words; `reason` is the key to that."""
+
+    fiche_id: str
+    groupe: str | None
+    status: OutcomeStatus
+    reason: str | None
+    why: str | None
+    recordings: int | None
+
+
+@dataclass(frozen=True)
+class Quotation:
+    texte: str
+    speaker: str
+    minutage: str
+    recording_date: str
+    recording_time: str
+
+
+@dataclass(frozen=True)
+class PointVerdict:
+    point: str
+    statut: str
+    commentaire: str
+    quotations: tuple[Quotation, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepVerdict:
+    """A step with an `error` could not be judged and has no verdict."""
+
+    position: int
+    name: str
+    is_critical: bool
+    conforme: str | None
+    score: int | None
+    weight: int
+    commentaire: str
+    error: str | None
+    points: tuple[PointVerdict, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportedAudit:
+    """Steps of those audits only that are told in full."""
+
+    audit_id: int
+    fiche_id: str
+    configuration: str
+    status: str
+    niveau: str
+    score: float | None
+    critical_passed: int
+    critical_total: int
+    error: str | None
+    steps: tuple[StepVerdict, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunReport:
+    """`fiches` and `audits` are as many as are told; `tally` and `audit_count` count them all.
+
+    `causes` are the reasons for which fiches were ignored or have failed, with how many each.
+    """
+
+    run: Run
+    schedule_name: str
+    phases: tuple["ReportedPhase", ...]
+    tally: LedgerTally
+    causes: Mapping[tuple[OutcomeStatus, str], int]
+    fiches: tuple[ReportedFiche, ...]
+    audits: tuple[ReportedAudit, ...]
+    audit_count: int
+
+
+@dataclass(frozen=True)
+class ReportedPhase:
+    """Without an end while it lasts, or if the run broke off in it."""
+
+    name: str
+    begun_at: datetime
+    ended_at: datetime | None
+
+
+def phase_spans(
+    started_at: datetime, selected_at: datetime | None, fetched_at: datetime | None, completed_at: datetime | None
+) -> tuple[ReportedPhase, ...]:
+    """The phases that have begun. Transcripts and audits are one: a fiche is audited when its own calls are ready."""
+    marks = [("selection", selected_at), ("fetching", fetched_at), ("transcribing and auditing", completed_at)]
+    spans: list[ReportedPhase] = []
+    begun: datetime | None = started_at
+    for name, ended in marks:
+        if begun is None:
+            break
+        spans.append(ReportedPhase(name, begun, ended))
+        begun = ended
+    return tuple(spans)
+
+
+REPORT_CHECK = "report_is_complete"
+
+
+@dataclass(frozen=True)
+class FicheSold:
+    """`transcribed`: there is something to judge."""
+
+    fiche_id: str
+    groupe: str | None
+    transcribed: bool
+
+
+@dataclass(frozen=True)
+class DayAudit:
+    """The audit that counts for a fiche and a configuration: one row of the day's file. No score before it ended."""
+
+    sales_date: date
+    fiche_id: str
+    groupe: str | None
+    audit_config_id: int
+    configuration: str
+    audit_id: int
+    version: int
+    status: str
+    niveau: str
+    score: float | None
+    is_compliant: bool | None
+    critical_passed: int | None
+    critical_total: int | None
+    steps: int
+    failed_steps: int | None
+    error: str | None
+    created_at: datetime
+    completed_at: datetime | None
+
+
+@dataclass(frozen=True)
+class QualityDay:
+    """`failures`: how many fiches of the day failed in the newest run that had them, by cause."""
+
+    day: date
+    fiches: tuple[FicheSold, ...]
+    audits: tuple[DayAudit, ...]
+    failing_points: tuple[FailingPoint, ...]
+    failures: Mapping[str, int]
+
+
+def evaluate_report(rows: int | None, audits: int, *, asked: bool) -> DayFinding:
+    """`rows` of the file, None where there is none; `audits` of the day as they are now."""
+    if not asked:
+        return never_requested((REPORT_CHECK,))[0]
+    if rows is None:
+        return DayFinding(REPORT_CHECK, passed=False, says="The day has no report.", grave=True)
+    return DayFinding(REPORT_CHECK, rows == audits, f"{rows} rows in the file, {audits} audits of the day.", grave=True)

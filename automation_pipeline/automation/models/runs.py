@@ -1,0 +1,242 @@
+"""Runs: status, phases, ledger moves and outcomes of fiches, log entries."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any
+
+from automation_pipeline.core.json_model import Id, Instant, JsonModel
+from automation_pipeline.core.state_machine import StateMachine
+
+
+class RunStatus(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    PARTIAL = "partial"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+RUN_MACHINE = StateMachine(
+    "automation run",
+    {
+        RunStatus.PENDING: frozenset({RunStatus.RUNNING, RunStatus.FAILED, RunStatus.CANCELLED}),
+        RunStatus.RUNNING: frozenset({RunStatus.COMPLETED, RunStatus.PARTIAL, RunStatus.FAILED, RunStatus.CANCELLED}),
+        RunStatus.COMPLETED: frozenset(),
+        RunStatus.PARTIAL: frozenset(),
+        RunStatus.FAILED: frozenset(),
+        RunStatus.CANCELLED: frozenset(),
+    },
+)
+
+# A schedule remembers its last run in words of its own.
+SCHEDULE_STATUS = {
+    RunStatus.COMPLETED: "success",
+    RunStatus.PARTIAL: "partial",
+    RunStatus.FAILED: "failed",
+    RunStatus.CANCELLED: "cancelled",
+}
+
+
+class Phase(StrEnum):
+    SELECTION = "selection"
+    FETCHING = "fetching"
+    TRANSCRIBING = "transcribing"
+    AUDITING = "auditing"
+    FINALIZING = "finalizing"
+
+
+class OutcomeStatus(StrEnum):
+    PENDING = "pending"
+    SUCCESSFUL = "successful"
+    FAILED = "failed"
+    IGNORED = "ignored"
+
+
+class FicheStage(StrEnum):
+    """How far a pending fiche has come: chosen, or with its details here and past the filters."""
+
+    SELECTED = "selected"
+    FETCHED = "fetched"
+
+
+class Reason(StrEnum):
+    """Why a fiche was ignored or has failed. Words may change, these keys do not."""
+
+    NOT_FOUND = "not_found"
+    GROUPE_NOT_SELECTED = "groupe_not_selected"
+    MISSING_GROUPE = "missing_groupe"
+    TOO_MANY_RECORDINGS = "too_many_recordings"
+    NO_RECORDINGS = "no_recordings"
+    FETCH_FAILED = "fetch_failed"
+    FETCH_INCOMPLETE = "fetch_incomplete"
+    TRANSCRIPTION_INCOMPLETE = "transcription_incomplete"
+    NO_AUDIT_CONFIG = "no_audit_config"
+    AUDIT_FAILED = "audit_failed"
+    AUDIT_INCOMPLETE = "audit_incomplete"
+    INTERRUPTED = "interrupted"
+    CANCELLED = "cancelled"
+
+
+class Trigger(StrEnum):
+    """Who wanted the run."""
+
+    SCHEDULE = "schedule"
+    MANUAL = "manual"
+    LAUNCHPAD = "launchpad"
+    RETRY = "retry"
+    BACKFILL = "backfill"
+
+
+@dataclass(frozen=True)
+class RunAttempt:
+    """The right to work on a run. A newer attempt makes older tickets worthless."""
+
+    run_id: int
+    attempt: int
+
+
+@dataclass(frozen=True)
+class LedgerTally:
+    """How the ledger of a run stands."""
+
+    selected: int
+    pending: int = 0
+    successful: int = 0
+    failed: int = 0
+    ignored: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Every selected fiche has ended, exactly once."""
+        return self.pending == 0 and self.selected == self.successful + self.failed + self.ignored
+
+    @property
+    def total(self) -> int:
+        """Ignored fiches leave the totals."""
+        return self.successful + self.failed
+
+
+def run_status(tally: LedgerTally) -> RunStatus:
+    if tally.failed == 0:
+        return RunStatus.COMPLETED
+    return RunStatus.PARTIAL if tally.successful else RunStatus.FAILED
+
+
+# A run that is lost so often in a row without any progress is closed.
+MAX_FRUITLESS_ATTEMPTS = 3
+
+
+class Run(JsonModel):
+    """A run as people read it. `started_at` and `queued_at` are when it was filed, `began_at` when work on it began;
+    `duration_ms` counts from there."""
+
+    id: Id
+    schedule_id: Id
+    status: RunStatus
+    phase: Phase | None
+    trigger: Trigger
+    due_at: Instant | None
+    attempt: int
+    dagster_run_id: str | None
+    started_at: Instant
+    queued_at: Instant | None = None
+    began_at: Instant | None = None
+    completed_at: Instant | None
+    duration_ms: int | None
+    selected_fiches: int
+    total_fiches: int
+    successful_fiches: int
+    failed_fiches: int
+    ignored_fiches: int
+    transcriptions_run: int
+    audits_run: int
+    error_message: str | None
+    error_details: Mapping[str, Any] | None = None  # Any: JSON
+    selection_summary: Mapping[str, Any] | None = None
+    retry_of_run_id: Id | None = None
+
+
+def failed_days(run: Run) -> list[Mapping[str, Any]]:
+    """The days of the selection whose sales list could not be read, with the error of each."""
+    return (run.selection_summary or {}).get("revalidation_failures") or []
+
+
+def unread_days_error(run: Run) -> str | None:
+    """Why a run that read none of its days has failed, although it goes on with what is mirrored."""
+    days, failures = (run.selection_summary or {}).get("dates"), failed_days(run)
+    if not days or len(failures) < len(days):
+        return None
+    first = failures[0]
+    return f"None of the {len(days)} days could be read: {first['date']}: {first['error']}"
+
+
+class FicheOutcome(JsonModel):
+    """How one fiche of a run stands, and why."""
+
+    fiche_id: str
+    status: OutcomeStatus
+    error: str | None
+    ignore_reason: str | None
+    recordings_count: int | None
+    reason: Reason | None = None
+
+
+@dataclass(frozen=True)
+class LedgerMove:
+    """A move to `pending` leaves the fiche at work, at its new `stage`. Without a count the known one stays."""
+
+    fiche_id: str
+    status: OutcomeStatus
+    error: str | None = None
+    ignore_reason: str | None = None
+    recordings_count: int | None = None
+    reason: Reason | None = None
+    stage: FicheStage = FicheStage.SELECTED
+    audits: int = 0
+
+
+@dataclass(frozen=True)
+class PhaseEntry:
+    phase: Phase
+    entered_at: datetime
+
+
+@dataclass(frozen=True)
+class PhaseLength:
+    phase: Phase
+    seconds: float
+
+
+def phase_lengths(entries: Sequence[PhaseEntry], until: datetime) -> list[PhaseLength]:
+    """In the order of entry; those entered at one moment in the order that phases have."""
+    order = list(Phase)
+    entered = sorted(entries, key=lambda entry: (entry.entered_at, order.index(entry.phase)))
+    ends = [*(after.entered_at for _, after in pairwise(entered)), until]
+    return [
+        PhaseLength(entry.phase, max((end - entry.entered_at).total_seconds(), 0.0))
+        for entry, end in zip(entered, ends, strict=False)
+    ]
+
+
+class LogEntry(JsonModel):
+    id: Id
+    timestamp: Instant
+    level: str
+    message: str
+    metadata: Mapping[str, Any]  # Any: JSON
+
+
+class RunNotification(JsonModel):
+    """One message to one receiver, and how its delivery stands."""
+
+    channel: str
+    target: str
+    status: str
+    attempts: int
+    status_code: int | None
+    last_error: str | None
+    sent_at: Instant | None

@@ -1,0 +1,328 @@
+"""Queries of due detection: schedules that may be due, runs started for them, decided occurrences."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import lru_cache, reduce
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, Text, bindparam, cast, delete, func, literal, or_, select, update
+from sqlalchemy.orm import Session
+
+from automation_pipeline.automation.models.runs import RunStatus, Trigger
+from automation_pipeline.automation.models.schedules import CatchUp, ScheduleFields, ScheduleType, crons_of
+from automation_pipeline.automation.rules.due import DuePolicy, DueSchedule, ScheduleWork, SkippedOccurrence, UnendedRun
+from automation_pipeline.automation.tables import DueTimeRow, HeartbeatRow, OccurrenceRow, RunRow, ScheduleRow
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.scheduling.cron import Cron
+from automation_pipeline.core.scheduling.zones import zone
+from automation_pipeline.storage.clock import database_now
+from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
+from automation_pipeline.storage.statements import among, insert_into, upsert
+
+RUNNING = "running"
+
+_AN_INSTANT = timedelta(microseconds=1)
+_TIMES = (
+    ScheduleRow.cron_expression,
+    ScheduleRow.time_of_day,
+    ScheduleRow.day_of_week,
+    ScheduleRow.day_of_month,
+    ScheduleRow.short_months,
+)
+_TIMING: ColumnElement[str] = reduce(
+    lambda text, column: text.concat("|").concat(func.coalesce(cast(column, Text), "")),
+    _TIMES,
+    ScheduleRow.schedule_type.concat("|").concat(ScheduleRow.timezone),
+)
+_READ = (
+    ScheduleRow.id, ScheduleRow.name, ScheduleRow.schedule_type, ScheduleRow.timezone, *_TIMES,
+    ScheduleRow.last_run_status, ScheduleRow.last_run_at, ScheduleRow.last_due_at, ScheduleRow.skip_due_at,
+    ScheduleRow.catch_up, ScheduleRow.catch_up_limit, ScheduleRow.jitter_seconds,
+    ScheduleRow.created_at, ScheduleRow.updated_at,
+    DueTimeRow.next_due_at, DueTimeRow.timing.label("known_timing"), _TIMING.label("timing"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DueCandidate:
+    """A schedule that may be due, and what it takes to write down its next due time."""
+
+    schedule: DueSchedule
+    schedule_type: ScheduleType
+    timing: str
+    next_due_at: datetime | None
+
+
+@dataclass
+class DueCandidates:
+    """`broken`: what is wrong with schedules that cannot be read, by their ids."""
+
+    readable: list[DueCandidate] = field(default_factory=list[DueCandidate])
+    broken: dict[int, str] = field(default_factory=dict[int, str])
+
+
+def schedules_watched(session: Session) -> int:
+    return session.scalar(select(func.count()).where(*_watched())) or 0
+
+
+def lock_candidates(session: Session, now: datetime, rules: DuePolicy) -> DueCandidates:
+    """Schedules that may be due, those never looked at and those with other times than before included.
+
+    They are held until the transaction ends: what is decided and written meanwhile is decided once, by one process. One
+    that another transaction holds is left for the next time.
+    """
+    query = (
+        select(*_READ)
+        .outerjoin(DueTimeRow, DueTimeRow.schedule_id == ScheduleRow.id)
+        .where(
+            *_watched(),
+            or_(DueTimeRow.schedule_id.is_(None), DueTimeRow.next_due_at <= now, DueTimeRow.timing != _TIMING),
+        )
+        .order_by(ScheduleRow.id)
+        .with_for_update(of=ScheduleRow, skip_locked=True)
+    )
+    rows = session.execute(query).all()
+    # Asked after the rows are held, so that a run filed for one of them before is seen.
+    unended = unended_runs_by_schedule(session, rules.lost_after_seconds)
+    candidates = DueCandidates()
+    for row in rows:
+        try:
+            candidates.readable.append(_due_candidate(row, unended.get(row.id, ()), rules.window))
+        except (InvalidInputError, ValueError) as error:
+            candidates.broken[row.id] = str(error)
+    return candidates
+
+
+def work_of_schedules(session: Session, lost_after_seconds: float) -> dict[int, ScheduleWork]:
+    """By schedule, paused and MANUAL ones included: those marked as running, or with a run that has not ended."""
+    unended = unended_runs_by_schedule(session, lost_after_seconds)
+    marked = ScheduleRow.last_run_status == RUNNING
+    query = select(ScheduleRow.id, marked, ScheduleRow.last_run_at)
+    rows = session.execute(query.where(or_(marked, among(session, ScheduleRow.id, unended)))).tuples()
+    return {
+        id_: ScheduleWork(bool(is_marked), last_run_at, unended.get(id_, ())) for id_, is_marked, last_run_at in rows
+    }
+
+
+def unended_runs_by_schedule(session: Session, lost_after_seconds: float) -> dict[int, tuple[UnendedRun, ...]]:
+    """By schedule. A run that was asked for but has not begun counts."""
+    alive = HeartbeatRow.beat_at > database_now(-lost_after_seconds)
+    rows = session.execute(
+        select(RunRow.schedule_id, RunRow.id, RunRow.attempt, RunRow.started_at, func.coalesce(alive, literal(False)))
+        .outerjoin(HeartbeatRow, HeartbeatRow.run_id == RunRow.id)
+        .where(RunRow.status.in_((RunStatus.PENDING, RunStatus.RUNNING)))
+        .order_by(RunRow.id)
+    ).tuples()
+    runs: defaultdict[int, tuple[UnendedRun, ...]] = defaultdict(tuple)
+    for schedule_id, run_id, attempt, started_at, is_alive in rows:
+        runs[schedule_id] += (UnendedRun(run_id, attempt, started_at, bool(is_alive)),)
+    return dict(runs)
+
+
+def unmark_running(session: Session, schedule_ids: Iterable[int]) -> None:
+    """Those marked as running without a run; not one that a run has begun for meanwhile."""
+    has_run = select(RunRow.id).where(
+        RunRow.schedule_id == ScheduleRow.id, RunRow.status.in_((RunStatus.PENDING, RunStatus.RUNNING))
+    )
+    session.execute(
+        update(ScheduleRow)
+        .where(among(session, ScheduleRow.id, schedule_ids), ScheduleRow.last_run_status == RUNNING, ~has_run.exists())
+        .values(last_run_status="failed")
+        .execution_options(synchronize_session=False)
+    )
+
+
+def forget_paused(session: Session) -> None:
+    """What falls into a pause is never due: after it, the times are looked for anew."""
+    paused = select(ScheduleRow.id).where(~ScheduleRow.is_active)
+    session.execute(
+        delete(DueTimeRow).where(DueTimeRow.schedule_id.in_(paused)).execution_options(synchronize_session=False)
+    )
+
+
+def _watched() -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return (ScheduleRow.is_active.is_(True), ScheduleRow.schedule_type != ScheduleType.MANUAL)
+
+
+def _due_candidate(
+    row: Row[tuple[Any, ...]], runs: tuple[UnendedRun, ...], window: timedelta
+) -> DueCandidate:  # Any: columns of many kinds
+    known = row.known_timing == row.timing
+    first_looked_at = row.updated_at.replace(second=0, microsecond=0) - window
+    undecided_from = row.next_due_at if known else first_looked_at
+    settled = [at for at in (undecided_from - _AN_INSTANT, row.last_due_at) if at is not None]
+    schedule = DueSchedule(
+        id=row.id,
+        name=row.name,
+        crons=_crons(row.schedule_type, *row[4:9]),
+        zone=zone(row.timezone),
+        decided_until=max(settled),
+        created_at=row.created_at,
+        at_work=ScheduleWork(row.last_run_status == RUNNING, row.last_run_at, runs),
+        skip_due_at=row.skip_due_at,
+        catch_up=CatchUp(row.catch_up),
+        catch_up_limit=row.catch_up_limit,
+        jitter_seconds=row.jitter_seconds,
+    )
+    return DueCandidate(schedule, ScheduleType(row.schedule_type), row.timing, row.next_due_at if known else None)
+
+
+@lru_cache(maxsize=4096)
+def _crons(
+    schedule_type: str, cron_expression: str | None, time_of_day: str | None,
+    day_of_week: int | None, day_of_month: int | None, short_months: str,
+) -> tuple[Cron, ...]:  # fmt: skip
+    fields = ScheduleFields.model_validate(
+        {
+            "name": "-",
+            "schedule_type": schedule_type,
+            "cron_expression": cron_expression,
+            "time_of_day": time_of_day,
+            "day_of_week": day_of_week,
+            "day_of_month": day_of_month,
+            "short_months": short_months,
+        }
+    )
+    return crons_of(fields)
+
+
+AUTOMATION_JOB = "automation_run"
+
+
+@dataclass(frozen=True)
+class DueStart:
+    """One due time that is run."""
+
+    candidate: DueCandidate
+    due_at: datetime
+
+    @property
+    def schedule_id(self) -> int:
+        return self.candidate.schedule.id
+
+    @property
+    def key(self) -> str:
+        return f"automation-schedule-{self.schedule_id}-{round(self.due_at.timestamp() * 1000)}"
+
+
+def start_runs(session: Session, starts: Sequence[DueStart], now: datetime) -> dict[DueStart, int]:
+    """The ids of the runs: their rows, their requests and the marks on their schedules. None for a due time that was
+    run before, whatever its schedule remembers."""
+    if not starts:
+        return {}
+    insert = insert_into(session, RunRow).on_conflict_do_nothing(index_elements=["request_key"])
+    table = RunRow.__table__
+    inserted = session.execute(
+        insert.returning(table.c.request_key, table.c.id), [_run_row(start, now) for start in starts]
+    ).tuples()
+    ids: dict[str, int] = dict(iter(inserted))
+    started = {start: ids[start.key] for start in starts if start.key in ids}
+    file_requests(session, [_run_request(start, run_id) for start, run_id in started.items()], now)
+    _mark_running(session, list(started))
+    _record_occurrences(
+        session, [_occurrence_row(s.schedule_id, s.due_at, now, run_id=run_id) for s, run_id in started.items()]
+    )
+    return started
+
+
+def record_not_run(session: Session, not_run: Sequence[tuple[int, SkippedOccurrence]], now: datetime) -> None:
+    _record_occurrences(
+        session, [_occurrence_row(id_, entry.due_at, now, because=entry.because) for id_, entry in not_run]
+    )
+
+
+def record_decided(session: Session, until: Mapping[int, datetime]) -> None:
+    """By schedule, the last due time that is settled now."""
+    if not until:
+        return
+    change = update(ScheduleRow).where(ScheduleRow.id == bindparam("decided")).values(last_due_at=bindparam("until"))
+    session.connection().execute(change, [{"decided": id_, "until": due_at} for id_, due_at in until.items()])
+
+
+def record_next_due(session: Session, changed: Sequence[tuple[DueCandidate, datetime]]) -> None:
+    rows = [
+        {"schedule_id": candidate.schedule.id, "next_due_at": due_at, "timing": candidate.timing}
+        for candidate, due_at in changed
+    ]
+    upsert(session, DueTimeRow, rows, key=("schedule_id",), fields=("next_due_at", "timing"))
+
+
+def _mark_running(session: Session, started: Sequence[DueStart]) -> None:
+    if not started:
+        return
+    change = (
+        update(ScheduleRow)
+        .where(ScheduleRow.id == bindparam("started"))
+        .values(last_run_status=RUNNING, last_run_at=bindparam("due_at"))
+    )
+    marks = [{"started": start.schedule_id, "due_at": start.due_at} for start in started]
+    session.connection().execute(change, marks)
+
+
+def _record_occurrences(session: Session, rows: Sequence[Mapping[str, object]]) -> None:
+    upsert(session, OccurrenceRow, rows, key=("schedule_id", "due_at"))
+
+
+def _occurrence_row(
+    schedule_id: int, due_at: datetime, now: datetime, *, run_id: int | None = None, because: str | None = None
+) -> Mapping[str, object]:
+    said = {"run_id": run_id, "not_run_because": because}
+    return {"schedule_id": schedule_id, "due_at": due_at, "decided_at": now, **said}
+
+
+def _run_row(start: DueStart, now: datetime) -> dict[str, object]:
+    schedule = {"name": start.candidate.schedule.name, "scheduleType": start.candidate.schedule_type}
+    return {
+        "schedule_id": start.schedule_id,
+        "status": RunStatus.PENDING,
+        "trigger": Trigger.SCHEDULE,
+        "due_at": start.due_at,
+        "request_key": start.key,
+        "started_at": now,
+        "config_snapshot": {"schedule": schedule, "overrides": None, "due_at": start.due_at.isoformat()},
+    }
+
+
+def _run_request(start: DueStart, run_id: int) -> NewRunRequest:
+    config = {"schedule_id": start.schedule_id, "run_id": run_id, "due_at": start.due_at.isoformat()}
+    tags = {
+        "automation/schedule_id": str(start.schedule_id),
+        "automation/run_id": str(run_id),
+        "automation/trigger": Trigger.SCHEDULE,
+    }
+    return NewRunRequest(start.key, AUTOMATION_JOB, config, tags)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Occurrence:
+    """Either a run, which may have been deleted since, or why there was none."""
+
+    due_at: datetime
+    run_id: int | None
+    run_status: str | None
+    not_run_because: str | None
+    decided_at: datetime
+
+
+def decided_occurrences(session: Session, schedule_id: int, limit: int) -> list[Occurrence]:
+    """The last due times that were decided upon, newest first."""
+    query = (
+        select(OccurrenceRow, RunRow.status)
+        .outerjoin(RunRow, RunRow.id == OccurrenceRow.run_id)
+        .where(OccurrenceRow.schedule_id == schedule_id)
+        .order_by(OccurrenceRow.due_at.desc())
+        .limit(limit)
+    )
+    return [_occurrence(row, status) for row, status in session.execute(query).tuples()]
+
+
+def _occurrence(row: OccurrenceRow, status: str | None) -> Occurrence:
+    return Occurrence(
+        due_at=row.due_at,
+        run_id=row.run_id,
+        run_status=status,
+        not_run_because=row.not_run_because,
+        decided_at=row.decided_at,
+    )

@@ -1,0 +1,339 @@
+"""Queries of reports: a run with its audits and their verdicts, and the quality of a day."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, Select, and_, case, exists, func, select
+from sqlalchemy.orm import Session, aliased
+
+from automation_pipeline.audits.models.audits import AuditStatus
+from automation_pipeline.audits.models.findings import Statut
+from automation_pipeline.audits.rules.days import FailingPoint
+from automation_pipeline.audits.tables import AuditConfigRow, AuditRow, CitationRow, ControlPointRow, StepResultRow
+from automation_pipeline.automation.models.reports import (
+    DayAudit,
+    FicheSold,
+    PointVerdict,
+    QualityDay,
+    Quotation,
+    ReportedAudit,
+    ReportedFiche,
+    RunReport,
+    StepVerdict,
+    phase_spans,
+)
+from automation_pipeline.automation.models.runs import OutcomeStatus
+from automation_pipeline.automation.queries.ledger import tally
+from automation_pipeline.automation.queries.runs import as_run
+from automation_pipeline.automation.tables import FicheResultRow, RunRow, ScheduleRow
+from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
+from automation_pipeline.storage.statements import among
+
+_Place = tuple[int, int, int]
+
+
+def count_audits(session: Session, run_id: int) -> int:
+    return session.scalar(select(func.count()).select_from(AuditRow).where(*_audits_of_run(run_id))) or 0
+
+
+def reported_audits(
+    session: Session, run_id: int, fiche_ids: Sequence[str], most_in_full: int
+) -> tuple[ReportedAudit, ...]:
+    """By fiche, in the order given."""
+    query = (
+        select(AuditRow, FicheCacheRow.fiche_id, AuditConfigRow.name)
+        .join(FicheCacheRow, FicheCacheRow.id == AuditRow.fiche_cache_id)
+        .join(AuditConfigRow, AuditConfigRow.id == AuditRow.audit_config_id)
+        .where(*_audits_of_run(run_id), among(session, FicheCacheRow.fiche_id, fiche_ids))
+        .order_by(AuditRow.audit_config_id, AuditRow.id)
+    )
+    rows = session.execute(query).tuples().all()
+    worst = sorted(rows, key=lambda found: (_score_order(found[0]), found[0].id))[:most_in_full]
+    steps = _steps(session, [row.id for row, *_ in worst])
+    place = {fiche_id: number for number, fiche_id in enumerate(fiche_ids)}
+    in_order = sorted(rows, key=lambda found: place[found[1]])
+    return tuple(_reported_audit(row, fiche_id, name, tuple(steps[row.id])) for row, fiche_id, name in in_order)
+
+
+def _score_order(row: AuditRow) -> float:
+    """The worst score first; an audit without one has nothing to show."""
+    return math.inf if row.score_percentage is None else float(row.score_percentage)
+
+
+def _reported_audit(row: AuditRow, fiche_id: str, configuration: str, steps: tuple[StepVerdict, ...]) -> ReportedAudit:
+    return ReportedAudit(
+        audit_id=row.id,
+        fiche_id=fiche_id,
+        configuration=configuration,
+        status=row.status,
+        niveau=row.niveau,
+        score=None if row.score_percentage is None else float(row.score_percentage),
+        critical_passed=row.critical_passed,
+        critical_total=row.critical_total,
+        error=row.error_message,
+        steps=steps,
+    )
+
+
+def _audits_of_run(run_id: int) -> tuple[ColumnElement[bool], ...]:
+    return AuditRow.automation_run_id == run_id, AuditRow.deleted_at.is_(None)
+
+
+def _steps(session: Session, audit_ids: Sequence[int]) -> dict[int, list[StepVerdict]]:
+    points = _points(session, audit_ids)
+    query = select(StepResultRow).where(among(session, StepResultRow.audit_id, audit_ids))
+    steps: dict[int, list[StepVerdict]] = defaultdict(list)
+    for row in session.scalars(query.order_by(StepResultRow.audit_id, StepResultRow.step_position)):
+        verdict = StepVerdict(
+            position=row.step_position,
+            name=row.step_name,
+            is_critical=row.is_critical,
+            conforme=row.conforme,
+            score=row.score,
+            weight=row.weight,
+            commentaire=row.commentaire_global,
+            error=row.error,
+            points=tuple(points[row.audit_id, row.step_position]),
+        )
+        steps[row.audit_id].append(verdict)
+    return steps
+
+
+def _points(session: Session, audit_ids: Sequence[int]) -> dict[tuple[int, int], list[PointVerdict]]:
+    quotations = _quotations(session, audit_ids)
+    row = ControlPointRow
+    query = (
+        select(row.audit_id, row.step_position, row.control_point_index, row.point, row.statut, row.commentaire)
+        .where(among(session, row.audit_id, audit_ids))
+        .order_by(row.audit_id, row.step_position, row.control_point_index)
+    )
+    points: dict[tuple[int, int], list[PointVerdict]] = defaultdict(list)
+    for audit_id, step, index, *found in session.execute(query).tuples():
+        point, statut, commentaire = found
+        points[audit_id, step].append(
+            PointVerdict(point, statut, commentaire, tuple(quotations[audit_id, step, index]))
+        )
+    return points
+
+
+def _quotations(session: Session, audit_ids: Sequence[int]) -> dict[_Place, list[Quotation]]:
+    row = CitationRow
+    place = (row.audit_id, row.step_position, row.control_point_index)
+    said = (row.texte, row.speaker, row.minutage, row.recording_date, row.recording_time)
+    query = select(*place, *said).where(among(session, row.audit_id, audit_ids)).order_by(*place, row.citation_index)
+    quotations: dict[_Place, list[Quotation]] = defaultdict(list)
+    for audit_id, step, point, *found in session.execute(query).tuples():
+        quotations[audit_id, step, point].append(Quotation(*found))
+    return quotations
+
+
+MAX_FICHES = 2000
+MAX_AUDITS_IN_FULL = 300
+_WORST_FIRST = case(
+    (FicheResultRow.status == OutcomeStatus.FAILED, 0),
+    (FicheResultRow.status == OutcomeStatus.PENDING, 1),
+    (FicheResultRow.status == OutcomeStatus.IGNORED, 2),
+    else_=3,
+)
+
+
+def run_report(
+    session: Session, run_id: int, *, most_fiches: int = MAX_FICHES, most_in_full: int = MAX_AUDITS_IN_FULL
+) -> RunReport:
+    """The failed fiches first. The audits of those told, the worst `most_in_full` with their steps."""
+    query = select(RunRow, ScheduleRow.name).join(ScheduleRow, ScheduleRow.id == RunRow.schedule_id)
+    found = session.execute(query.where(RunRow.id == run_id)).tuples().one_or_none()
+    if found is None:
+        raise NotFoundError(f"Run {run_id} not found")
+    row, schedule_name = found
+    fiches = _reported_fiches(session, run_id, most_fiches)
+    return RunReport(
+        run=as_run(row),
+        schedule_name=schedule_name,
+        phases=phase_spans(row.began_at or row.started_at, row.selected_at, row.fetched_at, row.completed_at),
+        tally=tally(session, run_id, row.selected_fiches),
+        causes=_causes(session, run_id),
+        fiches=fiches,
+        audits=reported_audits(session, run_id, [fiche.fiche_id for fiche in fiches], most_in_full),
+        audit_count=count_audits(session, run_id),
+    )
+
+
+def days_covered(session: Session, run_id: int) -> dict[date, bool]:
+    """The days on which the run's fiches were sold, as far as that is known, and whether the run had all known fiches
+    of the day."""
+    in_run = and_(FicheResultRow.fiche_id == FicheCacheRow.fiche_id, FicheResultRow.run_id == run_id)
+    touched = select(FicheCacheRow.sales_date).join(FicheResultRow, in_run).where(FicheCacheRow.sales_date.is_not(None))
+    query = (
+        select(FicheCacheRow.sales_date, func.count(), func.count(FicheResultRow.fiche_id))
+        .outerjoin(FicheResultRow, in_run)
+        .where(FicheCacheRow.sales_date.in_(touched))
+        .group_by(FicheCacheRow.sales_date)
+        .order_by(FicheCacheRow.sales_date)
+    )
+    counted = session.execute(query).tuples()
+    return {date.fromisoformat(day): known == of_run for day, known, of_run in counted if day is not None}
+
+
+def first_failed_fiches(session: Session, run_id: int, limit: int) -> list[tuple[str, str, str]]:
+    """Id, reason and error of the first failed fiches, in the order of the selection."""
+    query = (
+        select(FicheResultRow.fiche_id, FicheResultRow.reason, FicheResultRow.error)
+        .where(FicheResultRow.run_id == run_id, FicheResultRow.status == OutcomeStatus.FAILED)
+        .order_by(FicheResultRow.position)
+        .limit(limit)
+    )
+    return [(fiche_id, reason or "unknown", error or "") for fiche_id, reason, error in session.execute(query).tuples()]
+
+
+def reasons_of_run(session: Session, run_id: int) -> Mapping[tuple[OutcomeStatus, str], int]:
+    """How many fiches failed or were ignored for which reason, the most frequent first."""
+    return _causes(session, run_id)
+
+
+def _reported_fiches(session: Session, run_id: int, most: int) -> tuple[ReportedFiche, ...]:
+    query = (
+        select(FicheResultRow, FicheCacheRow.groupe)
+        .outerjoin(FicheCacheRow, FicheCacheRow.fiche_id == FicheResultRow.fiche_id)
+        .where(FicheResultRow.run_id == run_id)
+        .order_by(_WORST_FIRST, FicheResultRow.position)
+        .limit(most)
+    )
+    return tuple(
+        ReportedFiche(
+            fiche_id=row.fiche_id,
+            groupe=groupe,
+            status=OutcomeStatus(row.status),
+            reason=row.reason,
+            why=row.error or row.ignore_reason,
+            recordings=row.recordings_count,
+        )
+        for row, groupe in session.execute(query).tuples()
+    )
+
+
+def _causes(session: Session, run_id: int) -> dict[tuple[OutcomeStatus, str], int]:
+    """The most frequent first."""
+    named, times = func.coalesce(FicheResultRow.reason, "unknown"), func.count()
+    query = (
+        select(FicheResultRow.status, named, times)
+        .where(
+            FicheResultRow.run_id == run_id, FicheResultRow.status.in_([OutcomeStatus.FAILED, OutcomeStatus.IGNORED])
+        )
+        .group_by(FicheResultRow.status, FicheResultRow.reason)
+        .order_by(times.desc(), FicheResultRow.status, FicheResultRow.reason)
+    )
+    return {(OutcomeStatus(status), cause): count for status, cause, count in session.execute(query).tuples()}
+
+
+MAX_FAILING_POINTS = 10
+_TRANSCRIBED = exists().where(
+    CallRecordingRow.fiche_cache_id == FicheCacheRow.id,
+    CallRecordingRow.has_transcription,
+    CallRecordingRow.vanished_at.is_(None),
+)
+
+Query = TypeVar("Query", bound=Select[Any])  # any columns
+
+
+def quality_of(session: Session, day: date) -> QualityDay:
+    return QualityDay(
+        day=day,
+        fiches=_fiches_sold(session, day),
+        audits=_day_audits(session, day),
+        failing_points=_failing_points(session, day),
+        failures=_failures(session, day),
+    )
+
+
+def audits_on(session: Session, day: date) -> int:
+    """How many audits count for the day's fiches."""
+    return session.scalar(_counting(select(func.count()).select_from(AuditRow), day)) or 0
+
+
+def _fiches_sold(session: Session, day: date) -> tuple[FicheSold, ...]:
+    query = select(FicheCacheRow.fiche_id, FicheCacheRow.groupe, _TRANSCRIBED).where(_sold(day))
+    return tuple(FicheSold(*row) for row in session.execute(query.order_by(FicheCacheRow.fiche_id)).tuples())
+
+
+def _day_audits(session: Session, day: date) -> tuple[DayAudit, ...]:
+    query = select(AuditRow, FicheCacheRow.fiche_id, FicheCacheRow.groupe, AuditConfigRow.name)
+    query = _counting(query, day).join(AuditConfigRow, AuditConfigRow.id == AuditRow.audit_config_id)
+    rows = session.execute(query.order_by(FicheCacheRow.fiche_id, AuditRow.audit_config_id)).tuples()
+    return tuple(_day_audit(day, *row) for row in rows)
+
+
+def _day_audit(day: date, row: AuditRow, fiche_id: str, groupe: str | None, configuration: str) -> DayAudit:
+    has_verdict = row.status == AuditStatus.COMPLETED
+    score = None if row.score_percentage is None else float(row.score_percentage)
+    return DayAudit(
+        sales_date=day,
+        fiche_id=fiche_id,
+        groupe=groupe,
+        audit_config_id=row.audit_config_id,
+        configuration=configuration,
+        audit_id=row.id,
+        version=row.version,
+        status=row.status,
+        niveau=row.niveau,
+        score=score,
+        is_compliant=row.is_compliant,
+        critical_passed=row.critical_passed if has_verdict else None,
+        critical_total=row.critical_total if has_verdict else None,
+        steps=row.total_steps,
+        failed_steps=row.failed_steps,
+        error=row.error_message,
+        created_at=row.created_at,
+        completed_at=row.completed_at,
+    )
+
+
+def _failing_points(session: Session, day: date) -> tuple[FailingPoint, ...]:
+    """Of completed audits. Steps without an answer say nothing of their points."""
+    failing = func.count().filter(ControlPointRow.statut.in_([Statut.ABSENT, Statut.PARTIEL]))
+    applied = func.count().filter(ControlPointRow.statut != Statut.NON_APPLICABLE)
+    named = (StepResultRow.step_name, ControlPointRow.point)
+    of_step = and_(
+        ControlPointRow.audit_id == StepResultRow.audit_id, ControlPointRow.step_position == StepResultRow.step_position
+    )
+    query = (
+        _counting(select(*named, failing, applied).select_from(AuditRow), day)
+        .join(StepResultRow, StepResultRow.audit_id == AuditRow.id)
+        .join(ControlPointRow, of_step)
+        .where(AuditRow.status == AuditStatus.COMPLETED, StepResultRow.error.is_(None))
+        .group_by(*named)
+        .having(failing > 0)
+        .order_by(failing.desc(), applied, *named)
+        .limit(MAX_FAILING_POINTS)
+    )
+    return tuple(FailingPoint(*row) for row in session.execute(query).tuples())
+
+
+def _failures(session: Session, day: date) -> dict[str, int]:
+    """Of each fiche what its newest run came to, the most frequent cause first: retried with success, it has none."""
+    cause, times = func.coalesce(FicheResultRow.reason, "unknown"), func.count()
+    later = aliased(FicheResultRow)
+    is_retold = exists().where(later.fiche_id == FicheResultRow.fiche_id, later.run_id > FicheResultRow.run_id)
+    query = (
+        select(cause, times)
+        .join(FicheCacheRow, FicheCacheRow.fiche_id == FicheResultRow.fiche_id)
+        .where(_sold(day), FicheResultRow.status == OutcomeStatus.FAILED, ~is_retold)
+        .group_by(FicheResultRow.reason)
+        .order_by(times.desc(), FicheResultRow.reason)
+    )
+    return dict(session.execute(query).tuples().all())
+
+
+def _counting(query: Query, day: date) -> Query:
+    """The latest audits of the day's fiches, by whatever configuration."""
+    return query.join(FicheCacheRow, FicheCacheRow.id == AuditRow.fiche_cache_id).where(
+        AuditRow.is_latest, AuditRow.deleted_at.is_(None), _sold(day)
+    )
+
+
+def _sold(day: date):  # noqa: ANN202  SQLAlchemy's own type
+    return FicheCacheRow.sales_date == day.isoformat()

@@ -1,0 +1,380 @@
+"""Queries that people ask about runs: lists within reach, progress, reasons, logs, details."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from itertools import islice
+
+from pydantic.alias_generators import to_camel
+from sqlalchemy import Select, and_, func, or_, select
+from sqlalchemy.orm import Session
+
+from automation_pipeline.audits.tables import AuditRow, StepResultRow
+from automation_pipeline.automation.models.runs import (
+    FicheOutcome,
+    FicheStage,
+    LogEntry,
+    OutcomeStatus,
+    PhaseLength,
+    Reason,
+    Run,
+    RunNotification,
+    RunStatus,
+)
+from automation_pipeline.automation.models.schedules import Schedule
+from automation_pipeline.automation.models.selections import FicheSelection
+from automation_pipeline.automation.queries.ledger import outcomes
+from automation_pipeline.automation.queries.runs import as_run, get_run, time_by_phase
+from automation_pipeline.automation.queries.schedules import as_schedule, get_schedule, list_schedules
+from automation_pipeline.automation.rules.schedules import is_selection_visible, is_visible
+from automation_pipeline.automation.tables import FicheResultRow, LogRow, NotificationRow, RunRow, ScheduleRow
+from automation_pipeline.core.access import Reach, Scope
+from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.core.events import LogLevel
+from automation_pipeline.core.json_model import as_document
+from automation_pipeline.fiches.queries.fiches import visible_fiches
+from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
+from automation_pipeline.storage.statements import among
+from automation_pipeline.storage.types import JsonObject
+
+LOG_LEVELS = tuple(LogLevel)
+CANCELLED_WORDS = "Cancelled by an operator"
+# As the report of a run calls what has no reason.
+UNKNOWN_REASON = "unknown"
+
+
+@dataclass(frozen=True)
+class WorkDue:
+    """Fiches with recordings that a run has to transcribe, those of them that it can audit, and those transcribed."""
+
+    fiches: int
+    transcribed: int
+    fiches_to_audit: int
+
+
+def work_due(session: Session, run_id: int) -> WorkDue:
+    """Fiches that failed before their transcripts were due do not count, and untranscribed ones cannot be audited."""
+    fiche = FicheResultRow
+    failed_in_work = fiche.reason.in_(
+        (Reason.TRANSCRIPTION_INCOMPLETE, Reason.NO_AUDIT_CONFIG, Reason.AUDIT_FAILED, Reason.AUDIT_INCOMPLETE)
+    )
+    at_work = or_(
+        and_(fiche.status == OutcomeStatus.PENDING, fiche.stage == FicheStage.FETCHED),
+        fiche.status == OutcomeStatus.SUCCESSFUL,
+        failed_in_work,
+    )
+    heard = func.coalesce(fiche.reason, "") != Reason.TRANSCRIPTION_INCOMPLETE
+    counts = (func.count(), func.count().filter(fiche.transcribed), func.count().filter(heard))
+    with_recordings = (fiche.run_id == run_id, fiche.recordings_count > 0, at_work)
+    return WorkDue(*session.execute(select(*counts).where(*with_recordings)).tuples().one())
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """Fiches of a run by how far they have come. `to_work` have recordings and their details, and are past the filters.
+    `audited` fiches have an audit that ended."""
+
+    selected: int
+    fetched: int
+    to_work: int
+    transcribed: int
+    audited: int
+    ended: int
+    audits: int
+
+
+def progress_of(session: Session, run_id: int) -> RunProgress:
+    """One query over the ledger."""
+    fiche = FicheResultRow
+    ended = fiche.status != OutcomeStatus.PENDING
+    fetched = or_(fiche.stage == FicheStage.FETCHED, fiche.status == OutcomeStatus.SUCCESSFUL)
+    to_work = and_(fetched, fiche.recordings_count > 0)
+    counts = (
+        func.count(),
+        func.count().filter(or_(ended, fiche.stage == FicheStage.FETCHED)),
+        func.count().filter(to_work),
+        func.count().filter(and_(to_work, fiche.transcribed)),
+        func.count().filter(and_(to_work, ended, fiche.audits > 0)),
+        func.count().filter(ended),
+        func.coalesce(func.sum(fiche.audits), 0),
+    )
+    return RunProgress(*session.execute(select(*counts).where(fiche.run_id == run_id)).tuples().one())
+
+
+def ledger_progress(session: Session, run_id: int) -> int:
+    """A number that grows with all that attempts at the run have stored: fiches fetched, transcribed, audited and
+    ended, transcripts, and judged audit steps."""
+    fiche = FicheResultRow
+    fetched = fiche.stage == FicheStage.FETCHED
+    counts = (
+        func.count(),
+        func.count().filter(or_(fetched, fiche.status != OutcomeStatus.PENDING)),
+        func.count().filter(fiche.transcribed),
+        func.count().filter(fiche.status != OutcomeStatus.PENDING),
+        func.coalesce(func.sum(fiche.audits), 0),
+    )
+    in_ledger = session.execute(select(*counts).where(fiche.run_id == run_id)).tuples().one()
+    transcripts = (
+        select(func.count())
+        .select_from(fiche)
+        .join(FicheCacheRow, FicheCacheRow.fiche_id == fiche.fiche_id)
+        .join(CallRecordingRow, CallRecordingRow.fiche_cache_id == FicheCacheRow.id)
+        .where(fiche.run_id == run_id, CallRecordingRow.has_transcription)
+    )
+    steps = (
+        select(func.count())
+        .select_from(StepResultRow)
+        .join(AuditRow, AuditRow.id == StepResultRow.audit_id)
+        .where(AuditRow.automation_run_id == run_id)
+    )
+    return sum(in_ledger) + (session.scalar(transcripts) or 0) + (session.scalar(steps) or 0)
+
+
+def reasons_of(session: Session, run_id: int) -> Mapping[str, Mapping[str, int]]:
+    """How many failed and were ignored for which reason, by outcome and stable key; the most frequent first."""
+    fiche, count = FicheResultRow, func.count()
+    reason = func.coalesce(fiche.reason, UNKNOWN_REASON)
+    query = (
+        select(fiche.status, reason, count)
+        .where(fiche.run_id == run_id, fiche.status.in_((OutcomeStatus.FAILED, OutcomeStatus.IGNORED)))
+        .group_by(fiche.status, reason)
+        .order_by(fiche.status, count.desc(), reason)
+    )
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for status, why, fiches in session.execute(query).tuples():
+        found[status][why] = fiches
+    return dict(found)
+
+
+def fiches_to_retry(session: Session, run_id: int) -> list[str]:
+    """Fiches that a retry takes up: they failed, or the run was cancelled before they ended. In selection order."""
+    fiche = FicheResultRow
+    unfinished = or_(fiche.status == OutcomeStatus.FAILED, fiche.reason == Reason.CANCELLED)
+    return list(
+        session.scalars(select(fiche.fiche_id).where(fiche.run_id == run_id, unfinished).order_by(fiche.position))
+    )
+
+
+def find_runs(
+    session: Session,
+    *,
+    schedule_id: int | None = None,
+    statuses: Sequence[RunStatus] = (),
+    limit: int,
+    offset: int,
+) -> list[Run]:
+    """Newest first; no status means any."""
+    query = select(RunRow).order_by(RunRow.id.desc()).limit(limit).offset(offset)
+    if schedule_id is not None:
+        query = query.where(RunRow.schedule_id == schedule_id)
+    if statuses:
+        query = query.where(RunRow.status.in_(statuses))
+    return [as_run(row) for row in session.scalars(query)]
+
+
+def runs_by_id(session: Session, run_ids: Collection[int]) -> dict[int, Run]:
+    """Those of them that exist."""
+    rows = session.scalars(select(RunRow).where(among(session, RunRow.id, run_ids)))
+    return {row.id: as_run(row) for row in rows}
+
+
+def logs_after(
+    session: Session, run_id: int, after_id: int, least: str, *, limit: int | None = None, offset: int = 0
+) -> Sequence[LogRow]:
+    """What was written down after that row and is at least so urgent, oldest first."""
+    levels = LOG_LEVELS[LOG_LEVELS.index(LogLevel(least)) :]
+    wanted = (LogRow.run_id == run_id, LogRow.id > after_id, LogRow.level.in_(levels))
+    return session.scalars(select(LogRow).where(*wanted).order_by(LogRow.id).limit(limit).offset(offset)).all()
+
+
+def notifications_of_run(session: Session, run_id: int) -> Sequence[NotificationRow]:
+    query = select(NotificationRow).where(NotificationRow.run_id == run_id).order_by(NotificationRow.id)
+    return session.scalars(query).all()
+
+
+def runs_cancelled(session: Session, since: datetime, until: datetime) -> list[int]:
+    """Runs that an operator ended in that time."""
+    cancelled = (RunRow.status == RunStatus.CANCELLED, RunRow.completed_at.between(since, until))
+    return list(session.scalars(select(RunRow.id).where(*cancelled).order_by(RunRow.id)))
+
+
+@dataclass(frozen=True)
+class RunDetails:
+    run: Run
+    progress: RunProgress
+    phases: Sequence[PhaseLength]
+    reasons: Mapping[str, Mapping[str, int]]
+    notifications: Sequence[RunNotification]
+    fiches: Sequence[FicheOutcome]
+
+
+def run_details(session: Session, run_id: int) -> RunDetails:
+    return RunDetails(
+        run=get_run(session, run_id),
+        progress=progress_of(session, run_id),
+        phases=time_by_phase(session, run_id),
+        reasons=reasons_of(session, run_id),
+        notifications=[_notification(row) for row in notifications_of_run(session, run_id)],
+        fiches=outcomes(session, run_id),
+    )
+
+
+def run_details_document(story: RunDetails) -> dict[str, object]:
+    return {
+        **as_document(story.run),
+        "progress": progress_document(story.progress),
+        "phases": [asdict(length) for length in story.phases],
+        "reasons": story.reasons,
+        "notifications": [as_document(one) for one in story.notifications],
+        "fiches": [as_document(fiche) for fiche in story.fiches],
+    }
+
+
+def run_detail(session: Session, run_id: int, *, first_logs: int) -> dict[str, object]:
+    """The run as the HTTP API shows it: its outcomes are pages of their own."""
+    row = session.get(RunRow, run_id)
+    if row is None:
+        raise NotFoundError(f"Run {run_id} not found")
+    return {
+        **as_document(as_run(row)),
+        "errorDetails": _without_stack(row.error_details),
+        "configSnapshot": row.config_snapshot,
+        "resultSummary": row.result_summary or result_summary(as_run(row), outcomes(session, run_id)),
+        "progress": progress_document(progress_of(session, run_id)),
+        "phases": [asdict(length) for length in time_by_phase(session, run_id)],
+        "reasons": reasons_of(session, run_id),
+        "notifications": [as_document(_notification(row)) for row in notifications_of_run(session, run_id)],
+        "logs": [log_document(one) for one in logs_after(session, run_id, 0, "debug", limit=first_logs)],
+    }
+
+
+def result_summary(run: Run, fiches: Sequence[FicheOutcome]) -> dict[str, object]:
+    """The outcomes of an ended or working run, as the seed's API shows them."""
+    of_status = {status: [one for one in fiches if one.status is status] for status in OutcomeStatus}
+    return {
+        "successful": [one.fiche_id for one in of_status[OutcomeStatus.SUCCESSFUL]],
+        "failed": [{"ficheId": one.fiche_id, "error": one.error} for one in of_status[OutcomeStatus.FAILED]],
+        "ignored": [
+            {
+                "ficheId": one.fiche_id,
+                "reason": one.ignore_reason,
+                **({} if one.recordings_count is None else {"recordingsCount": one.recordings_count}),
+            }
+            for one in of_status[OutcomeStatus.IGNORED]
+        ],
+        "transcriptions": run.transcriptions_run,
+        "audits": run.audits_run,
+    }
+
+
+def _without_stack(details: JsonObject | None) -> JsonObject | None:
+    """What a bug leaves behind is for those who read the database."""
+    return None if details is None else {name: value for name, value in details.items() if name != "stack"}
+
+
+def log_entry(row: LogRow) -> LogEntry:
+    return LogEntry(
+        id=row.id, timestamp=row.timestamp, level=row.level, message=row.message, metadata=dict(row.details)
+    )
+
+
+def log_document(row: LogRow) -> dict[str, object]:
+    return as_document(log_entry(row))
+
+
+def progress_document(progress: RunProgress) -> dict[str, object]:
+    return {to_camel(name): count for name, count in asdict(progress).items()}
+
+
+def _notification(row: NotificationRow) -> RunNotification:
+    return RunNotification(
+        channel=row.channel,
+        target=row.target,
+        status=row.status,
+        attempts=row.attempts,
+        status_code=row.status_code,
+        last_error=row.last_error,
+        sent_at=row.sent_at,
+    )
+
+
+PAGE_SIZE = 500
+
+
+def is_schedule_visible(session: Session, reach: Reach, schedule_id: int) -> bool:
+    try:
+        return is_visible(get_schedule(session, schedule_id), reach)
+    except NotFoundError:
+        return False
+
+
+def schedules_within(
+    session: Session, reach: Reach, *, include_inactive: bool, limit: int, offset: int
+) -> list[Schedule]:
+    """Newest first."""
+    if reach.is_whole:
+        return list_schedules(session, include_inactive=include_inactive, limit=limit, offset=offset)
+    seen = (one for one in list_schedules(session, include_inactive=include_inactive) if is_visible(one, reach))
+    return list(islice(seen, offset, offset + limit))
+
+
+def is_run_visible(session: Session, reach: Reach, run_id: int) -> bool:
+    found = session.execute(_runs_with_schedules().where(RunRow.id == run_id)).tuples().one_or_none()
+    return found is not None and _is_run_in_reach(session, reach, *found)
+
+
+def runs_within(
+    session: Session,
+    reach: Reach,
+    *,
+    schedule_id: int | None = None,
+    statuses: Sequence[RunStatus] = (),
+    limit: int,
+    offset: int,
+) -> list[Run]:
+    """Newest first. What a run was about is not a question for SQL: those of limited reach look through all of them."""
+    if reach.is_whole:
+        return find_runs(session, schedule_id=schedule_id, statuses=statuses, limit=limit, offset=offset)
+    query = _runs_with_schedules().order_by(RunRow.id.desc())
+    if schedule_id is not None:
+        query = query.where(RunRow.schedule_id == schedule_id)
+    if statuses:
+        query = query.where(RunRow.status.in_(statuses))
+    seen: list[Run] = []
+    for row, schedule in _pages(session, query):
+        if _is_run_in_reach(session, reach, row, schedule):
+            seen.append(as_run(row))
+        if len(seen) == offset + limit:
+            break
+    return seen[offset:]
+
+
+def _runs_with_schedules() -> Select[tuple[RunRow, ScheduleRow]]:
+    return select(RunRow, ScheduleRow).join(ScheduleRow, ScheduleRow.id == RunRow.schedule_id)
+
+
+def _pages(session: Session, query: Select[tuple[RunRow, ScheduleRow]]) -> Iterator[tuple[RunRow, ScheduleRow]]:
+    last: int | None = None
+    while True:
+        page = query if last is None else query.where(RunRow.id < last)
+        rows = session.execute(page.limit(PAGE_SIZE)).tuples().all()
+        yield from rows
+        if len(rows) < PAGE_SIZE:
+            return
+        last = rows[-1][0].id
+
+
+def _is_run_in_reach(session: Session, reach: Reach, row: RunRow, scheduled: ScheduleRow) -> bool:
+    schedule = as_schedule(scheduled)
+    selection = _selection(row, schedule)
+    if not is_selection_visible(selection, schedule.created_by, reach):
+        return False
+    if reach.scope is not Scope.SELF:
+        return True
+    return set(selection.fiche_ids) == visible_fiches(session, reach, selection.fiche_ids)
+
+
+def _selection(row: RunRow, schedule: Schedule) -> FicheSelection:
+    said = row.config_snapshot.get("overrides") or row.config_snapshot.get("selection")
+    return schedule.fiche_selection if said is None else FicheSelection.model_validate(said)

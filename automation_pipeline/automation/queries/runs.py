@@ -1,0 +1,381 @@
+"""Queries about runs: add, lock, fence, heartbeat, phases, counts, retention."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import cast
+
+from pydantic import SecretStr
+from sqlalchemy import ColumnElement, Text, and_, bindparam, exists, func, or_, select, update
+from sqlalchemy import cast as sqlalchemy_cast
+from sqlalchemy.orm import Session
+
+from automation_pipeline.automation.models.runs import (
+    RUN_MACHINE,
+    OutcomeStatus,
+    Phase,
+    PhaseEntry,
+    PhaseLength,
+    Run,
+    RunAttempt,
+    RunStatus,
+    Trigger,
+    phase_lengths,
+)
+from automation_pipeline.automation.models.schedules import Schedule
+from automation_pipeline.automation.models.selections import FicheSelection
+from automation_pipeline.automation.queries.schedules import schedule_of_run
+from automation_pipeline.automation.rules.schedules import frozen_options, with_frozen_options
+from automation_pipeline.automation.tables import (
+    HeartbeatRow,
+    LogRow,
+    NotificationRow,
+    RunPhaseRow,
+    RunRow,
+    ScheduleRow,
+)
+from automation_pipeline.core.errors import NotFoundError, PermanentError
+from automation_pipeline.core.masking import masked_document
+from automation_pipeline.core.webhooks import DeliveryStatus
+from automation_pipeline.storage.clock import database_now, database_time
+from automation_pipeline.storage.group_commit import once_per_group
+from automation_pipeline.storage.metrics import MetricValue, add_metrics
+from automation_pipeline.storage.prepared import execute
+from automation_pipeline.storage.retention import Kind
+from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline.storage.statements import among, insert_into
+from automation_pipeline.storage.transitions import TransitionRow
+from automation_pipeline.storage.types import JsonObject
+
+
+def note_phase(session: Session, run_id: int, attempt: int, phase: Phase) -> None:
+    """Only the first time that the attempt enters it."""
+    entry = {"run_id": run_id, "attempt": attempt, "phase": phase, "entered_at": database_now()}
+    session.execute(insert_into(session, RunPhaseRow).values(**entry).on_conflict_do_nothing())
+
+
+def first_entry(session: Session, run_id: int) -> datetime | None:
+    """When the run's first attempt began, by the database's clock: the same for every attempt."""
+    return session.scalar(select(func.min(RunPhaseRow.entered_at)).where(RunPhaseRow.run_id == run_id))
+
+
+def seconds_since(session: Session, run_id: int, *phases: Phase) -> float:
+    """How long ago the run first entered one of the phases, in whichever attempt: what their time budget has spent."""
+    entered = select(func.min(RunPhaseRow.entered_at)).where(
+        RunPhaseRow.run_id == run_id, RunPhaseRow.phase.in_(phases)
+    )
+    at = session.scalar(entered)
+    return 0.0 if at is None else max((database_time(session) - at).total_seconds(), 0.0)
+
+
+def time_by_phase(session: Session, run_id: int) -> list[PhaseLength]:
+    """Of the run's last attempt, up to its end or to now."""
+    query = (
+        select(RunPhaseRow.phase, RunPhaseRow.entered_at)
+        .join(RunRow, (RunRow.id == RunPhaseRow.run_id) & (RunRow.attempt == RunPhaseRow.attempt))
+        .where(RunRow.id == run_id)
+    )
+    entries = {Phase(phase): entered_at for phase, entered_at in session.execute(query).tuples()}
+    until = entries.get(Phase.FINALIZING) or database_time(session)
+    return phase_lengths([PhaseEntry(*entry) for entry in entries.items()], until)
+
+
+def measure_phases(session: Session, run_id: int) -> None:
+    """Adds the last attempt to the measures of all runs. For the transaction that ends the run: once."""
+    measures: list[MetricValue] = []
+    for length in time_by_phase(session, run_id):
+        labels = f'phase="{length.phase}"'
+        measures += [
+            MetricValue("phase_seconds_total", labels, length.seconds),
+            MetricValue("phases_total", labels, 1),
+        ]
+    add_metrics(session, measures)
+
+
+_FENCED = select(RunRow.attempt, RunRow.status).where(RunRow.id == bindparam("run")).with_for_update(read=True)
+
+
+class StaleAttemptError(PermanentError):
+    """A newer attempt works on the run, or it has ended: whatever this worker did is not wanted any more."""
+
+
+@dataclass(frozen=True)
+class WatchedRun:
+    """A run that waits or works. `launch` counts the Dagster runs that its request has asked for."""
+
+    run_id: int
+    schedule_id: int
+    attempt: int
+    dagster_run_id: str | None
+    last_sign_at: datetime
+    now: datetime
+    request_key: str | None
+    request_state: str | None
+    launch: int | None
+    refused_because: str | None
+
+    @property
+    def silent_seconds(self) -> float:
+        return (self.now - self.last_sign_at).total_seconds()
+
+
+def add_run(  # noqa: PLR0913  what a run may be asked to be
+    session: Session,
+    schedule: Schedule,
+    trigger: Trigger,
+    now: datetime,
+    *,
+    due_at: datetime | None = None,
+    override: FicheSelection | None = None,
+    retry_of: int | None = None,
+) -> RunRow:
+    """A run that waits for its first attempt. The snapshot keeps what it was asked to do."""
+    row = RunRow(
+        schedule_id=schedule.id,
+        status=RunStatus.PENDING,
+        trigger=trigger,
+        due_at=due_at,
+        attempt=0,
+        started_at=now,
+        retry_of_run_id=retry_of,
+        selected_fiches=0,
+        config_snapshot={
+            "schedule": {"name": schedule.name, "scheduleType": schedule.schedule_type},
+            "overrides": override and override.model_dump(mode="json", by_alias=True),
+            "due_at": due_at and due_at.isoformat(),
+        },
+    )
+    session.add(row)
+    session.flush()
+    return row
+
+
+def requested_selection(row: RunRow) -> FicheSelection | None:
+    """The selection that was asked for, or taken from the schedule. None: nothing was selected yet, the schedule's
+    selection holds."""
+    said = row.config_snapshot.get("overrides") or row.config_snapshot.get("selection")
+    return None if said is None else FicheSelection.model_validate(said)
+
+
+def selection_of(session: Session, row: RunRow) -> FicheSelection:
+    """What the run is about: its own override, or what its schedule said when it selected, or says now."""
+    return requested_selection(row) or schedule_of_run(session, row.schedule_id).fiche_selection
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What a run is to do: its schedule and selection as it froze them, since when details count as fresh, and how
+    often what fails is tried again."""
+
+    schedule: Schedule
+    selection: FicheSelection
+    since: datetime
+    # Transcripts from before the run, by the database's clock, where the schedule does not skip transcribed fiches.
+    renew_before: datetime | None = None
+    # Audit configurations, as they were when the run selected its fiches.
+    configs: tuple[int, ...] = ()
+
+    @property
+    def retries(self) -> int:
+        return self.schedule.max_retries if self.schedule.retry_failed else 0
+
+
+def run_plan(session: Session, run_id: int) -> RunPlan:
+    row = session.get_one(RunRow, run_id)
+    schedule = with_frozen_options(schedule_of_run(session, row.schedule_id), row.config_snapshot.get("options"))
+    renew_before = None if schedule.skip_if_transcribed else first_entry(session, run_id)
+    frozen = cast("list[int] | None", row.config_snapshot.get("auditConfigs"))
+    configs = audit_configs_of(session, schedule) if frozen is None else tuple(frozen)
+    return RunPlan(schedule, selection_of(session, row), row.started_at, renew_before, configs)
+
+
+def audit_configs_of(session: Session, schedule: Schedule) -> tuple[int, ...]:
+    """Those that the schedule names, then the automatic ones, each once; none where it does not audit."""
+    if not schedule.run_audits:
+        return ()
+    from automation_pipeline.audits.queries.configs import automatic_configs  # noqa: PLC0415  a run starts without audits
+
+    automatic = automatic_configs(session) if schedule.use_automatic_audits else []
+    return tuple(dict.fromkeys([*schedule.specific_audit_configs, *(stored.id for stored in automatic)]))
+
+
+def freeze_options(session: Session, row: RunRow) -> None:
+    """From now on edits of the schedule and of the automatic configurations are for later runs."""
+    schedule = schedule_of_run(session, row.schedule_id)
+    row.config_snapshot = {
+        **row.config_snapshot,
+        "selection": selection_of(session, row).model_dump(mode="json", by_alias=True),
+        "options": frozen_options(schedule),
+        "auditConfigs": list(audit_configs_of(session, schedule)),
+    }
+
+
+def runs_by_key(session: Session, request_keys: Sequence[str]) -> dict[str, RunRow]:
+    """Those of them that were filed."""
+    rows = session.scalars(select(RunRow).where(among(session, RunRow.request_key, request_keys)))
+    return {row.request_key: row for row in rows if row.request_key}
+
+
+def external_key_of(session: Session, run_id: int) -> SecretStr | None:
+    """The key of the CRM that the run's schedule has of its own."""
+    key = session.scalar(
+        select(ScheduleRow.external_api_key)
+        .join(RunRow, RunRow.schedule_id == ScheduleRow.id)
+        .where(RunRow.id == run_id)
+    )
+    return SecretStr(key) if key else None
+
+
+def lock_run(session: Session, run_id: int) -> RunRow:
+    """The row, held until the transaction ends."""
+    row = session.scalar(select(RunRow).where(RunRow.id == run_id).with_for_update())
+    if row is None:
+        raise NotFoundError(f"Run {run_id} not found")
+    return row
+
+
+def last_run_of_root(session: Session, dagster_root_run_id: str) -> RunRow | None:
+    """The newest row that this Dagster run or those it retries have worked on."""
+    return session.scalar(
+        select(RunRow)
+        .where(RunRow.dagster_root_run_id == dagster_root_run_id)
+        .order_by(RunRow.id.desc())
+        .limit(1)
+        .with_for_update()
+    )
+
+
+def has_ended(session: Session, ticket: RunAttempt) -> bool:
+    """The attempt was the last one, and its run is over."""
+    row = session.get(RunRow, ticket.run_id)
+    return row is not None and row.attempt == ticket.attempt and row.completed_at is not None
+
+
+def fence_attempt(session: Session, ticket: RunAttempt) -> None:
+    """The run, fenced: no newer attempt can begin before this transaction ends."""
+    once_per_group(session, (fence_attempt, ticket), lambda session: _fence(session, ticket))
+
+
+def lock_attempt(session: Session, ticket: RunAttempt) -> RunRow:
+    """The same, and its row."""
+    fence_attempt(session, ticket)
+    return session.get_one(RunRow, ticket.run_id, populate_existing=True)
+
+
+def _fence(session: Session, ticket: RunAttempt) -> None:
+    row = execute(session, _FENCED, {"run": ticket.run_id}).first()
+    if row is None or row.attempt != ticket.attempt or row.status != RunStatus.RUNNING:
+        raise StaleAttemptError(f"Attempt {ticket.attempt} of run {ticket.run_id} is no longer the one at work.")
+
+
+def enter_phase(session: Session, ticket: RunAttempt, phase: Phase) -> None:
+    entered = session.execute(
+        update(RunRow)
+        .where(RunRow.id == ticket.run_id, RunRow.attempt == ticket.attempt, RunRow.phase.is_distinct_from(phase))
+        .values(phase=phase)
+        .returning(RunRow.id)
+        .execution_options(synchronize_session=False)
+    )
+    if entered.scalar_one_or_none() is not None:
+        note_phase(session, ticket.run_id, ticket.attempt, phase)
+
+
+def record_heartbeat(session: Session, ticket: RunAttempt, worker: str) -> None:
+    insert = insert_into(session, HeartbeatRow)
+    changes = {"attempt": ticket.attempt, "worker": worker, "beat_at": database_now()}
+    session.execute(
+        insert.values(run_id=ticket.run_id, **changes).on_conflict_do_update(
+            index_elements=["run_id"], set_=changes, where=HeartbeatRow.attempt <= ticket.attempt
+        )
+    )
+
+
+def watched_runs(session: Session) -> list[WatchedRun]:
+    """Every run that has not ended, with its last sign of life by the database's clock and its request."""
+    last_sign = func.coalesce(HeartbeatRow.beat_at, RunRow.started_at)
+    rows = session.execute(
+        select(
+            RunRow.id, RunRow.schedule_id, RunRow.attempt, RunRow.dagster_run_id, last_sign, database_now(),
+            RunRow.request_key, RunRequestRow.state, RunRequestRow.launch, RunRequestRow.reason,
+        )
+        .outerjoin(HeartbeatRow, HeartbeatRow.run_id == RunRow.id)
+        .outerjoin(RunRequestRow, RunRequestRow.request_key == RunRow.request_key)
+        .where(RunRow.completed_at.is_(None))
+        .order_by(RunRow.id)
+    ).tuples()  # fmt: skip
+    return [WatchedRun(*row) for row in rows]
+
+
+def unended_run_of_dagster(session: Session, dagster_run_id: str, run_id: int | None) -> RunAttempt | None:
+    """The unended run that this Dagster run works on, or was launched for without ever opening it."""
+    never_opened = and_(RunRow.id == run_id, RunRow.dagster_run_id.is_(None))
+    mine = RunRow.dagster_run_id == dagster_run_id
+    query = select(RunRow.id, RunRow.attempt).where(RunRow.completed_at.is_(None), or_(mine, never_opened))
+    row = session.execute(query).tuples().first()
+    return row and RunAttempt(*row)
+
+
+def write_log(
+    session: Session, run_id: int, at: datetime, level: str, message: str, details: JsonObject | None = None
+) -> None:
+    session.add(
+        LogRow(run_id=run_id, level=level, message=message, details=masked_document(details or {}), timestamp=at)
+    )
+
+
+def get_run(session: Session, run_id: int) -> Run:
+    row = session.get(RunRow, run_id)
+    if row is None:
+        raise NotFoundError(f"Run {run_id} not found")
+    return as_run(row)
+
+
+def as_run(row: RunRow) -> Run:
+    return Run.model_validate({name: getattr(row, name) for name in Run.model_fields})
+
+
+@dataclass(frozen=True)
+class RunCounts:
+    """Of the runs that are still stored. The fiches are those of ended runs."""
+
+    runs: Mapping[RunStatus, int]
+    fiches: Mapping[OutcomeStatus, int]
+
+
+def count_runs(session: Session) -> RunCounts:
+    row = RunRow
+    sums = [func.coalesce(func.sum(column), 0) for column in (row.successful_fiches, row.failed_fiches)]
+    ignored = func.coalesce(func.sum(row.ignored_fiches), 0)
+    found = session.execute(select(row.status, func.count(), *sums, ignored).group_by(row.status)).tuples().all()
+    runs = {RunStatus(status): count for status, count, *_ in found}
+    ended = (OutcomeStatus.SUCCESSFUL, OutcomeStatus.FAILED, OutcomeStatus.IGNORED)
+    return RunCounts(
+        runs={status: runs.get(status, 0) for status in RunStatus},
+        fiches={status: sum(int(counted[2 + place]) for counted in found) for place, status in enumerate(ended)},
+    )
+
+
+def failed_notifications(session: Session) -> int:
+    query = select(func.count()).where(NotificationRow.status == DeliveryStatus.FAILED)
+    return session.scalar(query) or 0
+
+
+def _old_logs(before: datetime) -> Sequence[ColumnElement[bool]]:
+    return LogRow.timestamp <= before, exists().where(RunRow.id == LogRow.run_id, RunRow.completed_at <= before)
+
+
+def _old_notifications(before: datetime) -> Sequence[ColumnElement[bool]]:
+    """Of a run that ended so long ago nobody tells again; what waits to be sent stays."""
+    has_ended = exists().where(RunRow.id == NotificationRow.run_id, RunRow.completed_at <= before)
+    is_told = NotificationRow.status != DeliveryStatus.PENDING
+    return NotificationRow.created_at <= before, is_told, has_ended
+
+
+def _old_moves(before: datetime) -> Sequence[ColumnElement[bool]]:
+    works = exists().where(sqlalchemy_cast(RunRow.id, Text) == TransitionRow.entity_id, RunRow.completed_at.is_(None))
+    return TransitionRow.machine == RUN_MACHINE.name, TransitionRow.at <= before, ~works
+
+
+LOGS = Kind("automation_logs", LogRow, _old_logs)
+NOTIFICATIONS = Kind("automation_notifications", NotificationRow, _old_notifications)
+MOVES = Kind("state_transitions, automation", TransitionRow, _old_moves)

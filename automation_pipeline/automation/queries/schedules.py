@@ -1,0 +1,158 @@
+"""Queries about schedules."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from sqlalchemy import Text, and_, case, cast, false, literal, select, update
+from sqlalchemy.orm import Session
+
+from automation_pipeline.automation.models.runs import SCHEDULE_STATUS, RunStatus
+from automation_pipeline.automation.models.schedules import Schedule, ScheduleInput
+from automation_pipeline.automation.tables import RunRow, ScheduleRow
+from automation_pipeline.core.errors import ConflictError, NotFoundError
+from automation_pipeline.storage.clock import database_now
+
+_SELECTION_PREFIX = "fiche_selection_"
+
+
+def add_schedule(session: Session, schedule: ScheduleInput, now: datetime) -> Schedule:
+    row = ScheduleRow(**_columns(schedule), created_at=now, updated_at=now)
+    session.add(row)
+    session.flush()
+    return as_schedule(row)
+
+
+def get_schedule(session: Session, schedule_id: int) -> Schedule:
+    """NotFoundError also for a deleted schedule; `schedule_of_run` finds that too."""
+    row = session.get(ScheduleRow, schedule_id, populate_existing=True)
+    if row is None or row.deleted_at is not None:
+        raise _unknown(schedule_id)
+    return as_schedule(row)
+
+
+def schedule_of_run(session: Session, schedule_id: int) -> Schedule:
+    """Of a run that is stored: deleted or not."""
+    return as_schedule(session.get_one(ScheduleRow, schedule_id, populate_existing=True))
+
+
+def lock_schedule(session: Session, schedule_id: int) -> Schedule:
+    """As it stands, and nobody else changes it or files a run of it until the transaction ends."""
+    kept = (ScheduleRow.id == schedule_id, ScheduleRow.deleted_at.is_(None))
+    held = select(ScheduleRow).where(*kept).with_for_update()
+    row = session.scalar(held.execution_options(populate_existing=True))
+    if row is None:
+        raise _unknown(schedule_id)
+    return as_schedule(row)
+
+
+def lock_for_new_run(session: Session, schedule_id: int) -> Schedule:
+    """Held as by `lock_schedule`, and in use, and without a run: of a schedule's runs one at a time waits or works."""
+    schedule = lock_schedule(session, schedule_id)
+    refuse_paused(schedule)
+    for run_id in unended_runs(session, schedule_id):
+        raise ConflictError(
+            f"Run {run_id} of schedule {schedule_id} is still at work: `automation runs watch {run_id}` follows it"
+        )
+    return schedule
+
+
+def refuse_paused(schedule: Schedule) -> None:
+    if not schedule.is_active:
+        raise ConflictError(f"Schedule {schedule.id} is not active")
+
+
+def replace_schedule(session: Session, schedule_id: int, schedule: ScheduleInput, now: datetime) -> None:
+    change_schedule(session, schedule_id, _columns(schedule), now)
+
+
+def change_schedule(session: Session, schedule_id: int, changes: Mapping[str, object], now: datetime) -> None:
+    _write(session, schedule_id, **changes, updated_at=now)
+
+
+def mark_deleted(session: Session, schedule_id: int) -> None:
+    _write(session, schedule_id, deleted_at=database_now(), is_active=False)
+
+
+def unended_runs(session: Session, schedule_id: int) -> list[int]:
+    """Runs of the schedule that wait or are at work."""
+    unended = (RunRow.schedule_id == schedule_id, RunRow.completed_at.is_(None))
+    return list(session.scalars(select(RunRow.id).where(*unended).order_by(RunRow.id)))
+
+
+def list_schedules(
+    session: Session, *, include_inactive: bool, limit: int | None = None, offset: int = 0
+) -> list[Schedule]:
+    """Newest first."""
+    kept = select(ScheduleRow).where(ScheduleRow.deleted_at.is_(None))
+    query = kept.order_by(ScheduleRow.id.desc()).limit(limit).offset(offset)
+    if not include_inactive:
+        query = query.where(ScheduleRow.is_active)
+    return [as_schedule(row) for row in session.scalars(query)]
+
+
+def mark_running(session: Session, schedule_id: int, at: datetime) -> None:
+    _write(session, schedule_id, last_run_at=at, last_run_status="running")
+
+
+def count_ended_run(session: Session, schedule_id: int, status: RunStatus, *, counted: bool = True) -> None:
+    """The database adds to the counters, so that two runs that end at once are both counted. A schedule that fails too
+    often in a row pauses; a cancelled run neither adds to that row nor ends it."""
+    changes = {**_counters(status), **_pause(status)} if counted else {}
+    _write(session, schedule_id, last_run_status=SCHEDULE_STATUS[status], **changes)
+
+
+def _counters(status: RunStatus) -> dict[str, object]:
+    return {
+        "total_runs": ScheduleRow.total_runs + 1,
+        "successful_runs": ScheduleRow.successful_runs + int(status is RunStatus.COMPLETED),
+        "failed_runs": ScheduleRow.failed_runs + int(status is RunStatus.FAILED),
+    }
+
+
+def _pause(status: RunStatus) -> dict[str, object]:
+    if status is RunStatus.CANCELLED:
+        return {}
+    if status is not RunStatus.FAILED:
+        return {"failures_in_a_row": 0}
+    in_a_row = ScheduleRow.failures_in_a_row + 1
+    pauses = and_(ScheduleRow.is_active, in_a_row >= ScheduleRow.pause_after_failures)
+    words = literal("Paused after ").concat(cast(in_a_row, Text)).concat(" failed runs in a row")
+    return {
+        "failures_in_a_row": in_a_row,
+        "is_active": case((pauses, false()), else_=ScheduleRow.is_active),
+        "paused_reason": case((pauses, words), else_=ScheduleRow.paused_reason),
+    }
+
+
+def _write(session: Session, schedule_id: int, **values: object) -> None:
+    session.execute(
+        update(ScheduleRow)
+        .where(ScheduleRow.id == schedule_id)
+        .values(**values)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def _unknown(schedule_id: int) -> NotFoundError:
+    return NotFoundError(f"Schedule {schedule_id} not found")
+
+
+def _columns(schedule: ScheduleInput) -> dict[str, object]:
+    selection = schedule.fiche_selection.model_dump()
+    key = schedule.external_api_key
+    return {
+        **schedule.model_dump(exclude={"fiche_selection"}),
+        **{_SELECTION_PREFIX + name: value for name, value in selection.items()},
+        "external_api_key": key and key.get_secret_value(),
+    }
+
+
+def as_schedule(row: ScheduleRow) -> Schedule:
+    values = {column.key: getattr(row, column.key) for column in ScheduleRow.__table__.columns}
+    del values["deleted_at"]
+    selection = {
+        name.removeprefix(_SELECTION_PREFIX): values.pop(name)
+        for name in list(values)
+        if name.startswith(_SELECTION_PREFIX)
+    }
+    return Schedule.model_validate({**values, "fiche_selection": selection})

@@ -1,0 +1,293 @@
+"""HTTP endpoints of runs, their outcomes, logs and reports."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+from starlette.responses import Response
+
+from automation_pipeline.api.bodies import OptionalBody, TheBody
+from automation_pipeline.api.errors import AuthorizationError
+from automation_pipeline.api.guard import GuardedRoute
+from automation_pipeline.api.idempotency import DoneOnce
+from automation_pipeline.api.openapi import takes
+from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheReach, TheServices
+from automation_pipeline.api.permissions import Entity
+from automation_pipeline.api.responses import Answer, Listing, answer, refusals, said
+from automation_pipeline.api.scopes import check_in_reach, check_parsed_selection
+from automation_pipeline.automation.documents import report_document, without_details, without_fiche_ids
+from automation_pipeline.automation.models.runs import FicheOutcome, OutcomeStatus, Phase, Run, RunStatus
+from automation_pipeline.automation.models.selections import KnownId, SelectionInput
+from automation_pipeline.automation.queries.ledger import outcomes_within
+from automation_pipeline.automation.queries.reports import run_report
+from automation_pipeline.automation.queries.run_details import log_document, logs_after, run_detail, runs_within
+from automation_pipeline.automation.queries.runs import get_run
+from automation_pipeline.automation.queries.schedules import get_schedule
+from automation_pipeline.automation.run_endings import cancel_run
+from automation_pipeline.automation.runs import request_run, retry_run
+from automation_pipeline.core.events import LogLevel
+from automation_pipeline.core.json_model import LARGEST_ID, Instant, JsonModel, as_document, parse
+
+
+class LogShown(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
+
+    id: str
+    timestamp: Instant
+    level: Literal["debug", "info", "warning", "error"]
+    message: str
+    metadata: dict[str, Any]  # Any: JSON
+
+
+class ProgressShown(BaseModel):
+    """Fiches by how far they have come."""
+
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
+
+    selected: int
+    fetched: int
+    to_work: int
+    transcribed: int
+    audited: int
+    ended: int
+    audits: int
+
+
+class PhaseShown(BaseModel):
+    phase: Phase
+    seconds: float
+
+
+class NotificationShown(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
+
+    channel: str
+    target: str
+    status: str
+    attempts: int
+    status_code: int | None
+    last_error: str | None
+    sent_at: str | None
+
+
+class RunDetail(Run):
+    """A run with how far it is, why fiches did not succeed, who was told, and the first of its log."""
+
+    config_snapshot: dict[str, Any]  # Any: JSON
+    result_summary: dict[str, Any] | None
+    progress: ProgressShown
+    phases: list[PhaseShown]
+    reasons: dict[str, dict[str, int]]
+    notifications: list[NotificationShown]
+    logs: list[LogShown]
+
+
+class OutcomeList(BaseModel):
+    success: Literal[True] = True
+    data: list[FicheOutcome]
+    count: int
+    limit: int
+    offset: int
+
+
+class Triggered(BaseModel):
+    success: Literal[True] = True
+    message: Literal["Automation triggered successfully"] = "Automation triggered successfully"
+    schedule_id: str
+    run_id: str = Field(description="Follow it at /api/automation/runs/{run_id}/events.")
+    event_ids: list[str]
+
+
+class Retried(BaseModel):
+    success: Literal[True] = True
+    message: str
+    schedule_id: str
+    run_id: str
+    retry_of_run_id: str
+
+
+class CancelInput(JsonModel):
+    reason: str | None = Field(default=None, max_length=1000)
+
+
+class TriggerInput(JsonModel):
+    """The selection replaces the schedule's whole, for this run."""
+
+    schedule_id: KnownId
+    override_fiche_selection: SelectionInput | None = None
+
+
+def parse_trigger(given: Mapping[str, object]) -> TriggerInput:
+    return parse(TriggerInput, given, "Invalid trigger automation data")
+
+
+router = APIRouter(route_class=GuardedRoute, tags=["runs"])
+PATH = "/api/automation/runs"
+FIRST_LOGS = 100
+TRIGGER_EXAMPLE: Mapping[str, object] = {
+    "scheduleId": "3",
+    "overrideFicheSelection": {"mode": "manual", "ficheIds": ["1900417", "1900418"]},
+}
+After = Annotated[int, Query(ge=0, le=LARGEST_ID, description="Only what was written after the line of this id.")]
+Statuses = Annotated[list[RunStatus] | None, Query(description="Only runs that stand so; may be repeated.")]
+
+
+@dataclass(frozen=True)
+class RunLogQuery:
+    """Which lines of a log are wanted."""
+
+    level: LogLevel = LogLevel.DEBUG
+    after: After = 0
+    limit: Limit = 100
+    offset: Offset = 0
+
+
+@router.post(
+    "/api/automation/trigger",
+    response_model=Triggered,
+    responses=refusals(404, 409),
+    openapi_extra=takes(TriggerInput, chosen=TRIGGER_EXAMPLE),
+)
+def trigger(body: TheBody, reach: TheReach, services: TheServices, once: DoneOnce) -> Response:
+    """Ask for a run at once. Dagster's daemon starts it within seconds; its id is known now."""
+    wanted = parse_trigger(body)
+    check_in_reach(Entity.SCHEDULE, str(wanted.schedule_id), reach, services.database)
+    if wanted.override_fiche_selection is not None:
+        check_parsed_selection(wanted.override_fiche_selection, reach, services.database)
+
+    def work() -> Response:
+        override = wanted.override_fiche_selection
+        run = request_run(
+            wanted.schedule_id,
+            database=services.database,
+            clock=services.clock,
+            override=override,
+            lost_after_seconds=services.settings.automation_lost_after_seconds,
+        )
+        return said(
+            message="Automation triggered successfully",
+            schedule_id=str(run.schedule_id),
+            run_id=str(run.id),
+            event_ids=[f"automation-run-{run.id}"],
+        )
+
+    return once(work)
+
+
+@router.get(PATH, response_model=Listing[Run])
+def list_(
+    reach: TheReach,
+    services: TheServices,
+    status: Statuses = None,
+    limit: Limit = 20,
+    offset: Offset = 0,
+) -> Response:
+    """List the runs of all schedules, newest first."""
+    with services.database.reading() as session:
+        runs = runs_within(session, reach, statuses=status or (), limit=limit, offset=offset)
+    return _listing(runs, limit, offset)
+
+
+@router.get("/api/automation/schedules/{schedule_id}/runs", response_model=Listing[Run], responses=refusals(404))
+def of_schedule(
+    schedule_id: IdInPath,
+    reach: TheReach,
+    services: TheServices,
+    status: Statuses = None,
+    limit: Limit = 20,
+    offset: Offset = 0,
+) -> Response:
+    """List the runs of one schedule, newest first."""
+    with services.database.reading() as session:
+        get_schedule(session, schedule_id)
+        runs = runs_within(session, reach, schedule_id=schedule_id, statuses=status or (), limit=limit, offset=offset)
+    return _listing(runs, limit, offset)
+
+
+@router.get(f"{PATH}/{{run_id}}", response_model=Answer[RunDetail], responses=refusals(404))
+def show(run_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
+    """Show one run: how it stands, how far it is, why fiches did not succeed, and the first of its log."""
+    with services.database.reading() as session:
+        detail = run_detail(session, run_id, first_logs=FIRST_LOGS)
+    return answer(detail if reach.is_whole else without_fiche_ids(detail))
+
+
+@router.get(f"{PATH}/{{run_id}}/logs", response_model=Listing[LogShown], responses=refusals(404))
+def logs(
+    run_id: IdInPath, wanted: Annotated[RunLogQuery, Depends()], reach: TheReach, services: TheServices
+) -> Response:
+    """What the run wrote down and is at least so urgent, oldest first."""
+    limit, offset = wanted.limit, wanted.offset
+    with services.database.reading() as session:
+        get_run(session, run_id)
+        rows = logs_after(session, run_id, wanted.after, wanted.level, limit=limit, offset=offset)
+    lines = [log_document(row) if reach.is_whole else without_details(log_document(row)) for row in rows]
+    return answer(lines, count=len(rows), limit=limit, offset=offset)
+
+
+@router.get(f"{PATH}/{{run_id}}/fiches", response_model=Listing[FicheOutcome], responses=refusals(404))
+def fiches(
+    run_id: IdInPath,
+    reach: TheReach,
+    services: TheServices,
+    status: OutcomeStatus | None = None,
+    limit: Limit = 100,
+    offset: Offset = 0,
+) -> Response:
+    """What became of the run's fiches, in the order of selection."""
+    with services.database.reading() as session:
+        get_run(session, run_id)
+        found = outcomes_within(session, run_id, reach, status=status, limit=limit, offset=offset)
+    return answer([as_document(one) for one in found], count=len(found), limit=limit, offset=offset)
+
+
+@router.post(
+    f"{PATH}/{{run_id}}/cancel",
+    response_model=Answer[Run],
+    responses=refusals(404, 409),
+    openapi_extra=takes(CancelInput, required=False, wrong_day={"reason": "The wrong day was picked"}),
+)
+def cancel(run_id: IdInPath, body: OptionalBody, services: TheServices, once: DoneOnce) -> Response:
+    """Cancel a run that waits or works: its unfinished fiches are ignored. Dagster stops within seconds."""
+    reason = parse(CancelInput, body, "Invalid cancel data").reason
+
+    def work() -> Response:
+        return answer(as_document(cancel_run(run_id, reason=reason, database=services.database, clock=services.clock)))
+
+    return once(work)
+
+
+@router.post(f"{PATH}/{{run_id}}/retry", response_model=Retried, responses=refusals(404, 409))
+def retry(run_id: IdInPath, services: TheServices, once: DoneOnce) -> Response:
+    """Ask for a new run over the fiches that this one failed on or, if it was cancelled, did not finish."""
+
+    def work() -> Response:
+        run = retry_run(run_id, database=services.database, clock=services.clock)
+        return said(
+            message="Retry requested",
+            schedule_id=str(run.schedule_id),
+            run_id=str(run.id),
+            retry_of_run_id=str(run_id),
+        )
+
+    return once(work)
+
+
+def _listing(runs: list[Run], limit: int, offset: int) -> Response:
+    return answer([as_document(run) for run in runs], count=len(runs), limit=limit, offset=offset)
+
+
+@router.get(
+    "/api/automation/runs/{run_id}/report",
+    response_model=Answer[dict[str, Any]],  # Any: JSON
+    responses=refusals(404),
+)
+def report(run_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
+    """What became of a run, down to the quotations of its audits: `automation runs report` makes a page of it."""
+    if not reach.is_whole:
+        raise AuthorizationError("The report shows every fiche of the run: it needs the scope ALL")
+    with services.database.reading() as session:
+        return answer(report_document(run_report(session, run_id)))

@@ -1,0 +1,299 @@
+"""HTTP endpoints of schedules."""
+
+from collections.abc import Mapping
+from datetime import date, datetime
+from itertools import islice
+from typing import Annotated, Literal, Self
+
+from fastapi import APIRouter, Header, Query
+from pydantic import AfterValidator, BaseModel, Field, SecretStr
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from automation_pipeline.api.bodies import OptionalBody, TheBody
+from automation_pipeline.api.etags import etag_of, expected_version
+from automation_pipeline.api.guard import GuardedRoute
+from automation_pipeline.api.idempotency import DoneOnce
+from automation_pipeline.api.openapi import takes
+from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheCaller, TheReach, TheServices
+from automation_pipeline.api.responses import Answer, Done, answer, refusals, said
+from automation_pipeline.api.scopes import check_selection, signed
+from automation_pipeline.api.upstream_errors import asking_outside
+from automation_pipeline.automation.documents import ScheduleShown, schedule_document
+from automation_pipeline.automation.models.runs import Run, RunStatus
+from automation_pipeline.automation.models.schedules import Schedule, ScheduleInput
+from automation_pipeline.automation.queries.due import Occurrence, decided_occurrences
+from automation_pipeline.automation.queries.run_details import runs_within, schedules_within
+from automation_pipeline.automation.queries.schedules import get_schedule
+from automation_pipeline.automation.rules.due import FIRST_YEAR, LAST_YEAR, occurrences_after, parse_start
+from automation_pipeline.automation.schedules import (
+    INVALID_BACKFILL,
+    ScheduleBackfill,
+    backfill_schedule,
+    create_schedule,
+    delete_schedule,
+    pause_schedule,
+    resume_schedule,
+    skip_next,
+    update_schedule,
+)
+from automation_pipeline.automation.selection import SelectionPreview, preview_schedule
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.clock import iso
+from automation_pipeline.core.json_model import Id, Instant, JsonModel, as_document, parse
+
+SCHEDULE_EXAMPLE: Mapping[str, object] = {
+    "name": "Nightly audit",
+    "scheduleType": "DAILY",
+    "timeOfDay": "02:00",
+    "timezone": "Europe/Paris",
+    "ficheSelection": {"mode": "date_range", "dateRange": "yesterday", "groupes": ["TEAM R1"]},
+}
+CHANGE_EXAMPLE: Mapping[str, object] = {"timeOfDay": "03:30", "description": None}
+
+
+class ScheduleWithRuns(ScheduleShown):
+    runs: list[Run]
+
+
+class ScheduleList(BaseModel):
+    success: Literal[True] = True
+    data: list[ScheduleShown]
+    count: int
+
+
+class PauseInput(JsonModel):
+    reason: str | None = Field(default=None, max_length=1000)
+
+
+class DayBackfillInput(JsonModel):
+    """The days of sales, and whether the answer only shows what would be filed."""
+
+    first: date = Field(alias="from", examples=["2026-05-01"])
+    last: date = Field(alias="to", examples=["2026-05-03"])
+    dry_run: bool = False
+
+
+class Skipped(BaseModel):
+    id: str = Field(examples=["3"])
+    skipped: Instant
+
+
+class Coming(BaseModel):
+    occurrences: list[Instant]
+
+
+class OccurrenceShown(JsonModel):
+    """Either a run, or why there was none."""
+
+    due_at: Instant
+    run_id: Id | None
+    run_status: RunStatus | None
+    not_run_because: str | None
+    decided_at: Instant
+
+    @classmethod
+    def of(cls, occurrence: Occurrence) -> Self:
+        return cls.model_validate(vars(occurrence))
+
+
+router = APIRouter(route_class=GuardedRoute, tags=["schedules"])
+PATH = "/api/automation/schedules"
+LAST_RUNS = 10
+After = Annotated[
+    Annotated[datetime, AfterValidator(parse_start)] | None,
+    Query(description=f"Start from this instant instead of now, in the years {FIRST_YEAR} to {LAST_YEAR}."),
+]
+
+
+@router.post(
+    PATH,
+    status_code=201,
+    response_model=Answer[ScheduleShown],
+    responses=refusals(409),
+    openapi_extra=takes(ScheduleInput, nightly=SCHEDULE_EXAMPLE),
+)
+def create(body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce) -> Response:
+    """Store a new schedule."""
+    given = signed(body, caller)
+
+    def work() -> Response:
+        check_selection(given.get("ficheSelection"), reach, services.database)
+        schedule = create_schedule(
+            given,
+            database=services.database,
+            clock=services.clock,
+            webhook_origins=services.settings.webhook_allowed_origins,
+        )
+        return _schedule_answer(schedule, services, status=201)
+
+    return once(work)
+
+
+@router.get(PATH, response_model=ScheduleList)
+def list_(
+    reach: TheReach, services: TheServices, *, include_inactive: bool = False, limit: Limit = 1000, offset: Offset = 0
+) -> Response:
+    """List the schedules, newest first."""
+    with services.database.reading() as session:
+        found = schedules_within(session, reach, include_inactive=include_inactive, limit=limit, offset=offset)
+    now = services.clock.now()
+    return answer([schedule_document(schedule, now) for schedule in found], count=len(found))
+
+
+@router.get(f"{PATH}/{{schedule_id}}", response_model=Answer[ScheduleWithRuns], responses=refusals(404))
+def show(schedule_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
+    """Show one schedule with its last runs. The ETag is for changing it safely."""
+    with services.database.reading() as session:
+        schedule = get_schedule(session, schedule_id)
+        last = runs_within(session, reach, schedule_id=schedule_id, limit=LAST_RUNS, offset=0)
+    document = {**schedule_document(schedule, services.clock.now()), "runs": [as_document(run) for run in last]}
+    return answer(document, headers={"ETag": etag_of(schedule.updated_at)})
+
+
+@router.patch(
+    f"{PATH}/{{schedule_id}}",
+    response_model=Answer[ScheduleShown],
+    responses=refusals(404, 409, 412),
+    openapi_extra=takes(
+        ScheduleInput, partial={"updatedAt": {"type": "string", "format": "date-time"}}, later=CHANGE_EXAMPLE
+    ),
+)
+def update(
+    schedule_id: IdInPath,
+    body: TheBody,
+    caller: TheCaller,
+    reach: TheReach,
+    services: TheServices,
+    if_match: Annotated[
+        str | None, Header(alias="If-Match", description="Change it only while its ETag is this one.")
+    ] = None,
+) -> Response:
+    """Change the fields that are named. Null clears a field; a selection is replaced whole.
+
+    With `If-Match`, or `updatedAt` in the body, nothing is changed that was changed by somebody else meanwhile.
+    """
+    is_expected, patch = expected_version(if_match, body)
+    if "ficheSelection" in patch:
+        check_selection(patch["ficheSelection"], reach, services.database)
+    schedule = update_schedule(
+        schedule_id,
+        {name: value for name, value in patch.items() if caller.is_machine or name != "createdBy"},
+        database=services.database,
+        clock=services.clock,
+        webhook_origins=services.settings.webhook_allowed_origins,
+        is_expected=is_expected,
+    )
+    return _schedule_answer(schedule, services)
+
+
+@router.delete(f"{PATH}/{{schedule_id}}", response_model=Done, responses=refusals(404, 409))
+def delete(schedule_id: IdInPath, services: TheServices) -> Response:
+    """Delete a schedule. Its runs, their outcomes, logs and audits stay readable."""
+    delete_schedule(schedule_id, database=services.database)
+    return said(message="Schedule deleted successfully")
+
+
+@router.post(
+    f"{PATH}/{{schedule_id}}/pause",
+    response_model=Answer[ScheduleShown],
+    responses=refusals(404, 409),
+    openapi_extra=takes(PauseInput, required=False, holidays={"reason": "Closed until January"}),
+)
+def pause(schedule_id: IdInPath, body: OptionalBody, services: TheServices) -> Response:
+    """Start no more runs of it until it is resumed. A run that is at work goes on."""
+    reason = parse(PauseInput, body, "Invalid pause data").reason
+    schedule = pause_schedule(schedule_id, database=services.database, clock=services.clock, reason=reason)
+    return _schedule_answer(schedule, services)
+
+
+@router.post(f"{PATH}/{{schedule_id}}/resume", response_model=Answer[ScheduleShown], responses=refusals(404, 409))
+def resume(schedule_id: IdInPath, services: TheServices) -> Response:
+    """Take a paused schedule into use again. What fell due during the pause is not run."""
+    return _schedule_answer(resume_schedule(schedule_id, database=services.database, clock=services.clock), services)
+
+
+@router.post(f"{PATH}/{{schedule_id}}/skip-next", response_model=Answer[Skipped], responses=refusals(404, 409))
+def skip(schedule_id: IdInPath, services: TheServices, once: DoneOnce) -> Response:
+    """Leave out the next occurrence; said again, the one after it too."""
+
+    def work() -> Response:
+        due_at = skip_next(schedule_id, database=services.database, clock=services.clock)
+        return answer({"id": str(schedule_id), "skipped": iso(due_at)})
+
+    return once(work)
+
+
+@router.post(
+    f"{PATH}/{{schedule_id}}/backfill",
+    response_model=Answer[ScheduleBackfill],
+    responses=refusals(404, 409),
+    openapi_extra=takes(DayBackfillInput, first_days_of_may={"from": "2026-05-01", "to": "2026-05-03", "dryRun": True}),
+)
+def backfill(schedule_id: IdInPath, body: TheBody, services: TheServices, once: DoneOnce) -> Response:
+    """File one run per day of a range, each day once. Repeated, it files what is missing."""
+    wanted = parse(DayBackfillInput, body, INVALID_BACKFILL)
+
+    def work() -> Response:
+        made = backfill_schedule(
+            schedule_id,
+            wanted.first,
+            wanted.last,
+            database=services.database,
+            clock=services.clock,
+            dry_run=wanted.dry_run,
+        )
+        return answer(as_document(made))
+
+    return once(work)
+
+
+@router.get(f"{PATH}/{{schedule_id}}/preview", response_model=Answer[SelectionPreview], responses=refusals(404, 502))
+async def preview(schedule_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
+    """Show what a run would select and drop now, and why. Nothing is written; the CRM is asked for the sales lists."""
+    key = await run_in_threadpool(_key_of, schedule_id, services)
+    with asking_outside():
+        shown = await preview_schedule(
+            schedule_id,
+            database=services.database,
+            source=services.crm_with(key),
+            clock=services.clock,
+            semaphore=services.sales_list_semaphore,
+            most_recordings=services.settings.automation_max_recordings_per_fiche,
+        )
+    return answer(as_document(shown if reach.is_whole else shown.without_fiches()))
+
+
+def _key_of(schedule_id: int, services: Services) -> SecretStr | None:
+    with services.database.reading() as session:
+        return get_schedule(session, schedule_id).external_api_key
+
+
+@router.get(f"{PATH}/{{schedule_id}}/next", response_model=Answer[Coming], responses=refusals(404))
+def coming(
+    schedule_id: IdInPath,
+    services: TheServices,
+    after: After = None,
+    count: Annotated[int, Query(ge=1, le=1000)] = 10,
+) -> Response:
+    """List the coming occurrences."""
+    with services.database.reading() as session:
+        schedule = get_schedule(session, schedule_id)
+    start = after or services.clock.now()
+    return answer({"occurrences": [iso(at) for at in islice(occurrences_after(schedule, start), count)]})
+
+
+@router.get(
+    f"{PATH}/{{schedule_id}}/occurrences", response_model=Answer[list[OccurrenceShown]], responses=refusals(404)
+)
+def occurrences(schedule_id: IdInPath, services: TheServices, limit: Limit = 20) -> Response:
+    """List the last due times: the run of each, or why there was none."""
+    with services.database.reading() as session:
+        get_schedule(session, schedule_id)
+        decided = decided_occurrences(session, schedule_id, limit)
+    return answer([as_document(OccurrenceShown.of(one)) for one in decided])
+
+
+def _schedule_answer(schedule: Schedule, services: Services, *, status: int = 200) -> Response:
+    document: Mapping[str, object] = schedule_document(schedule, services.clock.now())
+    return answer(document, status=status, headers={"ETag": etag_of(schedule.updated_at)})

@@ -1,0 +1,216 @@
+"""What a run selects: days, filters, the result, and the size of its batches."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from functools import cached_property
+from math import ceil
+from zoneinfo import ZoneInfo
+
+from automation_pipeline.automation.models.runs import Reason
+from automation_pipeline.automation.models.selections import (
+    DatePreset,
+    DropReason,
+    EmptyReason,
+    FicheCandidate,
+    FicheChoice,
+    FicheSelection,
+    SelectionMode,
+    split_ids,
+)
+from automation_pipeline.core.scheduling.zones import wall_time
+from automation_pipeline.fiches.models.days import DayFailed, crm_day
+
+ONE_DAY = timedelta(days=1)
+
+
+def days_of(selection: FicheSelection, now: datetime, zone: ZoneInfo) -> tuple[date, ...]:
+    """Ascending, each once.
+
+    | dateRange  | first day                                           | last day                           | days     |
+    |------------|-----------------------------------------------------|------------------------------------|----------|
+    | last_24h   | the day before today                                | today                              | 2        |
+    | yesterday  | the day before today                                | the same                           | 1        |
+    | last_week  | seven days before today                             | today                              | 8        |
+    | last_month | today's number in the month before, or its last day | today                              | 29 to 32 |
+    | custom     | customStartDate                                     | customEndDate, today at the latest | 0 and up |
+    | (none)     |                                                     |                                    | 0        |
+
+    Custom without an end is its first day alone. Dates that cannot be read, an end without a start and a start after
+    the end give no days.
+    """
+    today = wall_time(now, zone).date()
+    match selection.date_range:
+        case DatePreset.LAST_24H:
+            return _days(today - ONE_DAY, today)
+        case DatePreset.YESTERDAY:
+            return (today - ONE_DAY,)
+        case DatePreset.LAST_WEEK:
+            return _days(today - timedelta(weeks=1), today)
+        case DatePreset.LAST_MONTH:
+            return _days(_a_month_before(today), today)
+        case DatePreset.CUSTOM:
+            return _custom_days(selection, today)
+        case None:
+            return ()
+
+
+def _custom_days(selection: FicheSelection, today: date) -> tuple[date, ...]:
+    if not selection.custom_start_date:
+        return ()
+    try:
+        first = crm_day(selection.custom_start_date)
+        last = crm_day(selection.custom_end_date) if selection.custom_end_date else None
+    except ValueError:  # refused when a schedule is saved; an older one may hold anything
+        return ()
+    return (first,) if last is None else _days(first, min(last, today))
+
+
+def _a_month_before(day: date) -> date:
+    last_of_month = day.replace(day=1) - ONE_DAY
+    return last_of_month.replace(day=min(day.day, last_of_month.day))
+
+
+def _days(first: date, last: date) -> tuple[date, ...]:
+    return tuple(first + timedelta(days=number) for number in range((last - first).days + 1))
+
+
+def named_ids(selection: FicheSelection) -> list[str]:
+    """Those of a stored selection may lie several in one entry."""
+    return split_ids(selection.fiche_ids)
+
+
+def filter_candidates(candidates: Sequence[FicheCandidate], selection: FicheSelection) -> FicheChoice:
+    """In the order of the candidates; the limit is applied once, to those that are left."""
+    dropped = Counter(dict.fromkeys(DropReason, 0))
+    firsts = {candidate.fiche_id: candidate for candidate in reversed(candidates)}
+    dropped[DropReason.DUPLICATES] = len(candidates) - len(firsts)
+    wanted: list[str] = []
+    reasons: dict[str, DropReason] = {}
+    for fiche_id in dict.fromkeys(candidate.fiche_id for candidate in candidates):
+        reason = _unwanted(firsts[fiche_id], selection)
+        if reason is None:
+            wanted.append(fiche_id)
+        else:
+            dropped[reason] += 1
+            reasons[fiche_id] = reason
+    kept = tuple(wanted[: selection.max_fiches])
+    dropped[DropReason.OVER_MAX_FICHES] = len(wanted) - len(kept)
+    reasons |= dict.fromkeys(wanted[len(kept) :], DropReason.OVER_MAX_FICHES)
+    return FicheChoice(kept, dict(dropped), reasons)
+
+
+def _unwanted(candidate: FicheCandidate, selection: FicheSelection) -> DropReason | None:
+    groupe = _normalised(candidate.groupe)
+    if selection.groupes and groupe and groupe not in _selected_groupes(selection):
+        return DropReason.GROUPE_NOT_SELECTED
+    return DropReason.AUDITED if selection.only_unaudited and candidate.audited else None
+
+
+def ignore_reason(
+    groupe: str | None, recordings: int, selection: FicheSelection, ceiling: int
+) -> tuple[Reason, str] | None:
+    """Why a fiche is ignored now that its details are here, as a key and in words; None: it goes on.
+
+    `ceiling` is how many recordings a fiche may have where the selection does not say; 0: any number.
+    """
+    if selection.groupes:
+        told = _normalised(groupe)
+        if not told:
+            return Reason.MISSING_GROUPE, "Missing groupe"
+        if told not in _selected_groupes(selection):
+            return Reason.GROUPE_NOT_SELECTED, f"Groupe not selected ({told})"
+    most = selection.max_recordings_per_fiche or ceiling
+    if most and recordings > most:
+        return Reason.TOO_MANY_RECORDINGS, f"Too many recordings ({recordings} > {most})"
+    if selection.only_with_recordings and recordings == 0:
+        return Reason.NO_RECORDINGS, "No recordings"
+    return None
+
+
+def _normalised(groupe: str | None) -> str:
+    return (groupe or "").strip()
+
+
+def _selected_groupes(selection: FicheSelection) -> set[str]:
+    return {_normalised(groupe) for groupe in selection.groupes}
+
+
+_FILTERS = {
+    "groupes", "only_with_recordings", "only_unaudited", "use_rlm", "max_fiches", "max_recordings_per_fiche",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SelectionRequest:
+    """What is to be selected. Without days it is by hand, or finds nothing."""
+
+    selection: FicheSelection
+    days: tuple[date, ...] = ()
+
+    @property
+    def is_manual(self) -> bool:
+        return self.selection.mode is SelectionMode.MANUAL
+
+
+@dataclass(frozen=True)
+class SelectionResult:
+    """`failures` are the days whose sales list could not be asked for: their candidates are those known before."""
+
+    wish: SelectionRequest
+    candidates: Sequence[FicheCandidate]
+    failures: Sequence[DayFailed] = ()
+
+    @cached_property
+    def choice(self) -> FicheChoice:
+        return filter_candidates(self.candidates, self.wish.selection)
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        return self.choice.kept
+
+    @property
+    def empty_reason(self) -> EmptyReason | None:
+        if self.kept:
+            return None
+        if self.wish.is_manual:
+            return EmptyReason.NO_FICHES_FOUND if self.candidates else EmptyReason.NO_FICHES_MANUAL
+        return EmptyReason.NO_FICHES_FOUND if self.wish.days else EmptyReason.NO_DATES
+
+    def failed_days(self) -> list[dict[str, str]]:
+        return [{"date": failure.day.isoformat(), "error": failure.error} for failure in self.failures]
+
+    def summary(self) -> dict[str, object]:
+        """Keys that do not change. `candidates` are those `selected` and `dropped`; of repeats each is one."""
+        selection = self.wish.selection
+        return {
+            "mode": selection.mode,
+            "dateRange": selection.date_range,
+            "dates": [day.isoformat() for day in self.wish.days],
+            "candidates": len(self.candidates),
+            "selected": len(self.kept),
+            "dropped": {str(reason): count for reason, count in self.choice.dropped.items()},
+            "revalidation_failures": self.failed_days(),
+            "filters": selection.model_dump(mode="json", by_alias=True, include=_FILTERS),
+            "empty_reason": self.empty_reason,
+        }
+
+
+LARGEST_IN_PROCESS = 1_000
+SMALLEST_SHARED = 50
+LARGEST_SHARED = 500
+MOST_BATCHES = 40
+# However many fiches there are: a step that is lost with its host, or comes to a second one, must stay small.
+LARGEST_OF_SEVERAL = 1_000
+BATCHES_A_PROCESS = 4
+
+
+def batch_size(fiches: int, processes: int) -> int:
+    """Fiches a batch. Each boundary drains the concurrency and writes events, so it must be worth it."""
+    at_least = ceil(fiches / MOST_BATCHES)
+    if processes == 1:
+        return max(at_least, LARGEST_IN_PROCESS)
+    share = ceil(fiches / (processes * BATCHES_A_PROCESS))
+    wanted = max(at_least, min(max(share, SMALLEST_SHARED), LARGEST_SHARED))
+    return min(wanted, LARGEST_OF_SEVERAL)

@@ -1,0 +1,279 @@
+"""Ends of runs: finalise, cancel, close stale and lost runs, and file the notifications."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from automation_pipeline.automation import events
+from automation_pipeline.automation.events import PRODUCER, TENANT, job_id, run_note
+from automation_pipeline.automation.models.runs import (
+    RUN_MACHINE,
+    LedgerTally,
+    OutcomeStatus,
+    Phase,
+    Reason,
+    Run,
+    RunStatus,
+    run_status,
+    unread_days_error,
+)
+from automation_pipeline.automation.models.schedules import Schedule
+from automation_pipeline.automation.models.selections import EmptyReason
+from automation_pipeline.automation.queries.due import unmark_running, work_of_schedules
+from automation_pipeline.automation.queries.fiches import audits_of_run
+from automation_pipeline.automation.queries.ledger import end_pending, tally, transcribed_fiches
+from automation_pipeline.automation.queries.notifications import add_notifications, first_failures
+from automation_pipeline.automation.queries.run_details import CANCELLED_WORDS
+from automation_pipeline.automation.queries.runs import (
+    StaleAttemptError,
+    as_run,
+    get_run,
+    lock_run,
+    measure_phases,
+    note_phase,
+    watched_runs,
+    write_log,
+)
+from automation_pipeline.automation.queries.schedules import count_ended_run, schedule_of_run
+from automation_pipeline.automation.rules.due import DuePolicy, ScheduleLoad, UnendedRun, schedule_load, stale_mark
+from automation_pipeline.automation.rules.notifications import (
+    MAX_FAILURES,
+    NOTIFICATION_EVENT,
+    Notification,
+    is_wanted,
+    notifications_of,
+)
+from automation_pipeline.automation.tables import RunRow
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import AutomationError, ConflictError, InvalidInputError
+from automation_pipeline.core.events import Event
+from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.heartbeats import DAEMON, seconds_since_heartbeat
+from automation_pipeline.storage.outbox import enqueue
+from automation_pipeline.storage.run_requests import mark_refused
+from automation_pipeline.storage.transitions import Transition, record_transitions
+from automation_pipeline.storage.workflow_logs import write_notes
+
+
+def notify_run(
+    session: Session, run: Run, schedule: Schedule, *, now: datetime, breakdown: str | None = None
+) -> list[Notification]:
+    """Whom they are for. The ended `run` has its counts; saying it twice tells once."""
+    if not is_wanted(schedule, run.status):
+        return []
+    failures = first_failures(session, run.id, MAX_FAILURES) if breakdown is None and run.failed_fiches else []
+    messages = notifications_of(run, schedule, failures, breakdown)
+    if messages:
+        ids = add_notifications(session, run.id, messages, now)
+        enqueue(session, [_notification_event(message, row, now) for message, row in zip(messages, ids, strict=True)])
+    return messages
+
+
+def _notification_event(message: Notification, notification_id: int, now: datetime) -> Event:
+    return Event(
+        tenant_id=TENANT,
+        key=message.key,
+        name=NOTIFICATION_EVENT,
+        producer=PRODUCER,
+        correlation_id=job_id(message.run_id),
+        occurred_at=now,
+        payload={"notification_id": notification_id},
+    )
+
+
+INTERRUPTED = "The run broke off before this fiche was done"
+
+
+@dataclass(frozen=True)
+class RunClosing:
+    """How a run ends that did not finish by itself: its status, the error and reason of its pending fiches, and details
+    for its record. A cancelled run's pending fiches are ignored, a failed run's have failed. Without `counted` the
+    schedule's counters stay as they are."""
+
+    error: str = INTERRUPTED
+    reason: Reason = Reason.INTERRUPTED
+    details: Mapping[str, object] | None = None
+    log: str | None = None
+    status: RunStatus = RunStatus.FAILED
+    counted: bool = True
+
+
+INTERRUPTED_CLOSING = RunClosing()
+
+
+class LedgerError(Exception):
+    """The rows of a run do not add up: a bug, never an outcome."""
+
+
+def finalise_run(
+    run_id: int,
+    *,
+    database: Database,
+    clock: Clock,
+    attempt: int | None = None,
+    breakdown: str | None = None,
+    closing: RunClosing = INTERRUPTED_CLOSING,
+) -> Run:
+    """The ended run; one that has ended before is returned as it is.
+
+    With an attempt: only if it is still the one at work. With a breakdown: pending fiches and the run end as `closing`
+    says.
+    """
+    now = clock.now()
+    with database.transaction() as session:
+        row = lock_run(session, run_id)
+        if row.completed_at is not None:
+            return as_run(row)
+        if attempt is not None and row.attempt != attempt:
+            raise StaleAttemptError(f"Attempt {attempt} of run {run_id} is no longer the one at work.")
+        if breakdown is not None:
+            end_pending(session, run_id, _pending_outcome(closing), closing.error, closing.reason, now)
+        standing = tally(session, run_id, row.selected_fiches)
+        if breakdown is None and not standing.is_whole:
+            raise LedgerError(f"Run {run_id} cannot end: {standing}")
+        breakdown = breakdown or unread_days_error(as_run(row))
+        _end_run(session, row, standing, breakdown, closing, now)
+        run = as_run(row)
+        _notify_end(session, run, breakdown, closing, now)
+        measure_phases(session, run_id)
+        return run
+
+
+def _end_run(
+    session: Session, row: RunRow, standing: LedgerTally, breakdown: str | None, closing: RunClosing, now: datetime
+) -> None:
+    status = run_status(standing) if breakdown is None else closing.status
+    before = RunStatus(row.status)
+    row.status = RUN_MACHINE.move(before, status)
+    row.phase = Phase.FINALIZING
+    row.completed_at = now
+    length = None if row.began_at is None else (now - row.began_at) // timedelta(milliseconds=1)
+    row.duration_ms = None if length is None else max(length, 0)  # clocks of two hosts differ
+    row.total_fiches = standing.total
+    row.successful_fiches = standing.successful
+    row.failed_fiches = standing.failed
+    row.ignored_fiches = standing.ignored
+    row.transcriptions_run = transcribed_fiches(session, row.id)
+    row.audits_run = audits_of_run(session, row.id).ended
+    row.error_message = breakdown
+    if closing.details is not None:
+        row.error_details = {**(row.error_details or {}), **closing.details}
+    empty = _why_empty(row)
+    row.result_summary = {"message": empty.message, "ficheIds": []} if empty else {}
+    session.flush()
+    note_phase(session, row.id, row.attempt, Phase.FINALIZING)
+    transition = Transition(RUN_MACHINE.name, str(row.id), before, status, "finalise_run", now, breakdown)
+    record_transitions(session, [transition])
+    count_ended_run(session, row.schedule_id, status, counted=closing.counted)
+    if row.request_key and breakdown is not None:
+        mark_refused(session, row.request_key, breakdown)
+
+
+def _notify_end(session: Session, run: Run, breakdown: str | None, closing: RunClosing, now: datetime) -> None:
+    """Logs, events and messages about the end, in the transaction that ends it: each once."""
+    counts = f"{run.successful_fiches} successful, {run.failed_fiches} failed, {run.ignored_fiches} ignored"
+    write_notes(session, run_note(run, f"END: {run.status}: {counts}", level="error" if breakdown else "info"))
+    if breakdown is not None:
+        level, words = (
+            ("warning", breakdown)
+            if run.status is RunStatus.CANCELLED
+            else ("error", f"Automation failed: {breakdown}")
+        )
+        write_log(session, run.id, now, level, closing.log or words)
+        enqueue(session, events.broken_off(run, breakdown, now))
+        notify_run(session, run, schedule_of_run(session, run.schedule_id), now=now, breakdown=breakdown)
+        return
+    details = {"status": run.status, "duration_ms": run.duration_ms}
+    write_log(session, run.id, now, "info", "Automation run completed", details)
+    enqueue(session, events.completed(run, now, _why_empty(run)))
+    notify_run(session, run, schedule_of_run(session, run.schedule_id), now=now)
+
+
+def _pending_outcome(closing: RunClosing) -> OutcomeStatus:
+    return OutcomeStatus.IGNORED if closing.status is RunStatus.CANCELLED else OutcomeStatus.FAILED
+
+
+def _why_empty(run: Run | RunRow) -> EmptyReason | None:
+    reason = (run.selection_summary or {}).get("empty_reason")
+    return EmptyReason(str(reason)) if reason else None
+
+
+LONGEST_REASON = 500
+CANCELLED_CLOSING = RunClosing(CANCELLED_WORDS, Reason.CANCELLED, status=RunStatus.CANCELLED)
+
+
+def cancel_run(run_id: int, *, database: Database, clock: Clock, reason: str | None = None) -> Run:
+    """The cancelled run. Fiches that had not ended are ignored. ConflictError: the run has already ended."""
+    words = _cancel_message(reason)
+    with database.reading() as session:
+        _refuse_ended(get_run(session, run_id))
+    run = finalise_run(run_id, database=database, clock=clock, breakdown=words, closing=CANCELLED_CLOSING)
+    if run.error_message != words:  # it ended by itself just before
+        _refuse_ended(run)
+    return run
+
+
+def _cancel_message(reason: str | None) -> str:
+    given = " ".join((reason or "").split())
+    if len(given) > LONGEST_REASON:
+        raise InvalidInputError("The run stays", (("reason", f"is longer than {LONGEST_REASON} characters"),))
+    if "\0" in given:
+        raise InvalidInputError("The run stays", (("reason", "must not hold the character NUL"),))
+    return f"{CANCELLED_WORDS}: {given}" if given else CANCELLED_WORDS
+
+
+def _refuse_ended(run: Run) -> None:
+    if run.completed_at is not None:
+        raise ConflictError(f"Run {run.id} has already ended ({run.status})")
+
+
+STALE_LOG_MESSAGE = "Automation run marked stale by scheduler"
+# A daemon that has not ticked for so long is not there: its sensors tick every five seconds.
+DAEMON_GONE_SECONDS = 60.0
+
+
+def reconcile_stale_runs(rules: DuePolicy, *, database: Database, clock: Clock) -> list[int]:
+    """The schedules concerned. What cannot be ended now is left for the next time: it keeps nobody else waiting."""
+    now = clock.now()
+    with database.reading() as session:
+        work = work_of_schedules(session, rules.lost_after_seconds)
+    stale = {id_: one for id_, one in work.items() if schedule_load(one, now, rules.stale_after) is ScheduleLoad.STALE}
+    _end_stale((run for one in stale.values() for run in one.runs), rules, now, database, clock)
+    marked = [id_ for id_, one in stale.items() if one.marked_running]
+    if marked:
+        with database.transaction() as session:
+            unmark_running(session, marked)
+    return list(stale)
+
+
+def _end_stale(runs: Iterable[UnendedRun], rules: DuePolicy, now: datetime, database: Database, clock: Clock) -> None:
+    for run in runs:
+        mark = stale_mark(run.started_at, now, rules.stale_after)
+        try:
+            finalise_run(
+                run.id,
+                database=database,
+                clock=clock,
+                attempt=run.attempt,
+                breakdown=mark.message,
+                closing=RunClosing(details=mark.details, log=STALE_LOG_MESSAGE, counted=False),
+            )
+        except AutomationError:  # it has come back to life with a new attempt, or the database is away
+            continue
+
+
+def close_lost_runs(schedule_id: int, lost_after_seconds: float, *, database: Database, clock: Clock) -> list[int]:
+    """The runs of the schedule that were closed: their process is lost, and no daemon runs that would request another
+    attempt. Runs that wait for a daemon are left alone."""
+    with database.reading() as session:
+        since_tick = seconds_since_heartbeat(session, DAEMON)
+        if since_tick is not None and since_tick <= DAEMON_GONE_SECONDS:
+            return []
+        unended = [run for run in watched_runs(session) if run.schedule_id == schedule_id]
+    lost = [run for run in unended if run.attempt > 0 and run.silent_seconds > lost_after_seconds]
+    for run in lost:
+        words = (
+            f"The process that worked on it was lost: no sign of life since {run.last_sign_at:%Y-%m-%d %H:%M:%S} UTC"
+        )
+        finalise_run(run.run_id, database=database, clock=clock, attempt=run.attempt, breakdown=words)
+    return [run.run_id for run in lost]

@@ -1,0 +1,308 @@
+"""Runs: request, open, heartbeat, progress, retry, recover."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from automation_pipeline.automation import events
+from automation_pipeline.automation.events import run_note
+from automation_pipeline.automation.models.runs import (
+    MAX_FRUITLESS_ATTEMPTS,
+    RUN_MACHINE,
+    Phase,
+    Run,
+    RunAttempt,
+    RunStatus,
+    Trigger,
+)
+from automation_pipeline.automation.models.selections import FicheSelection, SelectionMode
+from automation_pipeline.automation.queries.fiches import audits_of_run
+from automation_pipeline.automation.queries.ledger import fetched, tally
+from automation_pipeline.automation.queries.run_details import fiches_to_retry, ledger_progress, work_due
+from automation_pipeline.automation.queries.runs import (
+    LOGS,
+    MOVES,
+    NOTIFICATIONS,
+    WatchedRun,
+    add_run,
+    as_run,
+    get_run,
+    last_run_of_root,
+    lock_run,
+    note_phase,
+    record_heartbeat,
+    requested_selection,
+    run_plan,
+    selection_of,
+    write_log,
+)
+from automation_pipeline.automation.queries.schedules import get_schedule, lock_for_new_run, mark_running, refuse_paused
+from automation_pipeline.automation.rules.due import LOST_AFTER_SECONDS
+from automation_pipeline.automation.run_endings import close_lost_runs, finalise_run
+from automation_pipeline.automation.tables import RunRow
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import ConflictError
+from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.outbox import enqueue
+from automation_pipeline.storage.retention import PurgePass, purge_expired
+from automation_pipeline.storage.run_requests import NewRunRequest, file_requests, mark_taken, request_again
+from automation_pipeline.storage.transitions import Transition, record_transitions
+from automation_pipeline.storage.workflow_logs import write_notes
+
+JOB = "automation_run"
+
+
+def manual_run_key(run_id: int) -> str:
+    """The key of the request for a run that was asked for by hand."""
+    return f"automation-run-{run_id}"
+
+
+def request_run(  # noqa: PLR0913  what a run may be asked to be
+    schedule_id: int,
+    *,
+    database: Database,
+    clock: Clock,
+    override: FicheSelection | None = None,
+    trigger: Trigger = Trigger.MANUAL,
+    due_at: datetime | None = None,
+    retry_of: int | None = None,
+    lost_after_seconds: float = LOST_AFTER_SECONDS,
+) -> Run:
+    """`retry_of`: the run that this one takes up again. ConflictError: the schedule is paused, or has a run already."""
+    close_lost_runs(schedule_id, lost_after_seconds, database=database, clock=clock)
+    now = clock.now()
+    with database.transaction() as session:
+        schedule = lock_for_new_run(session, schedule_id)
+        row = add_run(session, schedule, trigger, now, override=override, due_at=due_at, retry_of=retry_of)
+        file_run_request(session, row, now)
+        return as_run(row)
+
+
+def file_run_request(session: Session, row: RunRow, now: datetime, launch: int = 1) -> None:
+    """For a run that has no request yet."""
+    row.request_key = key = manual_run_key(row.id)
+    tags = {
+        "automation/schedule_id": str(row.schedule_id),
+        "automation/run_id": str(row.id),
+        "automation/trigger": row.trigger,
+    }
+    wish = NewRunRequest(key, JOB, {"schedule_id": row.schedule_id, "run_id": row.id}, tags, launch)
+    file_requests(session, [wish], now)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunLaunch:
+    """What the launch said. Without a run id the run is found by its root, or made. `is_next`: the watchdog requested
+    it in place of a lost launch. `is_repeat`: a person re-executes a Dagster run from its first step."""
+
+    schedule_id: int
+    dagster_run_id: str
+    dagster_root_run_id: str
+    worker: str
+    is_next: bool = False
+    is_repeat: bool = False
+    run_id: int | None = None
+    due_at: datetime | None = None
+    override: FicheSelection | None = None
+    lost_after_seconds: float = LOST_AFTER_SECONDS
+
+
+def open_run(opening: RunLaunch, *, database: Database, clock: Clock) -> RunAttempt:
+    """The ticket of the new attempt. The next attempt at a run that has ended after all gets the last one: nothing is
+    left."""
+    if opening.run_id is None:
+        from automation_pipeline.automation.run_endings import close_lost_runs  # noqa: PLC0415  by hand only
+
+        close_lost_runs(opening.schedule_id, opening.lost_after_seconds, database=database, clock=clock)
+    now = clock.now()
+    with database.transaction() as session:
+        row = _existing_run(session, opening, now)
+        if row is not None and row.completed_at is not None:
+            return RunAttempt(row.id, row.attempt)
+        if row is None:
+            row = _add_launched_run(session, opening, now)
+        elif row.attempt == 0:  # a pause does not keep a run that has begun from being finished
+            refuse_paused(get_schedule(session, row.schedule_id))
+        ticket = _begin_attempt(session, row, opening, now)
+        record_heartbeat(session, ticket, opening.worker)
+        mark_running(session, row.schedule_id, now if row.trigger == Trigger.RETRY else row.due_at or now)
+        if row.request_key:
+            mark_taken(session, row.request_key, opening.dagster_run_id)
+    return ticket
+
+
+def _existing_run(session: Session, opening: RunLaunch, now: datetime) -> RunRow | None:
+    if opening.run_id is None:
+        row = last_run_of_root(session, opening.dagster_root_run_id)
+        return None if row is None or row.completed_at is not None else row
+    row = lock_run(session, opening.run_id)
+    if row.schedule_id != opening.schedule_id:
+        raise ConflictError(f"Run {row.id} belongs to schedule {row.schedule_id}, not {opening.schedule_id}.")
+    if row.completed_at is not None and opening.is_repeat:
+        return _repeat(session, row, now)
+    if row.completed_at is not None and not opening.is_next:
+        raise ConflictError(f"Run {row.id} has already ended ({row.status}): start a new one.")
+    return row
+
+
+def _repeat(session: Session, row: RunRow, now: datetime) -> RunRow:
+    """A new run with the selection and the due time of one that has ended."""
+    schedule, due_at = lock_for_new_run(session, row.schedule_id), row.due_at or row.started_at
+    return add_run(
+        session, schedule, Trigger.RETRY, now, due_at=due_at, override=requested_selection(row), retry_of=row.id
+    )
+
+
+def _add_launched_run(session: Session, opening: RunLaunch, now: datetime) -> RunRow:
+    schedule = lock_for_new_run(session, opening.schedule_id)
+    return add_run(session, schedule, Trigger.LAUNCHPAD, now, due_at=opening.due_at, override=opening.override)
+
+
+def _begin_attempt(session: Session, row: RunRow, opening: RunLaunch, now: datetime) -> RunAttempt:
+    if row.status == RunStatus.PENDING:
+        RUN_MACHINE.move(RunStatus.PENDING, RunStatus.RUNNING)
+        row.status = RunStatus.RUNNING
+        record_transitions(
+            session,
+            [Transition(RUN_MACHINE.name, str(row.id), RunStatus.PENDING, RunStatus.RUNNING, opening.worker, now)],
+        )
+    row.attempt += 1
+    row.began_at = row.began_at or now
+    if row.attempt > 1:
+        from automation_pipeline.automation.queries.run_details import ledger_progress  # noqa: PLC0415  after a loss only
+
+        row.progress_mark = ledger_progress(session, row.id)
+    row.phase = Phase.SELECTION
+    row.dagster_run_id = opening.dagster_run_id
+    row.dagster_root_run_id = opening.dagster_root_run_id
+    message = "Automation run started" if row.attempt == 1 else f"Attempt {row.attempt} takes the run over"
+    write_log(session, row.id, now, "info", message, {"worker": opening.worker, "dagsterRunId": row.dagster_run_id})
+    session.flush()
+    note_phase(session, row.id, row.attempt, Phase.SELECTION)
+    run = as_run(row)
+    enqueue(session, [events.started(run, now)])
+    write_notes(session, run_note(run, f"START: attempt {row.attempt}", data={"worker": opening.worker}))
+    return RunAttempt(row.id, row.attempt)
+
+
+def send_heartbeat(ticket: RunAttempt, worker: str, *, database: Database) -> None:
+    with database.transaction() as session:
+        record_heartbeat(session, ticket, worker)
+
+
+def record_progress(session: Session, ticket: RunAttempt, now: datetime, *, in_log: bool = True) -> None:
+    run = get_run(session, ticket.run_id)
+    standing = tally(session, ticket.run_id, run.selected_fiches)
+    audits = audits_of_run(session, ticket.run_id)
+    made = events.ProgressUpdate(run.phase or Phase.SELECTION, standing, audits.ended)
+    enqueue(session, [events.progress(run, made, now)])
+    if not in_log:
+        return
+    if run.phase is Phase.FETCHING:
+        ready = fetched(session, ticket.run_id)
+        words = f"Fiche details progress: {ready}/{standing.selected}"
+    elif run.phase is Phase.AUDITING:
+        words = f"Audit progress: {audit_progress(session, ticket)}"
+    else:
+        return
+    write_log(session, ticket.run_id, now, "info", words, vars(standing))
+
+
+def audit_progress(session: Session, ticket: RunAttempt) -> str:
+    """Audits that have ended, out of those that are due: one per configuration and fiche that can be audited."""
+    audits = audits_of_run(session, ticket.run_id)
+    due = work_due(session, ticket.run_id).fiches_to_audit * len(run_plan(session, ticket.run_id).configs)
+    return f"{audits.ended}/{due} (completed={audits.completed}, failed={audits.failed})"
+
+
+def retry_run(run_id: int, *, database: Database, clock: Clock) -> Run:
+    """The new run, which waits for Dagster. ConflictError: the earlier one is at work, or nothing of it failed."""
+    with database.reading() as session:
+        run = get_run(session, run_id)
+        if run.completed_at is None:
+            raise ConflictError(f"Run {run_id} is still {run.status}: wait for its end, or cancel it first")
+        row, fiche_ids = session.get_one(RunRow, run_id), fiches_to_retry(session, run_id)
+        if fiche_ids:
+            override = _selection_of_failed(fiche_ids, selection_of(session, row))
+        elif run.status in (RunStatus.FAILED, RunStatus.CANCELLED):
+            override = requested_selection(row)
+        else:
+            raise ConflictError(f"Run {run_id} has nothing to retry: no fiche failed")
+    return request_run(
+        run.schedule_id,
+        database=database,
+        clock=clock,
+        override=override,
+        trigger=Trigger.RETRY,
+        due_at=run.due_at or (None if fiche_ids else run.started_at),  # relative days count back from there
+        retry_of=run_id,
+    )
+
+
+def _selection_of_failed(fiche_ids: list[str], wanted: FicheSelection) -> FicheSelection:
+    """Without `only_unaudited`: a fiche of which one of two audits failed counts as audited."""
+    return FicheSelection(
+        mode=SelectionMode.MANUAL,
+        fiche_ids=tuple(fiche_ids),
+        groupes=wanted.groupes,
+        only_with_recordings=wanted.only_with_recordings,
+        use_rlm=wanted.use_rlm,
+        max_recordings_per_fiche=wanted.max_recordings_per_fiche,
+    )
+
+
+@dataclass(frozen=True)
+class LostLaunch:
+    """A launch of a run that is over without having ended the run. `began`: its process had begun to work."""
+
+    run: WatchedRun
+    reason: str
+    began: bool = True
+
+
+def request_next_attempt(lost: LostLaunch, *, database: Database, clock: Clock) -> str | None:
+    """What was done about it, in a sentence. None: somebody else was first."""
+    now = clock.now()
+    with database.transaction() as session:
+        row = lock_run(session, lost.run.run_id)
+        if row.completed_at is not None or row.attempt != lost.run.attempt:
+            return None
+        if not _request_launch(session, row, lost.run.launch, now):
+            return None
+        if lost.began:
+            _count_fruitless(session, row)
+        is_given_up = row.fruitless_attempts >= MAX_FRUITLESS_ATTEMPTS
+        if not is_given_up:
+            details = {"dagsterRunId": row.dagster_run_id, "reason": lost.reason}
+            write_log(
+                session, row.id, now, "warning", f"{_attempt_name(row)} was lost: another attempt is requested", details
+            )
+            return f"Requested another attempt at run {row.id}"
+    words = f"{MAX_FRUITLESS_ATTEMPTS} attempts in a row were lost without progress. The last one: {lost.reason}"
+    finalise_run(lost.run.run_id, database=database, clock=clock, attempt=lost.run.attempt, breakdown=words)
+    return f"Closed run {lost.run.run_id}"
+
+
+def _request_launch(session: Session, row: RunRow, launch: int | None, now: datetime) -> bool:
+    """A run that was not launched for a request, as by `dagster job execute`, gets one for its second launch."""
+    if row.request_key is not None:
+        return launch is not None and request_again(session, row.request_key, launch)
+    file_run_request(session, row, now, launch=2)
+    return True
+
+
+def _count_fruitless(session: Session, row: RunRow) -> None:
+    """Only attempts that were lost without any progress count, and only in a row."""
+    progress = ledger_progress(session, row.id)
+    row.fruitless_attempts = 0 if progress > row.progress_mark else row.fruitless_attempts + 1
+    row.progress_mark = progress
+
+
+def _attempt_name(row: RunRow) -> str:
+    return f"Attempt {row.attempt}" if row.status == RunStatus.RUNNING else "The run, before its first attempt,"
+
+
+def remove_old_logs(
+    look: PurgePass, *, keep_log_days: int, keep_notification_days: int, keep_move_days: int, database: Database
+) -> dict[str, int]:
+    kept = (LOGS, keep_log_days), (NOTIFICATIONS, keep_notification_days), (MOVES, keep_move_days)
+    return purge_expired(kept, look, database=database)

@@ -1,0 +1,279 @@
+"""Schedules: create, change, pause, backfill, and start what is due."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import date, datetime, timedelta
+
+from automation_pipeline.audits.queries.configs import known_ids
+from automation_pipeline.automation.models.runs import RunStatus, Trigger
+from automation_pipeline.automation.models.schedules import INVALID_SCHEDULE, Schedule, ScheduleType, parse_schedule
+from automation_pipeline.automation.models.selections import DatePreset, FicheSelection, SelectionMode, format_day
+from automation_pipeline.automation.queries.due import (
+    DueCandidate,
+    DueStart,
+    forget_paused,
+    lock_candidates,
+    record_decided,
+    record_next_due,
+    record_not_run,
+    schedules_watched,
+    start_runs,
+)
+from automation_pipeline.automation.queries.runs import add_run, runs_by_key
+from automation_pipeline.automation.queries.schedules import (
+    add_schedule,
+    change_schedule,
+    get_schedule,
+    lock_schedule,
+    mark_deleted,
+    refuse_paused,
+    replace_schedule,
+    unended_runs,
+)
+from automation_pipeline.automation.rules.due import (
+    DueDecision,
+    DuePolicy,
+    DueReport,
+    SkippedOccurrence,
+    StartedRun,
+    decide_due,
+    next_to_skip,
+    next_undecided,
+)
+from automation_pipeline.automation.rules.schedules import (
+    INVALID_UPDATE,
+    apply_patch,
+    check_webhook_url,
+    derived_changes,
+    resume_changes,
+)
+from automation_pipeline.automation.run_endings import reconcile_stale_runs
+from automation_pipeline.automation.runs import JOB
+from automation_pipeline.automation.tables import RunRow
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import ConflictError, InvalidInputError, OutdatedError
+from automation_pipeline.core.json_model import Id, JsonModel
+from automation_pipeline.core.scheduling.zones import wall_time, zone
+from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
+
+
+def check_audit_configs(session: Session, ids: Iterable[int], complaint: str) -> None:
+    """Refuse audit configurations that do not exist."""
+    asked = set(ids)
+    missing = sorted(asked - known_ids(session, asked)) if asked else []
+    if missing:
+        named = ", ".join(map(str, missing))
+        raise InvalidInputError(complaint, (("specificAuditConfigs", f"there is no audit configuration {named}"),))
+
+
+def create_schedule(
+    given: Mapping[str, object], *, database: Database, clock: Clock, webhook_origins: Collection[str] = ()
+) -> Schedule:
+    """It has decided upon no due time yet: one just gone by fires at once while the scheduler's window holds it.
+    Without `webhook_origins` a webhook may be at any public address."""
+    schedule = parse_schedule(given)
+    check_webhook_url(schedule.webhook_url, webhook_origins)
+    with database.transaction() as session:
+        check_audit_configs(session, schedule.specific_audit_configs, INVALID_SCHEDULE)
+        return add_schedule(session, schedule, clock.now())
+
+
+def update_schedule(
+    schedule_id: int,
+    patch: Mapping[str, object],
+    *,
+    database: Database,
+    clock: Clock,
+    webhook_origins: Collection[str] = (),
+    is_expected: Callable[[datetime], bool] | None = None,
+) -> Schedule:
+    """What the patch does not name stays, null clears. Of two patches at once the second sees what the first did.
+
+    OutdatedError when the schedule was last changed at an instant that is not the expected one.
+    """
+    with database.transaction() as session:
+        stored = lock_schedule(session, schedule_id)
+        if is_expected is not None and not is_expected(stored.updated_at):
+            raise OutdatedError(f"Schedule {schedule_id} was changed meanwhile: look at it again")
+        if not patch:
+            return stored
+        changed, now = apply_patch(stored, patch), clock.now()
+        if changed.webhook_url != stored.webhook_url:
+            check_webhook_url(changed.webhook_url, webhook_origins, INVALID_UPDATE)
+        # One that was deleted meanwhile must not stand in the way of other changes.
+        new_configs = set(changed.specific_audit_configs) - set(stored.specific_audit_configs)
+        check_audit_configs(session, new_configs, INVALID_UPDATE)
+        replace_schedule(session, schedule_id, changed, now)
+        change_schedule(session, schedule_id, derived_changes(stored, changed, now), now)
+        return get_schedule(session, schedule_id)
+
+
+def pause_schedule(schedule_id: int, *, database: Database, clock: Clock, reason: str | None = None) -> Schedule:
+    """One that is paused already keeps its reason."""
+    with database.transaction() as session:
+        if lock_schedule(session, schedule_id).is_active:
+            change_schedule(session, schedule_id, {"is_active": False, "paused_reason": reason}, clock.now())
+        return get_schedule(session, schedule_id)
+
+
+def resume_schedule(schedule_id: int, *, database: Database, clock: Clock) -> Schedule:
+    """What fell due during the pause is not caught up with. One that is active already stays as it is."""
+    with database.transaction() as session:
+        if not lock_schedule(session, schedule_id).is_active:
+            now = clock.now()
+            change_schedule(session, schedule_id, resume_changes(now), now)
+        return get_schedule(session, schedule_id)
+
+
+def skip_next(schedule_id: int, *, database: Database, clock: Clock) -> datetime:
+    """The occurrence that is left out now, after those left out before. ConflictError if none would come."""
+    now = clock.now()
+    with database.transaction() as session:
+        schedule = lock_schedule(session, schedule_id)
+        if schedule.schedule_type is ScheduleType.MANUAL:
+            raise ConflictError(f"Schedule {schedule_id} is MANUAL: it has no next occurrence to skip")
+        due_at = next_to_skip(schedule, now)
+        if due_at is None:
+            raise ConflictError(f"Schedule {schedule_id} is not active: it has no next occurrence to skip")
+        change_schedule(session, schedule_id, {"skip_due_at": due_at}, now)
+    return due_at
+
+
+def delete_schedule(schedule_id: int, *, database: Database) -> None:
+    """ConflictError while a run of it waits or is at work."""
+    with database.transaction() as session:
+        lock_schedule(session, schedule_id)
+        runs = unended_runs(session, schedule_id)
+        if runs:
+            raise ConflictError(
+                f"Schedule {schedule_id} cannot be deleted while run {runs[0]} is not over: "
+                f"wait for its end, or end it by `automation runs cancel {runs[0]}`"
+            )
+        mark_deleted(session, schedule_id)
+
+
+MAX_BACKFILL_DAYS = 92
+INVALID_BACKFILL = "Invalid backfill data"
+
+
+class BackfillDay(JsonModel):
+    """A day and its run. `filed`: this call has filed it, or would have without the dry run."""
+
+    day: date
+    key: str
+    filed: bool
+    run_id: Id | None
+    status: RunStatus | None
+
+
+class ScheduleBackfill(JsonModel):
+    schedule_id: Id
+    dry_run: bool
+    days: tuple[BackfillDay, ...]
+
+
+def backfill_schedule(
+    schedule_id: int, first: date, last: date, *, database: Database, clock: Clock, dry_run: bool = False
+) -> ScheduleBackfill:
+    """Every run selects the sales of its day, with the schedule's other filters. A day that has its run keeps it."""
+    now = clock.now()
+    with database.transaction() as session:
+        schedule = lock_schedule(session, schedule_id)
+        _check_backfill(schedule, first, last, now)
+        days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
+        known = _known_runs(session, schedule, days)
+        filed = {day: _file_backfill(session, schedule, day, now) for day in days if day not in known and not dry_run}
+        runs = {**known, **filed}
+        return ScheduleBackfill(
+            schedule_id=schedule_id,
+            dry_run=dry_run,
+            days=tuple(_backfill_day(schedule, day, runs.get(day), filed=day not in known) for day in days),
+        )
+
+
+def backfill_key(schedule_id: int, day: date) -> str:
+    return f"automation-backfill-{schedule_id}-{day.isoformat()}"
+
+
+def _check_backfill(schedule: Schedule, first: date, last: date, now: datetime) -> None:
+    refuse_paused(schedule)
+    if schedule.fiche_selection.mode is SelectionMode.MANUAL:
+        raise ConflictError(f"Schedule {schedule.id} selects fiches by their ids: it has no days to backfill")
+    today = wall_time(now, zone(schedule.timezone)).date()
+    if last < first:
+        raise InvalidInputError(INVALID_BACKFILL, (("to", "must not lie before from"),))
+    if last > today:
+        raise InvalidInputError(INVALID_BACKFILL, (("to", f"must not lie after today, {today.isoformat()}"),))
+    if (last - first).days >= MAX_BACKFILL_DAYS:
+        raise InvalidInputError(INVALID_BACKFILL, (("to", f"must be at most {MAX_BACKFILL_DAYS - 1} days after from"),))
+
+
+def _known_runs(session: Session, schedule: Schedule, days: list[date]) -> dict[date, RunRow]:
+    keys = {backfill_key(schedule.id, day): day for day in days}
+    return {keys[key]: row for key, row in runs_by_key(session, list(keys)).items()}
+
+
+def _file_backfill(session: Session, schedule: Schedule, day: date, now: datetime) -> RunRow:
+    row = add_run(session, schedule, Trigger.BACKFILL, now, override=_selection_of_day(schedule.fiche_selection, day))
+    row.request_key = key = backfill_key(schedule.id, day)
+    tags = {
+        "automation/schedule_id": str(schedule.id),
+        "automation/run_id": str(row.id),
+        "automation/trigger": Trigger.BACKFILL,
+    }
+    config = {"schedule_id": schedule.id, "run_id": row.id}
+    file_requests(session, [NewRunRequest(key, JOB, config, tags)], now)
+    return row
+
+
+def _selection_of_day(selection: FicheSelection, day: date) -> FicheSelection:
+    days = {"date_range": DatePreset.CUSTOM, "custom_start_date": format_day(day), "custom_end_date": format_day(day)}
+    return selection.model_copy(update=days)
+
+
+def _backfill_day(schedule: Schedule, day: date, row: RunRow | None, *, filed: bool) -> BackfillDay:
+    status = None if row is None else RunStatus(row.status)
+    run_id = None if row is None else row.id
+    return BackfillDay(day=day, key=backfill_key(schedule.id, day), filed=filed, run_id=run_id, status=status)
+
+
+DecidedSchedules = list[tuple[DueCandidate, DueDecision]]
+
+
+def start_due_runs(rules: DuePolicy, *, database: Database, clock: Clock) -> DueReport:
+    """Safe beside another copy of itself and beside runs asked for by hand: one due time, one run, one at a time."""
+    reconciled = reconcile_stale_runs(rules, database=database, clock=clock)
+    now = clock.now()
+    with database.transaction() as session:
+        forget_paused(session)
+        candidates = lock_candidates(session, now, rules)
+        decisions = [(one, decide_due(one.schedule, now, rules)) for one in candidates.readable]
+        # Stale still: ending it failed a moment ago. The next look tries again.
+        decided = [(one, decision) for one, decision in decisions if not decision.reconcile]
+        started = _apply_decisions(session, decided, now)
+        return DueReport(
+            checked=schedules_watched(session),
+            triggered=tuple(started),
+            not_run=tuple(_not_run(decided)),
+            reconciled=tuple(reconciled),
+            broken=tuple(candidates.broken.items()),
+        )
+
+
+def _apply_decisions(session: Session, decided: DecidedSchedules, now: datetime) -> list[StartedRun]:
+    starts = [DueStart(one, due_at) for one, decision in decided for due_at in decision.to_run[:1]]
+    started = start_runs(session, starts, now)
+    record_not_run(session, _not_run(decided), now)
+    until = {one.schedule.id: decision.decided_until(one.schedule.decided_until) for one, decision in decided}
+    settled = {one.schedule.id for one, decision in decided if decision.to_run or decision.not_run}
+    record_decided(session, {id_: due_at for id_, due_at in until.items() if id_ in settled})
+    coming = ((one, next_undecided(one.schedule, until[one.schedule.id], now)) for one, _ in decided)
+    record_next_due(session, [(one, due_at) for one, due_at in coming if due_at != one.next_due_at])
+    return [
+        StartedRun(start.schedule_id, start.candidate.schedule.name, start.due_at, run_id)
+        for start, run_id in started.items()
+    ]
+
+
+def _not_run(decided: DecidedSchedules) -> list[tuple[int, SkippedOccurrence]]:
+    return [(one.schedule.id, entry) for one, decision in decided for entry in decision.not_run]

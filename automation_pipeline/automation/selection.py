@@ -1,0 +1,323 @@
+"""Selecting fiches: for a run, once, as its ledger; and as a preview of a schedule."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from automation_pipeline.automation import events
+from automation_pipeline.automation.models.runs import Reason, RunAttempt
+from automation_pipeline.automation.models.schedules import Schedule
+from automation_pipeline.automation.models.selections import FicheCandidate, FicheChoice, SelectionMode
+from automation_pipeline.automation.queries.fiches import fiches_named, fiches_of_days, groupes_of
+from automation_pipeline.automation.queries.ledger import open_ledger, pending_batches
+from automation_pipeline.automation.queries.runs import (
+    as_run,
+    audit_configs_of,
+    freeze_options,
+    has_ended,
+    lock_attempt,
+    lock_run,
+    selection_of,
+    write_log,
+)
+from automation_pipeline.automation.queries.schedules import get_schedule, schedule_of_run
+from automation_pipeline.automation.rules.outcomes import NOT_FOUND_REASON
+from automation_pipeline.automation.rules.selection import (
+    SelectionRequest,
+    SelectionResult,
+    batch_size,
+    days_of,
+    ignore_reason,
+    named_ids,
+)
+from automation_pipeline.automation.tables import RunRow
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.coordination import Semaphore
+from automation_pipeline.core.errors import AutomationError
+from automation_pipeline.core.events import WorkflowLogEntry
+from automation_pipeline.core.json_model import Id, JsonModel
+from automation_pipeline.core.scheduling.zones import zone
+from automation_pipeline.fiches.days import revalidate_days
+from automation_pipeline.fiches.models.days import DayFailed, SalesDay
+from automation_pipeline.fiches.models.fiches import DetailsKnown
+from automation_pipeline.fiches.ports import FicheSource
+from automation_pipeline.fiches.queries.days import revalidated_since
+from automation_pipeline.fiches.queries.details import known_since
+from automation_pipeline.fiches.rules import is_final
+from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.outbox import enqueue
+from automation_pipeline.storage.workflow_logs import write_notes
+
+MOST_DATES_SHOWN = 10
+MOST_IDS_SHOWN = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectionOptions:
+    """`processes` that share the work; `cooldown`: a day's sales list that is younger is not asked for again."""
+
+    processes: int
+    cooldown: timedelta
+
+
+@dataclass(frozen=True)
+class SelectedBatches:
+    """Numbers of the batches that have work left, and the sales lists that were taken anew for this."""
+
+    batches: Sequence[int]
+    revalidated: Sequence[SalesDay] = ()
+
+
+class _SelectionLog:
+    """What is said while the selection is made: written down together with it, it is never said twice."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lines: list[tuple[datetime, str, str, dict[str, object]]] = []
+
+    def say(self, message: str, level: str = "info", **details: object) -> None:
+        self._lines.append((self._clock.now(), level, message, details))
+
+    def say_of_day(self, outcome: SalesDay | DayFailed) -> None:
+        day = f"{outcome.day:%d/%m/%Y}"
+        match outcome:
+            case DayFailed():
+                self.say(f"Failed to revalidate {day}: {outcome.error}", "error")
+            case SalesDay():
+                self.say(f"Revalidated {day} ({outcome.fiches} fiches)", missingCle=outcome.missing_cle)
+
+    def write(self, session: Session, row: RunRow) -> None:
+        about = ("automation", "automation_run", str(row.id), events.job_id(row.id))
+        for at, level, message, details in self._lines:
+            write_log(session, row.id, at, level, message, details)
+        write_notes(
+            session,
+            *(
+                WorkflowLogEntry(*about, message, level, "select_fiches", row.dagster_run_id, details)
+                for _at, level, message, details in self._lines
+            ),
+        )
+
+
+async def select_fiches(
+    ticket: RunAttempt,
+    *,
+    database: Database,
+    source: FicheSource,
+    clock: Clock,
+    semaphore: Semaphore,
+    knobs: SelectionOptions,
+) -> SelectedBatches:
+    """Nothing is left in a run that has ended. A later attempt finds the selection made and adds nothing.
+
+    The sales lists are asked for outside the transaction that writes the selection: broken off, they are asked again.
+    A day that gives none is told of in the run, which goes on with what is mirrored.
+    """
+    with database.transaction() as session:
+        if has_ended(session, ticket):
+            return SelectedBatches(())
+        row = lock_attempt(session, ticket)
+        if row.selected_at is not None:
+            return SelectedBatches(pending_batches(session, row.id))
+        wish = _run_request(session, row)
+    journal = _SelectionLog(clock)
+    days = _days_to_ask(wish, database, clock.now() - knobs.cooldown)
+    _log_days(wish, days, journal)
+    outcomes = await revalidate_days(
+        days, database=database, source=source, clock=clock, semaphore=semaphore, on_day=journal.say_of_day
+    )
+    failures = [outcome for outcome in outcomes if isinstance(outcome, DayFailed)]
+    with database.transaction() as session:
+        lock_run(session, ticket.run_id)  # not a share of it: of two that hold one, neither could go on to write
+        row = lock_attempt(session, ticket)
+        if row.selected_at is None:
+            found = SelectionResult(wish, _run_candidates(session, wish), failures)
+            _log_result(found, journal)
+            journal.write(session, row)
+            _store_selection(session, row, found, knobs.processes, clock.now())
+        return SelectedBatches(
+            pending_batches(session, row.id), [each for each in outcomes if isinstance(each, SalesDay)]
+        )
+
+
+def _run_request(session: Session, row: RunRow) -> SelectionRequest:
+    """Days are counted back from when the run was due, or asked for: late starts and later attempts see the same."""
+    selection = selection_of(session, row)
+    if selection.mode is SelectionMode.MANUAL:
+        return SelectionRequest(selection)
+    schedule = schedule_of_run(session, row.schedule_id)
+    return SelectionRequest(selection, days_of(selection, row.due_at or row.started_at, zone(schedule.timezone)))
+
+
+def _days_to_ask(wish: SelectionRequest, database: Database, cooling_since: datetime) -> tuple[date, ...]:
+    if not wish.days:
+        return ()
+    with database.reading() as session:
+        asked = revalidated_since(session, wish.days[0])
+    known = {day for day, at in asked.items() if at > cooling_since or is_final(day, at)}
+    return tuple(day for day in wish.days if day not in known)
+
+
+def _log_days(wish: SelectionRequest, to_ask: Sequence[date], journal: _SelectionLog) -> None:
+    if wish.is_manual:
+        journal.say("Processing manual fiche selection")
+        return
+    if not wish.days:
+        journal.say("No dates to query", "warning")
+        return
+    shown = [day.isoformat() for day in wish.days[:MOST_DATES_SHOWN]]
+    journal.say(f"Calculated {len(wish.days)} dates to query", dates=shown)
+    if to_ask:
+        up_to_date = len(wish.days) - len(to_ask)
+        journal.say(f"Revalidating fiche cache for {len(to_ask)} date(s) before automation", up_to_date=up_to_date)
+
+
+def _run_candidates(session: Session, wish: SelectionRequest) -> list[FicheCandidate]:
+    return fiches_named(session, named_ids(wish.selection)) if wish.is_manual else fiches_of_days(session, wish.days)
+
+
+def _log_result(found: SelectionResult, journal: _SelectionLog) -> None:
+    kept, dropped = found.kept, {str(reason): count for reason, count in found.choice.dropped.items() if count}
+    if found.wish.days:
+        journal.say(f"Loaded {len(found.candidates)} fiches from DB")
+        journal.say(f"Final: {len(kept)} fiches to process", dropped=dropped)
+    elif found.candidates:
+        journal.say(f"Using {len(kept)} manually selected fiches", ids=kept[:MOST_IDS_SHOWN], dropped=dropped)
+    elif found.wish.is_manual:
+        journal.say("No fiches in manual selection", "warning")
+
+
+def _store_selection(session: Session, row: RunRow, found: SelectionResult, processes: int, now: datetime) -> None:
+    open_ledger(session, row.id, found.kept, batch_size(len(found.kept), processes), now)
+    freeze_options(session, row)
+    row.selected_at = now
+    row.selected_fiches = row.total_fiches = len(found.kept)
+    row.selection_summary = found.summary()
+    if found.failures:
+        row.error_details = {**(row.error_details or {}), "revalidation_failures": found.failed_days()}
+    session.flush()
+    enqueue(session, [events.selection(as_run(row), found.wish.selection, len(found.kept), now)])
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class UnreadDay(JsonModel):
+    date: str
+    error: str
+
+
+class LeftOut(JsonModel):
+    """A fiche that would not be worked on: the stable key of the reason, and its text."""
+
+    fiche_id: str
+    reason: str
+    why: str
+
+
+class SelectionPreview(JsonModel):
+    """`dropped` fiches would not become part of the run. `ignored` ones would, and would be ignored by what is known of
+    their details. Of a fiche without known details, only the run can tell."""
+
+    schedule_id: Id
+    mode: SelectionMode
+    days: tuple[str, ...]
+    unread_days: tuple[UnreadDay, ...]
+    candidates: int
+    selected: int
+    counts: Mapping[str, int]
+    fiches: tuple[str, ...]
+    dropped: tuple[LeftOut, ...]
+    ignored: tuple[LeftOut, ...]
+    audit_configs: tuple[Id, ...]
+    empty_reason: str | None
+
+    def without_fiches(self) -> "SelectionPreview":
+        return self.model_copy(update={"fiches": (), "dropped": (), "ignored": ()})
+
+
+async def preview_schedule(
+    schedule_id: int,
+    *,
+    database: Database,
+    source: FicheSource,
+    clock: Clock,
+    semaphore: Semaphore,
+    most_recordings: int = 0,
+) -> SelectionPreview:
+    """The sales lists are read from the CRM; what it does not give comes from the mirror, as in a run."""
+    now = clock.now()
+    with database.reading() as session:
+        schedule = get_schedule(session, schedule_id)
+        configs = audit_configs_of(session, schedule)
+    wish = _preview_request(schedule, now)
+    sold, failures = await _sales(wish.days, source, semaphore)
+    with database.reading() as session:
+        found = SelectionResult(wish, _preview_candidates(session, wish, sold), failures)
+        ignored = _ignored(session, found, now, most_recordings)
+    choice = found.choice
+    return SelectionPreview(
+        schedule_id=schedule.id,
+        mode=wish.selection.mode,
+        days=tuple(day.isoformat() for day in wish.days),
+        unread_days=tuple(UnreadDay(**failure) for failure in found.failed_days()),
+        candidates=len(found.candidates),
+        selected=len(found.kept),
+        counts={str(reason): count for reason, count in choice.dropped.items()},
+        fiches=found.kept,
+        dropped=_dropped(choice),
+        ignored=ignored,
+        audit_configs=configs,
+        empty_reason=found.empty_reason,
+    )
+
+
+def _preview_request(schedule: Schedule, now: datetime) -> SelectionRequest:
+    selection = schedule.fiche_selection
+    if selection.mode is SelectionMode.MANUAL:
+        return SelectionRequest(selection)
+    return SelectionRequest(selection, days_of(selection, now, zone(schedule.timezone)))
+
+
+async def _sales(days: Sequence[date], source: FicheSource, semaphore: Semaphore) -> tuple[list[str], list[DayFailed]]:
+    """Ids that the CRM lists for the days, in order, and the days that it does not give."""
+
+    async def ask(day: date) -> list[str] | DayFailed:
+        try:
+            async with semaphore.acquire():
+                sales = await source.sales_list(day)
+        except AutomationError as error:
+            return DayFailed(day, str(error))
+        return [fiche.fiche_id for fiche in sales.fiches]
+
+    answers = await asyncio.gather(*map(ask, days))
+    listed = [fiche_id for answer in answers if isinstance(answer, list) for fiche_id in answer]
+    return listed, [answer for answer in answers if isinstance(answer, DayFailed)]
+
+
+def _preview_candidates(session: Session, wish: SelectionRequest, sold: Sequence[str]) -> list[FicheCandidate]:
+    if wish.is_manual:
+        return fiches_named(session, named_ids(wish.selection))
+    mirrored = fiches_of_days(session, wish.days)
+    known = {candidate.fiche_id for candidate in mirrored}
+    return [*mirrored, *fiches_named(session, [each for each in dict.fromkeys(sold) if each not in known])]
+
+
+def _dropped(choice: FicheChoice) -> tuple[LeftOut, ...]:
+    return tuple(
+        LeftOut(fiche_id=fiche_id, reason=reason, why=reason.words) for fiche_id, reason in choice.reasons.items()
+    )
+
+
+def _ignored(session: Session, found: SelectionResult, now: datetime, most_recordings: int) -> tuple[LeftOut, ...]:
+    details = known_since(session, found.kept, EPOCH, now)
+    groupes = groupes_of(session, [one.fiche_id for one in details])
+    ignored: list[LeftOut] = []
+    for one in details:
+        reason: tuple[Reason, str] | None = (Reason.NOT_FOUND, NOT_FOUND_REASON)
+        if isinstance(one, DetailsKnown):
+            reason = ignore_reason(groupes.get(one.fiche_id), one.recordings, found.wish.selection, most_recordings)
+        if reason is not None:
+            ignored.append(LeftOut(fiche_id=one.fiche_id, reason=reason[0], why=reason[1]))
+    return tuple(sorted(ignored, key=lambda one: one.fiche_id))

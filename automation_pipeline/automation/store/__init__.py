@@ -1,1 +1,0 @@
-"""Queries of automations: schedules, runs and their ledgers."""

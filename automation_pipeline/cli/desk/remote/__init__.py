@@ -1,1 +1,0 @@
-"""Commands done elsewhere: by the HTTP API of another machine."""

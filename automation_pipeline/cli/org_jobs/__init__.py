@@ -1,1 +1,0 @@
-"""`automation org-jobs`: schedules, jobs and queues of organisations, at the desk that was chosen."""

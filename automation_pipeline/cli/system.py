@@ -1,0 +1,352 @@
+"""Commands about this installation: database, doctor, worker, outbox, housekeeping, API and simulator."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress as Bar
+from rich.text import Text
+
+from automation_pipeline import bootstrap
+from automation_pipeline.api.health import State
+from automation_pipeline.automation.relay import RelayCounts, relay_events
+from automation_pipeline.cli.client.base import client, only_here
+from automation_pipeline.cli.output import AsJson, print_json, print_table, screen
+from automation_pipeline.core.errors import InvalidInputError, PermanentError
+from automation_pipeline.core.settings import load_settings
+from automation_pipeline.retention import ask_for_round, go_round
+from automation_pipeline.storage import backups
+from automation_pipeline.storage.database import DatabaseMissingError
+
+db_app = typer.Typer(help="Prepare the database, copy it, put a copy back.", no_args_is_help=True)
+CopyFile = Annotated[Path, typer.Argument(metavar="FILE", help="The copy.", dir_okay=False)]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
+
+
+@db_app.command()
+def upgrade(*, as_json: AsJson = False) -> None:
+    """Create the tables, or bring those of an earlier version to this one. Safe to repeat."""
+    from automation_pipeline import migrations  # noqa: PLC0415  Alembic only where it is used
+
+    only_here("db upgrade")
+    database = bootstrap.services().database
+    created = database.create_file()
+    before = migrations.current(database)
+    migrations.upgrade(database)
+    after = migrations.current(database)
+    if as_json:
+        print_json({"before": before, "revision": after})
+    elif created:
+        screen.print(
+            f"Created {Path(str(database.url.database)).absolute()} at {after}.", highlight=False, markup=False
+        )
+    else:
+        screen.print(
+            f"The database is at {after}." if before == after else f"Upgraded from {before or 'empty'} to {after}."
+        )
+
+
+@db_app.command()
+def current(*, as_json: AsJson = False) -> None:
+    """Show the revision that the database is at. `automation doctor` tells whether it is the newest."""
+    from automation_pipeline import migrations  # noqa: PLC0415  Alembic only where it is used
+
+    only_here("db current")
+    try:
+        revision = migrations.current(bootstrap.services().database)
+        sentence = revision or "The database is empty: run `automation db upgrade`."
+    except DatabaseMissingError as error:
+        revision, sentence = None, str(error)
+    if as_json:
+        print_json({"revision": revision})
+    else:
+        screen.print(sentence, highlight=False, markup=False)
+
+
+@db_app.command()
+def backup(file: CopyFile, *, force: Force = False, as_json: AsJson = False) -> None:
+    """Copy the SQLite database into one file, as it is at one moment, while everything works on."""
+    only_here("db backup")
+    database = bootstrap.services().database
+    if file.exists() and not force:
+        raise InvalidInputError(f"{file} is there already: say --force to overwrite it.")
+    with _progress("Copying") as tell:
+        backups.back_up(database, file, tell)
+    if as_json:
+        print_json({"file": str(file), "bytes": file.stat().st_size})
+    else:
+        screen.print(f"The database is copied to {file}, {file.stat().st_size:,} bytes.")
+
+
+@db_app.command()
+def restore(file: CopyFile, *, force: Force = False, as_json: AsJson = False) -> None:
+    """Make the SQLite database what a copy holds. Stop the API and Dagster before; see docs/operations.md for
+    DAGSTER_HOME. A copy of an earlier version is upgraded by `automation db upgrade` afterwards.
+    """
+    from automation_pipeline import migrations  # noqa: PLC0415  Alembic only where it is used
+
+    only_here("db restore")
+    database = bootstrap.services().database
+    if backups.is_filled(database) and not force:
+        raise InvalidInputError("The database is not empty: say --force to lose what is in it.")
+    with _progress("Restoring") as tell:
+        backups.restore(database, file, tell)
+    revision = migrations.current(database)
+    if as_json:
+        print_json({"file": str(file), "revision": revision})
+    else:
+        screen.print(f"The database is what {file} holds, at {revision}.")
+
+
+@db_app.command()
+def advance_ids(*, as_json: AsJson = False) -> None:
+    """After `pg_restore`: jump over the ids that were given after the dump was made. `restore` does it by itself."""
+    only_here("db advance-ids")
+    sequences = backups.advance_ids(bootstrap.services().database)
+    if as_json:
+        print_json({"sequences": sequences, "advancedBy": backups.JUMP})
+    else:
+        screen.print(f"{sequences} tables count on {backups.JUMP:,} ids higher.")
+
+
+@contextmanager
+def _progress(word: str) -> Generator[backups.Progress]:
+    """Drawn for a person at the terminal, on standard error."""
+    with Bar(console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal) as bar:
+        task = bar.add_task(word)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+COLOURS = {State.OK: "green", State.NOT_SET: "dim", State.FAILED: "red"}
+
+
+def doctor(*, as_json: AsJson = False) -> None:
+    """Check the database, Redis, the CRM, speech-to-text, the language model, the shop, the company registries, the
+    mail server, Pusher, Dagster's definitions and daemon, and who may use the HTTP API. Exit 1 if something fails
+    that is required: what is configured is. With --api it is the other machine that looks, and tells.
+    """
+    findings = client().examine()
+    if as_json:
+        print_json({"checks": [vars(finding) for finding in findings]})
+    else:
+        for finding in findings:
+            screen.print(Text(f"{finding.state:<8}", COLOURS[finding.state]) + f" {finding.name:<9} {finding.detail}")
+    if any(finding.is_trouble for finding in findings):
+        raise typer.Exit(1)
+
+
+# By its name alone: Dagster and Celery are known above this floor.
+APP = "automation_pipeline.orchestration.celery"
+
+
+def worker(
+    *,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=64, help="Steps at the same time.", show_default="AUTOMATION_CELERY_CONCURRENCY, else 2"
+        ),
+    ] = None,
+    name: Annotated[str, typer.Option(help="Its name among the workers; %h is the host.")] = "steps@%h",
+) -> None:
+    """Take steps of runs from Celery, with AUTOMATION_EXECUTOR=celery; the environment is that of Dagster's processes.
+
+    SIGTERM lets the steps at work end first. Several on one host need names of their own.
+    """
+    only_here("worker")
+    settings = load_settings()
+    if settings.automation_executor != "celery":
+        raise PermanentError(
+            f"AUTOMATION_EXECUTOR is {settings.automation_executor}: a worker has work if it is celery."
+        )
+    if not (settings.automation_celery_broker_url or settings.redis_url):
+        raise PermanentError("AUTOMATION_CELERY_BROKER_URL is not set, nor is REDIS_URL: one of them is the broker.")
+    width = concurrency or settings.automation_celery_concurrency
+    words = ["-A", APP, "worker", "--hostname", name, "--concurrency", str(width), "--loglevel", "WARNING"]
+    os.execv(sys.executable, [sys.executable, "-m", "celery", *words])  # noqa: S606  no shell is wanted
+
+
+outbox_app = typer.Typer(no_args_is_help=True, help="Deliver the events and messages that wait.", rich_markup_mode=None)
+
+EVERY_SECONDS, ONCE_SECONDS = 5.0, 300.0
+
+
+@outbox_app.callback()
+def _outbox() -> None:
+    """Keep the subcommand's name: Typer would make a lone command the group itself."""
+
+
+@outbox_app.command()
+def relay(
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Deliver what waits now, and end.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Deliver webhooks, e-mails and realtime events by hand.
+
+    Dagster's sensor relay_outbox does it by itself while a daemon runs, and both may run at the same time. Without
+    --once the command looks every five seconds until you interrupt it.
+    """
+    only_here("outbox relay")
+    if as_json and not once:
+        raise InvalidInputError("--json prints one document: add --once.")
+    services = bootstrap.services()
+    services.run(_relay_once(services, as_json=as_json) if once else _relay_on(services))
+
+
+async def _relay_once(services: bootstrap.Services, *, as_json: bool) -> None:
+    relayed = await relay_events(services.post_office, database=services.database, budget_seconds=ONCE_SECONDS)
+    if as_json:
+        print_json({"events": relayed.events, "messages": relayed.messages})
+    else:
+        _show(relayed)
+
+
+async def _relay_on(services: bootstrap.Services) -> None:
+    while True:
+        relayed = await relay_events(services.post_office, database=services.database)
+        if relayed != RelayCounts(0, 0):
+            _show(relayed)
+        await asyncio.sleep(EVERY_SECONDS)
+
+
+def _show(relayed: RelayCounts) -> None:
+    screen.print(f"Relayed {relayed.events} events, tried {relayed.messages} messages.")
+
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")]
+InDagster = Annotated[
+    bool,
+    typer.Option("--in-dagster", help="Ask Dagster's daemon to do it, with Dagster's own events and runs, and return."),
+]
+
+
+def housekeeping(*, dry_run: DryRun = False, in_dagster: InDagster = False, as_json: AsJson = False) -> None:
+    """Take away what is older than it is kept: logs, events that have left, requests, deliveries, alerts.
+
+    The variables ending in _KEEP_DAYS say for how long. Results stay: runs, outcomes, transcripts, audits, prices,
+    companies. It may be done at any time, and broken off at any time. Dagster's own events and runs are Dagster's to
+    take away: its schedule nightly_housekeeping does both, and so does --in-dagster.
+    """
+    only_here("housekeeping")
+    services = bootstrap.services()
+    if in_dagster:
+        if dry_run:
+            raise InvalidInputError("--dry-run counts here: leave out --in-dagster.")
+        _say_filed(ask_for_round(services), as_json=as_json)
+    else:
+        _show_removed(services.run(go_round(services, is_dry=dry_run)), dry_run=dry_run, as_json=as_json)
+
+
+def _say_filed(key: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"request_key": key})
+    else:
+        screen.print(f"Dagster is asked for it as {key}.")
+
+
+def _show_removed(gone: Mapping[str, int], *, dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        print_json({"dry_run": dry_run, "rows": dict(gone), "total": sum(gone.values())})
+        return
+    print_table(("rows", "of"), [(f"{rows:,}", name) for name, rows in sorted(gone.items()) if rows])
+    screen.print(f"{sum(gone.values()):,} rows {'would go' if dry_run else 'went'}.")
+
+
+def api(
+    *,
+    host: Annotated[
+        str | None, typer.Option(help="The address to listen on.", show_default="API_HOST, else 127.0.0.1")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, help="The port; 0 takes a free one.", show_default="API_PORT, else 3002"),
+    ] = None,
+) -> None:
+    """Serve the HTTP API on the database of this machine. Ctrl-C ends it, after the answers under way.
+
+    Programs show a token, which `automation tokens create` makes; /docs describes every call of the API.
+    """
+    only_here("api")
+    services = bootstrap.services()
+    _check_revision()
+    from automation_pipeline.api.server import serve  # noqa: PLC0415  a web server, only here
+
+    settings = services.settings
+    serve(services, host=host or settings.api_host, port=settings.api_port if port is None else port)
+
+
+def _check_revision() -> None:
+    from automation_pipeline.migrations.standing import standing_of  # noqa: PLC0415  Alembic only where it is used
+
+    standing = standing_of(bootstrap.services().database)
+    if not standing.is_workable:
+        raise PermanentError(f"The database is {standing}: run `automation db upgrade` first.")
+
+
+def simulator(
+    *,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")] = 4010,
+    seed: Annotated[int, typer.Option(help="Another seed is another world.")] = 7,
+    fiches_per_day: Annotated[int, typer.Option(min=0, max=50_000, help="Sales on a full working day.")] = 24,
+    exact: Annotated[bool, typer.Option("--exact", help="Every day has exactly that many.")] = False,
+    latency: Annotated[float, typer.Option(min=0, max=600, help="Seconds before every answer.")] = 0.0,
+    speech_key: Annotated[str, typer.Option(help="The key of speech-to-text.")] = "sim-speech-key",
+    speech_per_minute: Annotated[int, typer.Option(min=0, help="Calls of speech-to-text a minute; 0 is no cap.")] = 0,
+    llm_key: Annotated[str, typer.Option(help="The key of the language model.")] = "sim-llm-key",
+    llm_per_minute: Annotated[int, typer.Option(min=0, help="Calls of the language model a minute; 0 is no cap.")] = 0,
+    pusher_app_id: Annotated[str, typer.Option(help="The application of realtime events.")] = "4010",
+    pusher_key: Annotated[str, typer.Option(help="Its key.")] = "sim-pusher-key",
+    pusher_secret: Annotated[str, typer.Option(help="Its secret.")] = "sim-pusher-secret",  # noqa: S107  a simulator has no secrets
+    shop_token: Annotated[str, typer.Option(help="The access token of the shop.")] = "sim-shop-token",  # noqa: S107  a simulator has no secrets
+    shop_products: Annotated[int, typer.Option(min=0, help="Products that the shop sells.")] = 40,
+    shop_variants: Annotated[int, typer.Option(min=1, help="Variants of each of them.")] = 3,
+    inpi_username: Annotated[str, typer.Option(help="The account at INPI's register.")] = "sim-inpi@exemple.test",
+    inpi_password: Annotated[str, typer.Option(help="Its password.")] = "sim-inpi-password",  # noqa: S107  a simulator has no secrets
+    entreprise_token: Annotated[str, typer.Option(help="The token of API Entreprise.")] = "sim-entreprise-token",  # noqa: S107  a simulator has no secrets
+    token: Annotated[str, typer.Option(help="The bearer token of the CRM.")] = "sim-token",  # noqa: S107  a simulator has no secrets
+) -> None:
+    """Play the CRM and the other providers: deterministic, with faults and a ledger of calls."""
+    from automation_pipeline.simulator import serve  # noqa: PLC0415  a web server, only here
+
+    only_here("simulator")
+    with _complaining():
+        serve(
+            host=host,
+            port=port,
+            seed=seed,
+            fiches_per_day=fiches_per_day,
+            vary=not exact,
+            latency=latency,
+            token=token,
+            speech_key=speech_key,
+            speech_per_minute=speech_per_minute,
+            llm_key=llm_key,
+            llm_per_minute=llm_per_minute,
+            pusher_app_id=pusher_app_id,
+            pusher_key=pusher_key,
+            pusher_secret=pusher_secret,
+            shop_token=shop_token,
+            shop_products=shop_products,
+            shop_variants=shop_variants,
+            inpi_username=inpi_username,
+            inpi_password=inpi_password,
+            entreprise_token=entreprise_token,
+        )
+
+
+@contextmanager
+def _complaining() -> Generator[None]:
+    from automation_pipeline.simulator import SimulatorStartError  # noqa: PLC0415  a web server, only here
+
+    try:
+        yield
+    except SimulatorStartError as error:
+        raise PermanentError(str(error)) from None

@@ -1,0 +1,364 @@
+"""From settings to clients. Each client is loaded only where it is asked for."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from datetime import datetime, timedelta
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from automation_pipeline.automation.ports import EventPublisher, MailSender, PublishResult, RealtimeClient
+from automation_pipeline.core.coordination import Rate, RateLimiter
+from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.core.events import Event
+from automation_pipeline.core.metrics import Meter
+from automation_pipeline.core.retry import Backoff
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.enrichment.models import EnrichmentOptions, SourceApi
+from automation_pipeline.enrichment.ports import Registries, Registry, RegistrySource, SharedLogin
+
+if TYPE_CHECKING:
+    from automation_pipeline.audits.models import audits as audit_models
+    from automation_pipeline.audits.ports import LanguageModel
+    from automation_pipeline.fiches.ports import FicheSource
+    from automation_pipeline.org_jobs.ports import HttpsCaller
+    from automation_pipeline.pricing.models.shop import ShopOptions
+    from automation_pipeline.pricing.ports import Storefront
+    from automation_pipeline.transcription.models import SpeechOptions as SpeechKnobs
+    from automation_pipeline.transcription.ports import SpeechToText
+
+
+# Calls that failed together do not come back together.
+JITTER = 0.2
+
+
+def open_crm(settings: Settings, now: Callable[[], datetime], meter: Meter) -> "FicheSource":
+    """PermanentError names the setting that is missing."""
+    if settings.fiche_api_base_url is None:
+        raise PermanentError("FICHE_API_BASE_URL is not set: it is the address of the CRM gateway.")
+    from automation_pipeline.clients.crm import CrmClient  # noqa: PLC0415  httpx only where it is used
+
+    token = settings.fiche_api_auth_token
+    return CrmClient(
+        settings.fiche_api_base_url,
+        token.get_secret_value() if token else None,
+        now=now,
+        connections=settings.fiche_fetch_concurrency,
+        timeout_seconds=settings.fiche_api_timeout_seconds,
+        meter=meter,
+    )
+
+
+def open_model(settings: Settings, now: Callable[[], datetime], meter: Meter) -> "LanguageModel":
+    from automation_pipeline.clients.llm import ChatCompletions  # noqa: PLC0415  httpx only where it is used
+
+    key = settings.llm_api_key
+    return ChatCompletions(
+        key.get_secret_value() if key else None,
+        settings.llm_base_url,
+        model=settings.llm_model,
+        temperature=settings.llm_temperature,
+        now=now,
+        timeout_seconds=settings.llm_timeout_seconds,
+        connections=settings.llm_max_concurrency,
+        meter=meter,
+    )
+
+
+def open_speech(settings: Settings, now: Callable[[], datetime], meter: Meter) -> "SpeechToText":
+    from automation_pipeline.clients.audio import AudioLimits  # noqa: PLC0415  httpx only where it is used
+    from automation_pipeline.clients.elevenlabs import ElevenLabsSpeechToText  # noqa: PLC0415  the same
+
+    key = settings.elevenlabs_api_key
+    return ElevenLabsSpeechToText(
+        key.get_secret_value() if key else None,
+        settings.elevenlabs_base_url,
+        now=now,
+        at_once=settings.transcription_recording_worker_concurrency,
+        audio_limits=AudioLimits(max_megabytes=settings.transcription_audio_max_megabytes),
+        audio_origins=settings.transcription_audio_allowed_origins,
+        meter=meter,
+    )
+
+
+def open_storefront(settings: Settings, now: Callable[[], datetime], meter: Meter) -> "Storefront":
+    """PermanentError names the setting that is missing."""
+    address, token = settings.shop_api_base_url, settings.shop_api_token
+    if address is None:
+        raise PermanentError("SHOP_API_BASE_URL is not set: it is the address of the shop whose prices are changed.")
+    if token is None or not token.get_secret_value():
+        raise PermanentError("SHOP_API_TOKEN is not set: it is the access token of the shop's Admin API.")
+    from automation_pipeline.clients.shop import ShopifyShop  # noqa: PLC0415  httpx only where it is used
+    from automation_pipeline.pricing.ports import Storefront  # noqa: PLC0415  the same
+
+    def shop() -> aclosing[ShopifyShop]:
+        opened = ShopifyShop(
+            address,
+            token.get_secret_value(),
+            version=settings.shop_api_version,
+            now=now,
+            timeout_seconds=settings.shop_timeout_seconds,
+            connections=settings.worker_max_concurrency,
+            meter=meter,
+        )
+        return aclosing(opened)
+
+    return Storefront(host_of(address), shop, pricing_options(settings), meter)
+
+
+def https_caller_factory(settings: Settings, meter: Meter) -> "Callable[[], HttpsCaller]":
+    """Opens it when it is called first, the same one from then on."""
+
+    @cache
+    def opened() -> "HttpsCaller":
+        from automation_pipeline.clients.webhooks import HttpsCallClient, HttpsGuard  # noqa: PLC0415  only where it is used
+
+        return HttpsCallClient(HttpsGuard(exceptions=settings.org_jobs_https_allowed_origins), meter=meter)
+
+    return opened
+
+
+def pricing_options(settings: Settings) -> "ShopOptions":
+    from automation_pipeline.pricing.models.shop import ShopOptions  # noqa: PLC0415  only where it is asked for
+
+    return ShopOptions(
+        calls_at_once=settings.worker_max_concurrency,
+        call_seconds=settings.shop_timeout_seconds,
+        lease_seconds=settings.pricing_lease_seconds,
+        reconciles=settings.worker_enable_reconciliation,
+        time_zone=settings.automation_timezone,
+    )
+
+
+def speech_options(settings: Settings) -> "SpeechKnobs":
+    from automation_pipeline.transcription.models import SpeechOptions as SpeechKnobs  # noqa: PLC0415  only where it is asked for
+
+    return SpeechKnobs(
+        per_minute=settings.transcription_elevenlabs_rate_limit_per_minute,
+        max_attempts=settings.transcription_elevenlabs_max_attempts,
+        backoff=Backoff(
+            base_seconds=settings.transcription_elevenlabs_backoff_base_seconds,
+            cap_seconds=settings.transcription_elevenlabs_backoff_max_seconds,
+            jitter=JITTER,
+        ),
+        lease_seconds=settings.transcription_lease_seconds,
+        per_fiche=settings.transcription_recording_per_fiche_concurrency,
+        progress_every=settings.transcription_progress_webhook_frequency,
+    )
+
+
+def audit_options(settings: Settings) -> "audit_models.AuditOptions":
+    from automation_pipeline.audits.models import audits as audit_models  # noqa: PLC0415  only where it is asked for
+
+    return audit_models.AuditOptions(
+        per_minute=settings.llm_rate_limit_per_minute,
+        attempts=settings.llm_max_attempts,
+        backoff=Backoff(
+            base_seconds=settings.llm_backoff_base_seconds, cap_seconds=settings.llm_backoff_max_seconds, jitter=JITTER
+        ),
+        steps_at_once=settings.audit_step_concurrency,
+        max_prompt_characters=settings.llm_max_prompt_characters,
+        lease_seconds=settings.audit_lease_seconds,
+        rounds=settings.audit_tool_rounds,
+        gating=audit_models.GatingOptions(settings.audit_evidence_gating, settings.audit_evidence_min_quote_chars),
+        excerpt=audit_models.ExcerptOptions(
+            settings.audit_step_timeline_excerpt, settings.audit_step_timeline_max_chunks
+        ),
+    )
+
+
+def host_of(address: str) -> str:
+    """The host, with the port where the address names one: `shop.example.com`, `127.0.0.1:8090`."""
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    shown = f"[{host}]" if ":" in host else host
+    return shown if parts.port is None else f"{shown}:{parts.port}"
+
+
+# What makes a registry configured: all of these, or none.
+VARIABLES: Mapping[SourceApi, tuple[str, ...]] = MappingProxyType(
+    {
+        SourceApi.SEARCH: ("recherche_entreprises_base_url",),
+        SourceApi.INPI: ("inpi_rne_base_url", "inpi_rne_username", "inpi_rne_password"),
+        SourceApi.RCS: ("api_entreprise_base_url", "api_entreprise_token", "api_entreprise_recipient"),
+    }
+)
+
+
+def open_registries(
+    settings: Settings, now: Callable[[], datetime], meter: Meter, limiter: RateLimiter, login: SharedLogin
+) -> Registries:
+    """PermanentError names a variable that is missing beside others of its registry."""
+    opened = {api: open_source(api, settings, now, meter, limiter, login) for api in SourceApi}
+    sources = {api: source for api, source in opened.items() if source is not None}
+    return Registries(sources, limiter, login.claims, registry_options(settings), meter)
+
+
+def open_source(
+    api: SourceApi,
+    settings: Settings,
+    now: Callable[[], datetime],
+    meter: Meter,
+    limiter: RateLimiter,
+    login: SharedLogin | None = None,
+) -> RegistrySource | None:
+    """None where it is not configured. PermanentError: it is, but not wholly. Without a shared login it logs in."""
+    given = _given(api, settings)
+    if given is None:
+        return None
+    if api is SourceApi.SEARCH:
+        rate, a_day = Rate(settings.recherche_entreprises_per_second, 1.0), None
+        return RegistrySource(api, _search(*given, settings=settings, now=now, meter=meter), rate, a_day)
+    if api is SourceApi.INPI:
+        rate, a_day = Rate(settings.inpi_rne_per_minute, 60.0), settings.inpi_rne_calls_per_day
+        inpi = _inpi(*given, settings=settings, now=now, meter=meter, limiter=limiter, login=login)
+        return RegistrySource(api, inpi, rate, a_day)
+    rate = Rate(settings.api_entreprise_per_second, 1.0)
+    return RegistrySource(api, _api_entreprise(*given, settings=settings, now=now, meter=meter), rate)
+
+
+def registry_options(settings: Settings) -> EnrichmentOptions:
+    return EnrichmentOptions(
+        freshness=timedelta(days=settings.enrichment_freshness_days),
+        lock_seconds=settings.enrichment_lock_seconds,
+        heartbeat_seconds=settings.enrichment_heartbeat_seconds,
+        call_seconds=settings.enrichment_timeout_seconds,
+        cooldown=timedelta(minutes=settings.enrichment_cooldown_minutes),
+        optional_not_found_counts=settings.enrichment_optional_not_found == "failed",
+    )
+
+
+def _given(api: SourceApi, settings: Settings) -> tuple[str, ...] | None:
+    """The values of its variables."""
+    values = {name: _bare(getattr(settings, name)) for name in VARIABLES[api]}
+    missing = [name.upper() for name, value in values.items() if not value]
+    if len(missing) == len(values):
+        return None
+    if missing:
+        there = next(name.upper() for name, value in values.items() if value)
+        raise PermanentError(f"{missing[0]} is not set, though {there} is: {api} needs both.")
+    return tuple(values.values())
+
+
+def _bare(value: str | SecretStr | None) -> str:
+    return value.get_secret_value() if isinstance(value, SecretStr) else value or ""
+
+
+def _search(address: str, *, settings: Settings, now: Callable[[], datetime], meter: Meter) -> Registry:
+    from automation_pipeline.clients.registries.company_search import CompanySearch  # noqa: PLC0415  httpx only where it is used
+
+    return CompanySearch(address, now=now, timeout_seconds=settings.enrichment_timeout_seconds, meter=meter)
+
+
+def _inpi(  # noqa: PLR0913  three variables of one source
+    address: str,
+    username: str,
+    password: str,
+    *,
+    settings: Settings,
+    now: Callable[[], datetime],
+    meter: Meter,
+    limiter: RateLimiter,
+    login: SharedLogin | None,
+) -> Registry:
+    from automation_pipeline.clients.registries.inpi import (  # noqa: PLC0415  only where it is used
+        Account,
+        InpiRegister,
+    )
+
+    seconds = settings.enrichment_timeout_seconds
+    account = Account(username, password)
+    return InpiRegister(address, account, now=now, limiter=limiter, shared=login, timeout_seconds=seconds, meter=meter)
+
+
+def _api_entreprise(
+    address: str, token: str, recipient: str, *, settings: Settings, now: Callable[[], datetime], meter: Meter
+) -> Registry:
+    from automation_pipeline.clients.registries.api_entreprise import (  # noqa: PLC0415  only where it is used
+        Bearer,
+        CommerceRegister,
+        Purpose,
+    )
+
+    purpose = Purpose(recipient, settings.api_entreprise_context, settings.api_entreprise_object)
+    seconds = settings.enrichment_timeout_seconds
+    return CommerceRegister(address, Bearer(token), purpose, now=now, timeout_seconds=seconds, meter=meter)
+
+
+def open_mail(settings: Settings) -> MailSender | None:
+    """None where no mail server is configured, or nobody to write as."""
+    sender = settings.smtp_from or settings.smtp_user
+    if settings.smtp_host is None or sender is None:
+        return None
+    from automation_pipeline.clients.smtp import MailServer, SmtpMail  # noqa: PLC0415  only where it is configured
+
+    server = MailServer(
+        host=settings.smtp_host,
+        port=settings.smtp_port,
+        secure=settings.smtp_secure,
+        sender=sender,
+        user=settings.smtp_user,
+        password=settings.smtp_pass.get_secret_value() if settings.smtp_pass else None,
+        seconds=settings.smtp_timeout_ms / 1000,
+    )
+    return SmtpMail(server)
+
+
+def open_realtime(settings: Settings, now: Callable[[], datetime], meter: Meter) -> RealtimeClient | None:
+    """None where none of Pusher's four settings is there. PermanentError names those that are missing of them."""
+    secret = settings.pusher_secret
+    app_id, key, cluster = settings.pusher_app_id, settings.pusher_key, settings.pusher_cluster
+    if not (app_id or key or secret or cluster):
+        return None
+    if not (app_id and key and secret and cluster):
+        four = {"PUSHER_APP_ID": app_id, "PUSHER_KEY": key, "PUSHER_SECRET": secret, "PUSHER_CLUSTER": cluster}
+        missing = ", ".join(name for name, value in four.items() if not value)
+        raise PermanentError(f"Realtime events need all four settings of Pusher: {missing} not set")
+    from automation_pipeline.clients.pusher import PusherApp, PusherChannels  # noqa: PLC0415  only where it is used
+
+    host, port, encrypted = _pusher_address(settings.pusher_base_url)
+    return PusherChannels(
+        PusherApp(
+            app_id=app_id,
+            key=key,
+            secret=secret.get_secret_value(),
+            cluster=cluster,
+            host=host,
+            port=port,
+            encrypted=encrypted,
+            meter=meter,
+        ),
+        now=now,
+        private=settings.pusher_use_private_channels,
+        most_bytes=settings.pusher_max_payload_bytes,
+        dry_run=settings.pusher_dry_run,
+    )
+
+
+def open_publisher(open_it: Callable[[], RealtimeClient | None]) -> EventPublisher | None:
+    """With half of the settings events wait until they are whole; messages about runs are none of their business."""
+    try:
+        return open_it()
+    except PermanentError as error:
+        return _UnconfiguredPublisher(str(error))
+
+
+class _UnconfiguredPublisher:
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    async def publish(self, events: Sequence[Event]) -> PublishResult:
+        return PublishResult(0, TransientError(self._reason)) if events else PublishResult(0)
+
+
+def _pusher_address(base_url: str | None) -> tuple[str | None, int | None, bool]:
+    if base_url is None:
+        return None, None, True
+    parts = urlsplit(base_url)
+    if parts.path.strip("/"):
+        raise PermanentError("PUSHER_BASE_URL must be an address without a path")
+    host = parts.hostname or ""
+    return f"[{host}]" if ":" in host else host, parts.port, parts.scheme == "https"

@@ -1,0 +1,200 @@
+"""API Entreprise, the extract of the register of commerce: `enrichment.ports.Registry`."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import cast
+from urllib.parse import quote
+
+import httpx
+from pydantic import Field
+
+from automation_pipeline.clients.registries.common import (
+    Document,
+    LenientText,
+    RegistryAnswer,
+    RegistryFormatError,
+    RegistryHttp,
+    RegistryInfo,
+    RegistryPayload,
+    raise_if_wrong,
+    read,
+    without,
+)
+from automation_pipeline.core.metrics import Meter
+from automation_pipeline.enrichment.models import CompanyFields, SourceError, SourceRecord
+from automation_pipeline.enrichment.rules import normalisation as normal
+
+_CODE = re.compile(r"[0-9]{5}")
+_INSEE_FORM = re.compile(r"[0-9]{4}")
+# Today's date, whatever the extract says.
+_CHANGES_BY_ITSELF = ("date_extrait", "links", "meta")
+
+
+class Coded(RegistryPayload):
+    valeur: LenientText = None
+    code: LenientText = None
+
+
+class Main(RegistryPayload):
+    code_ape: LenientText = None
+
+
+class LegalPerson(RegistryPayload):
+    denomination: LenientText = None
+    forme_juridique: Coded | None = None
+
+
+class NaturalPerson(RegistryPayload):
+    nom: LenientText = None
+    prenom: LenientText = None
+
+
+class Extract(RegistryPayload):
+    siren: LenientText
+    date_immatriculation: LenientText = None
+    date_radiation: LenientText = None
+    nom_commercial: LenientText = None
+    greffe: Coded | None = None
+    etablissement_principal: Main | None = None
+    personne_morale: LegalPerson | None = None
+    personne_physique: NaturalPerson | None = None
+
+    def fields(self) -> CompanyFields:
+        company, person = self.personne_morale or LegalPerson(), self.personne_physique or NaturalPerson()
+        form = normal.text((company.forme_juridique or Coded()).code) or ""
+        registry = normal.text((self.greffe or Coded()).valeur)
+        return CompanyFields(
+            legal_name=normal.text(company.denomination) or normal.line(person.prenom, person.nom),
+            trade_name=normal.text(self.nom_commercial),
+            # The register has codes of its own, such as SASh, which nobody else has.
+            legal_form=form if _INSEE_FORM.fullmatch(form) else None,
+            creation_date=normal.day(self.date_immatriculation),
+            active_status="C" if normal.day(self.date_radiation) else "A",
+            naf_code=normal.naf((self.etablissement_principal or Main()).code_ape),
+            rcs_city=registry,
+            registry_name=registry,
+        )
+
+
+class ExtractPayload(RegistryPayload):
+    data: Extract
+
+
+class ErrorMeta(RegistryPayload):
+    retry_in: LenientText = None
+
+
+class OneError(RegistryPayload):
+    code: LenientText = None
+    meta: ErrorMeta | None = None
+
+
+class ErrorsPayload(RegistryPayload):
+    errors: list[OneError] = Field(min_length=1)
+
+
+def company_of(body: bytes | None, siren: str) -> SourceRecord:
+    """NotUnderstoodError: the answer is not made as agreed, or is about somebody else."""
+    payload, document = read(ExtractPayload, body)
+    if normal.text(payload.data.siren) != siren:
+        raise RegistryFormatError("it is about another company")
+    kept = cast("Document", without(_CHANGES_BY_ITSELF, document))
+    return SourceRecord(siren=siren, said=payload.data.fields(), document=kept, is_masked=payload.data.masks)
+
+
+def errors_of(body: bytes | None) -> tuple[tuple[str, ...], float | None]:
+    """Their codes, and in how many seconds one may ask again; whatever of it can be read."""
+    try:
+        errors = read(ErrorsPayload, body)[0].errors
+    except RegistryFormatError:
+        return (), None
+    codes = tuple(code for one in errors if _CODE.fullmatch(code := normal.text(one.code) or ""))
+    return codes, _seconds((errors[0].meta or ErrorMeta()).retry_in)
+
+
+def _seconds(given: LenientText) -> float | None:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < 1_000_000:
+        return None
+    return float(given)
+
+
+RCS = RegistryInfo("API Entreprise", "api_entreprise", "API_ENTREPRISE_BASE_URL", "API_ENTREPRISE_TOKEN")
+# Nobody has it: the question is refused for that alone once the token and the purpose are accepted.
+UNKNOWN_COMPANY = "000000000"
+UNKNOWN, BAD_SIREN = "02003", "00301"
+ADVICE: Mapping[str, str] = {
+    "00201": "check API_ENTREPRISE_CONTEXT",
+    "00202": "check API_ENTREPRISE_OBJECT",
+    "00203": "check API_ENTREPRISE_RECIPIENT, which must not be the company that is asked for",
+}
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """For whom we ask (the SIRET of a public body), why, and in which matter."""
+
+    recipient: str
+    context: str
+    object: str
+
+    def parameters(self) -> dict[str, str]:
+        return {"recipient": self.recipient, "context": self.context, "object": self.object}
+
+
+@dataclass(frozen=True)
+class Bearer:
+    token: str = field(repr=False)
+
+
+class CommerceRegister:
+    def __init__(  # noqa: PLR0913  what a connection needs, by name
+        self,
+        base_url: str,
+        bearer: Bearer,
+        purpose: Purpose,
+        *,
+        now: Callable[[], datetime],
+        timeout_seconds: float = 5.0,
+        meter: Meter | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._bearer, self._purpose = bearer, purpose
+        self._http = RegistryHttp(
+            RCS, base_url, now=now, timeout_seconds=timeout_seconds, meter=meter, transport=transport
+        )
+
+    async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
+        _ = siret  # the register tells of companies alone
+        answer = await self._ask(siren)
+        if isinstance(answer, SourceError):
+            return answer
+        if answer.status != 200:
+            return self._refusal(answer)
+        try:
+            return company_of(answer.body, siren)
+        except RegistryFormatError as error:
+            return self._http.not_understood(str(error))
+
+    async def check(self) -> None:
+        answer = await self._ask(UNKNOWN_COMPANY)
+        if isinstance(answer, SourceError):
+            raise_if_wrong(answer)
+            return
+        codes, _ = errors_of(answer.body)
+        if not codes or set(codes) - {UNKNOWN, BAD_SIREN}:
+            raise_if_wrong(self._refusal(answer))
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def _ask(self, siren: str) -> RegistryAnswer | SourceError:
+        path = f"/v3/infogreffe/rcs/unites_legales/{quote(siren, safe='')}/extrait_kbis"
+        return await self._http.get(path, self._purpose.parameters(), self._bearer.token)
+
+    def _refusal(self, answer: RegistryAnswer) -> SourceError:
+        codes, wait = errors_of(answer.body)
+        hints = [ADVICE.get(code, f"code {code}") for code in codes if code != BAD_SIREN] or list(codes)
+        refusal = self._http.refusal(answer, hints[0] if hints and answer.status in {400, 422} else "")
+        return refusal if refusal.retry_after_seconds else replace(refusal, retry_after_seconds=wait)

@@ -1,0 +1,191 @@
+"""The Recherche d'entreprises API: `enrichment.ports.Registry`. It needs no credentials."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import cast
+
+import httpx
+from pydantic import Field
+
+from automation_pipeline.clients.registries.common import (
+    Document,
+    LenientText,
+    RegistryAnswer,
+    RegistryFormatError,
+    RegistryHttp,
+    RegistryInfo,
+    RegistryPayload,
+    failed,
+    raise_if_wrong,
+    read,
+    without,
+)
+from automation_pipeline.core.metrics import Meter
+from automation_pipeline.enrichment.models import CompanyFields, ErrorCode, SourceError, SourceRecord
+from automation_pipeline.enrichment.rules import normalisation as normal
+from automation_pipeline.enrichment.rules.normalisation import naf_label
+
+# What depends on the query, and the days on which the service copied the company again, changed or not.
+_OF_THE_QUERY = ("score", "matching_etablissements")
+_CHANGES_BY_ITSELF = (*_OF_THE_QUERY, "date_mise_a_jour", "date_mise_a_jour_insee", "date_mise_a_jour_rne")
+_TOLD_IN_PART = frozenset({"P", "N"})
+
+
+class Establishment(RegistryPayload):
+    siret: LenientText = None
+    etat_administratif: LenientText = None
+    date_fermeture: LenientText = None
+
+
+class Seat(Establishment):
+    adresse: LenientText = None
+    numero_voie: LenientText = None
+    indice_repetition: LenientText = None
+    type_voie: LenientText = None
+    libelle_voie: LenientText = None
+    complement_adresse: LenientText = None
+    code_postal: LenientText = None
+    libelle_commune: LenientText = None
+    libelle_commune_etranger: LenientText = None
+    libelle_pays_etranger: LenientText = None
+
+    def street(self) -> str | None:
+        """In its parts where they are told; else the whole address without the town, which has fields of its own."""
+        of_parts = normal.line(self.numero_voie, self.indice_repetition, self.type_voie, self.libelle_voie)
+        if normal.text(self.libelle_voie):
+            return of_parts
+        whole = normal.text(self.adresse)
+        town = normal.line(self.code_postal, self.libelle_commune)
+        return whole.removesuffix(town).rstrip(" ,") or None if whole and town else whole
+
+    def country(self) -> str | None:
+        """Only a seat abroad names its country."""
+        if normal.text(self.libelle_pays_etranger):
+            return normal.country(self.libelle_pays_etranger)
+        return "FR" if normal.text(self.code_postal) or normal.text(self.libelle_commune) else None
+
+
+class Company(RegistryPayload):
+    siren: str
+    nom_complet: LenientText = None
+    nom_raison_sociale: LenientText = None
+    sigle: LenientText = None
+    siege: Seat | None = None
+    matching_etablissements: list[Establishment] = Field(default=[], max_length=100)
+    activite_principale: LenientText = None
+    libelle_activite_principale: LenientText = None
+    date_creation: LenientText = None
+    etat_administratif: LenientText = None
+    nature_juridique: LenientText = None
+    tranche_effectif_salarie: LenientText = None
+    statut_diffusion: LenientText = None
+
+    def fields(self) -> CompanyFields:
+        seat = self.siege or Seat()
+        whole_name = normal.text(self.nom_complet)
+        return CompanyFields(
+            siret=normal.text(seat.siret),
+            legal_name=normal.text(self.nom_raison_sociale) or whole_name,
+            trade_name=whole_name,
+            brand_name=normal.text(self.sigle),
+            legal_form=normal.text(self.nature_juridique),
+            creation_date=normal.day(self.date_creation),
+            active_status=normal.text(self.etat_administratif),
+            address_line1=seat.street(),
+            address_line2=normal.text(seat.complement_adresse),
+            postal_code=normal.postal_code(seat.code_postal, seat.libelle_pays_etranger),
+            city=normal.text(seat.libelle_commune) or normal.text(seat.libelle_commune_etranger),
+            country_code=seat.country(),
+            naf_code=normal.naf(self.activite_principale),
+            naf_label=normal.text(self.libelle_activite_principale) or naf_label(self.activite_principale),
+            headcount_range=normal.text(self.tranche_effectif_salarie),
+        )
+
+    def establishment(self, siret: str) -> Establishment | None:
+        known = [self.siege or Seat(), *self.matching_etablissements]
+        return next((one for one in known if normal.text(one.siret) == siret), None)
+
+
+class SearchPayload(RegistryPayload):
+    results: list[Company] = Field(max_length=25)
+
+
+def company_of(body: bytes | None, siren: str, siret: str | None = None) -> SourceRecord | None:
+    """None: the first result is another company, or it lacks the establishment. NotUnderstoodError: the answer does not
+    have the agreed form."""
+    payload, document = read(SearchPayload, body)
+    if not payload.results or payload.results[0].siren != siren:
+        return None
+    company, results = payload.results[0], cast("list[Document]", document["results"])
+    establishment = company.establishment(siret) if siret else None
+    if siret and establishment is None:
+        return None
+    return SourceRecord(
+        siren=siren,
+        said=company.fields(),
+        document=cast("Document", without(_CHANGES_BY_ITSELF, results[0])),
+        is_masked=normal.text(company.statut_diffusion) in _TOLD_IN_PART or company.masks,
+        warnings=_warnings(establishment),
+    )
+
+
+def _warnings(establishment: Establishment | None) -> tuple[str, ...]:
+    if establishment is None or normal.text(establishment.etat_administratif) != "F":
+        return ()
+    closed_on = normal.day(establishment.date_fermeture)
+    since = f" since {closed_on}" if closed_on else ""
+    return (f"The establishment {normal.text(establishment.siret)} is closed{since}.",)
+
+
+SEARCH = RegistryInfo(
+    "the Recherche d'entreprises",
+    "company_search",
+    "RECHERCHE_ENTREPRISES_BASE_URL",
+    "RECHERCHE_ENTREPRISES_BASE_URL",
+)
+INCLUDED = "siege,complements,finances"
+# The state's own IT directorate, which publishes the service.
+PROBE_SIREN = "130025265"
+
+
+class CompanySearch:
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        now: Callable[[], datetime],
+        timeout_seconds: float = 5.0,
+        meter: Meter | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._http = RegistryHttp(
+            SEARCH, base_url, now=now, timeout_seconds=timeout_seconds, meter=meter, transport=transport
+        )
+
+    async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
+        """With a SIRET, the establishment is asked for: NOT_FOUND then says that the register does not know it."""
+        answer = await self._ask(siren, siret)
+        if isinstance(answer, SourceError):
+            return answer
+        if answer.status != 200:
+            return self._http.refusal(answer)
+        try:
+            company = company_of(answer.body, siren, siret)
+        except RegistryFormatError as error:
+            return self._http.not_understood(str(error))
+        what = "company" if siret is None else "establishment"
+        return company or failed(ErrorCode.NOT_FOUND, f"{SEARCH.name} does not know the {what}.", 200)
+
+    async def check(self) -> None:
+        said = await self.fetch(PROBE_SIREN, None)
+        is_unknown = isinstance(said, SourceError) and said.error_code is ErrorCode.NOT_FOUND
+        if isinstance(said, SourceError) and not (is_unknown and said.http_status == 200):
+            raise_if_wrong(said)
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def _ask(self, siren: str, siret: str | None) -> RegistryAnswer | SourceError:
+        included = INCLUDED if siret is None else f"{INCLUDED},matching_etablissements"
+        wanted = {"q": siret or siren, "page": "1", "per_page": "1", "minimal": "true", "include": included}
+        return await self._http.get("/search", wanted)

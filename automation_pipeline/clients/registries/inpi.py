@@ -1,0 +1,398 @@
+"""INPI's national register of companies, with its login: `enrichment.ports.Registry`."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Annotated, TypeVar
+from urllib.parse import quote
+
+import httpx
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from automation_pipeline.clients.http import PerLoop
+from automation_pipeline.clients.registries.common import (
+    LenientText,
+    RegistryAnswer,
+    RegistryFormatError,
+    RegistryHttp,
+    RegistryInfo,
+    RegistryPayload,
+    failed,
+    raise_if_wrong,
+    read,
+)
+from automation_pipeline.core.coordination import Claim, Rate, RateLimiter
+from automation_pipeline.core.metrics import Meter
+from automation_pipeline.enrichment.models import CompanyFields, ErrorCode, SourceError, SourceRecord
+from automation_pipeline.enrichment.ports import SharedLogin
+from automation_pipeline.enrichment.rules import normalisation as normal
+
+Kind = TypeVar("Kind", bound=BaseModel)
+
+
+def _none_of_an_empty_list(given: object) -> object:
+    return None if given == [] else given
+
+
+# An object that holds nothing is told as `[]`.
+OptionalObject = Annotated[Kind | None, BeforeValidator(_none_of_an_empty_list)]
+
+
+class LoginPayload(RegistryPayload):
+    token: str
+
+
+class InpiPayload(RegistryPayload):
+    model_config = ConfigDict(extra="ignore", frozen=True, alias_generator=to_camel)
+
+
+class Enterprise(InpiPayload):
+    siren: LenientText = None
+    denomination: LenientText = None
+    nom_commercial: LenientText = None
+    sigle: LenientText = None
+    forme_juridique: LenientText = None
+    code_ape: LenientText = None
+    nic_siege: LenientText = None
+    date_rad: LenientText = None
+
+
+class PersonDescription(InpiPayload):
+    nom: LenientText = None
+    prenoms: list[LenientText] | None = None
+
+
+class Entrepreneur(InpiPayload):
+    description_personne: OptionalObject[PersonDescription] = None
+
+
+class Identity(InpiPayload):
+    entreprise: OptionalObject[Enterprise] = None
+    entrepreneur: OptionalObject[Entrepreneur] = None
+
+
+class PostalAddress(InpiPayload):
+    code_pays: LenientText = None
+    code_postal: LenientText = None
+    commune: LenientText = None
+    num_voie: LenientText = None
+    indice_repetition: LenientText = None
+    type_voie: LenientText = None
+    voie: LenientText = None
+    complement_localisation: LenientText = None
+
+
+class Located(InpiPayload):
+    adresse: OptionalObject[PostalAddress] = None
+
+
+class Cessation(InpiPayload):
+    date_radiation: LenientText = None
+
+
+class LegalEntity(InpiPayload):
+    """A company, a sole trader or a farm: they are told alike."""
+
+    identite: OptionalObject[Identity] = None
+    adresse_entreprise: OptionalObject[Located] = None
+    detail_cessation_entreprise: OptionalObject[Cessation] = None
+
+
+class Creation(InpiPayload):
+    date_creation: LenientText = None
+    forme_juridique: LenientText = None
+
+
+class Content(InpiPayload):
+    nature_creation: OptionalObject[Creation] = None
+    personne_morale: OptionalObject[LegalEntity] = None
+    personne_physique: OptionalObject[LegalEntity] = None
+    exploitation: OptionalObject[LegalEntity] = None
+
+    def who(self, kind: str | None) -> LegalEntity:
+        """The one that INPI names; else the first that is told who it is, since the others may be there, but empty."""
+        named = {"M": self.personne_morale, "P": self.personne_physique, "E": self.exploitation}
+        chosen = named.get(kind or "")
+        if chosen and chosen.identite:
+            return chosen
+        there = [one for one in named.values() if one]
+        return next((one for one in there if one.identite), chosen or next(iter(there), LegalEntity()))
+
+
+class Formality(InpiPayload):
+    siren: LenientText = None
+    type_personne: LenientText = None
+    diffusion_commerciale: bool | None = None
+    forme_juridique: LenientText = None
+    content: Content
+
+    def fields(self) -> CompanyFields:
+        kept = self.content
+        who = kept.who(normal.text(self.type_personne))
+        identity = who.identite or Identity()
+        enterprise = identity.entreprise or Enterprise()
+        place = (who.adresse_entreprise or Located()).adresse or PostalAddress()
+        created = kept.nature_creation or Creation()
+        forms = (created.forme_juridique, enterprise.forme_juridique, self.forme_juridique)
+        return CompanyFields(
+            siret=_siret(enterprise),
+            legal_name=normal.text(enterprise.denomination) or _name_of(identity.entrepreneur),
+            trade_name=normal.text(enterprise.nom_commercial),
+            brand_name=normal.text(enterprise.sigle),
+            legal_form=next(filter(None, map(normal.text, forms)), None),
+            creation_date=normal.day(created.date_creation),
+            active_status=_activity(who, enterprise),
+            address_line1=normal.line(place.num_voie, place.indice_repetition, place.type_voie, place.voie),
+            address_line2=normal.text(place.complement_localisation),
+            postal_code=normal.postal_code(place.code_postal, place.code_pays),
+            city=normal.text(place.commune),
+            country_code=normal.country(place.code_pays),
+            naf_code=normal.naf(enterprise.code_ape),
+        )
+
+
+class InpiCompanyPayload(InpiPayload):
+    siren: LenientText = None
+    formality: Formality
+
+
+def token_of(body: bytes | None) -> str:
+    payload, _ = read(LoginPayload, body)
+    token = payload.token.strip()
+    if not (token and token.isascii() and token.isprintable()):
+        raise RegistryFormatError("it holds no token")
+    return token
+
+
+def company_of(body: bytes | None, siren: str) -> SourceRecord:
+    """NotUnderstoodError: the answer is not made as agreed, or is about somebody else."""
+    payload, document = read(InpiCompanyPayload, body)
+    formality = payload.formality
+    told = normal.text(payload.siren) or normal.text(formality.siren)
+    if told != siren:
+        raise RegistryFormatError("it is about another company")
+    # Who has objected to commercial use is told in part too.
+    is_masked = formality.diffusion_commerciale is False or formality.masks
+    return SourceRecord(siren=siren, said=formality.fields(), document=document, is_masked=is_masked)
+
+
+def _siret(enterprise: Enterprise) -> str | None:
+    siren, nic = normal.text(enterprise.siren), normal.text(enterprise.nic_siege)
+    return f"{siren}{nic.zfill(5)}" if siren and nic else None
+
+
+def _name_of(entrepreneur: Entrepreneur | None) -> str | None:
+    person = entrepreneur.description_personne if entrepreneur else None
+    return normal.line(*(person.prenoms or ())[:1], person.nom) if person and normal.text(person.nom) else None
+
+
+def _activity(who: LegalEntity, enterprise: Enterprise) -> str | None:
+    """`C` once it is struck off, else `A`; nothing where nobody is described."""
+    ending = who.detail_cessation_entreprise or Cessation()
+    if normal.day(ending.date_radiation) or normal.day(enterprise.date_rad):
+        return "C"
+    return "A" if who.identite else None
+
+
+INPI = RegistryInfo("INPI's register", "inpi", "INPI_RNE_BASE_URL", "INPI_RNE_USERNAME and INPI_RNE_PASSWORD")
+LOGIN_KEY = "enrichment:INPI_RNE:login"
+LOGIN_CLAIM = "inpi-login"
+LOGIN_RATE = Rate(4, 30.0)
+LONGEST_LOGIN_TURN_SECONDS = 2.0
+LOOK_AGAIN_SECONDS = 0.1
+LOOK_FOR_SECONDS = 2.0
+REFUSAL_HOLDS = timedelta(hours=1)
+# By then everybody has been told to leave INPI alone.
+REFUSAL_HOLDS_OTHERS_SECONDS = 60.0
+# INPI's lasts an hour.
+TOKEN_SERVES = timedelta(minutes=55)
+
+
+@dataclass(frozen=True)
+class Account:
+    username: str
+    password: str = field(repr=False)
+
+
+class InpiLogin:
+    """`shared` is None where nobody else is to have the token, nor a token of somebody else is to be taken."""
+
+    def __init__(
+        self,
+        account: Account,
+        http: RegistryHttp,
+        *,
+        now: Callable[[], datetime],
+        limiter: RateLimiter,
+        timeout_seconds: float,
+        shared: SharedLogin | None = None,
+    ) -> None:
+        self._account, self._http = account, http
+        self._now, self._limiter, self._shared = now, limiter, shared
+        self._longest_seconds = LONGEST_LOGIN_TURN_SECONDS + timeout_seconds + 1.0
+        self._token: str | None = None
+        self._refused: tuple[datetime, SourceError] | None = None
+        self._locks = PerLoop(asyncio.Lock)
+
+    async def token(self) -> str | SourceError:
+        return self._token or await self.token_instead_of(None)
+
+    async def token_instead_of(self, old: str | None) -> str | SourceError:
+        """`old` was refused. Another task may have got a new one while this one waited."""
+        async with self._locks.here():
+            if self._token is not None and self._token != old:
+                return self._token
+            self._token = None
+            said = self._recent_refusal() or await self._found_or_new(old)
+            if isinstance(said, str):
+                self._token = said
+            elif said.error_code is ErrorCode.AUTH_ERROR and self._recent_refusal() is None:
+                self._refused = (self._now(), said)
+            return said
+
+    def _recent_refusal(self) -> SourceError | None:
+        if self._refused is None or self._now() - self._refused[0] >= REFUSAL_HOLDS:
+            return None
+        return self._refused[1]
+
+    async def _found_or_new(self, old: str | None) -> str | SourceError:
+        if self._shared is None:
+            return await self._log_in()
+        if old is not None:
+            await asyncio.to_thread(self._shared.tokens.forget, old)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + LOOK_FOR_SECONDS
+        while True:
+            found = await asyncio.to_thread(_token_or_turn, self._shared, self._longest_seconds)
+            if isinstance(found, Claim):
+                return await self._log_in_for_all(self._shared, found)
+            if found is not None:
+                return found
+            if loop.time() >= until:
+                return _not_now("another process is about to, or was refused just now")
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+
+    async def _log_in_for_all(self, shared: SharedLogin, claim: Claim) -> str | SourceError:
+        said: str | SourceError | None = None
+        try:
+            said = await self._log_in()
+            if isinstance(said, str):
+                await asyncio.to_thread(shared.tokens.keep, said, self._now() + TOKEN_SERVES)
+            return said
+        finally:
+            is_refused = isinstance(said, SourceError) and said.error_code is ErrorCode.AUTH_ERROR
+            await asyncio.to_thread(_let_others, shared, claim, is_refused=is_refused)
+
+    async def _log_in(self) -> str | SourceError:
+        turn = await asyncio.to_thread(self._turn)
+        if turn is None:
+            return _not_now("it was logged into too often for one more")
+        await asyncio.sleep(turn)
+        document = {"username": self._account.username, "password": self._account.password}
+        answer = await self._http.post("/api/sso/login", document)
+        if isinstance(answer, SourceError):
+            return answer
+        if answer.status == 404:  # not a company that is unknown
+            return failed(ErrorCode.INTERNAL_ERROR, f"{INPI.name} has no login (check {INPI.address_setting}).", 404)
+        if answer.status != 200:
+            return self._http.refusal(answer)
+        try:
+            return token_of(answer.body)
+        except RegistryFormatError as error:
+            return self._http.not_understood(str(error))
+
+    def _turn(self) -> float | None:
+        return self._limiter.reserve(LOGIN_KEY, LOGIN_RATE, max_wait_seconds=LONGEST_LOGIN_TURN_SECONDS)
+
+
+def _token_or_turn(shared: SharedLogin, seconds: float) -> str | Claim | None:
+    """What somebody has got, or the turn to get it. None: somebody is about to."""
+    token = shared.tokens.current()
+    if token is not None or shared.claims.holder(LOGIN_CLAIM) is not None:
+        return token
+    claim = shared.claims.take(LOGIN_CLAIM, f"{socket.gethostname()}:{os.getpid()}", seconds)
+    if claim is None:
+        return None
+    token = shared.tokens.current()
+    if token is None:
+        return claim
+    shared.claims.release(claim)  # somebody was quicker
+    return token
+
+
+def _let_others(shared: SharedLogin, claim: Claim, *, is_refused: bool) -> None:
+    """Nobody tries a password again that was refused just now."""
+    if is_refused:
+        shared.claims.extend(claim, REFUSAL_HOLDS_OTHERS_SECONDS)
+    else:
+        shared.claims.release(claim)
+
+
+def _not_now(why: str) -> SourceError:
+    message = f"We do not log into {INPI.name} now: {why}."
+    return SourceError(error_code=ErrorCode.RATE_LIMIT, message=message, retryable=True, is_ours=True)
+
+
+# La Poste: it will be there.
+PROBE_SIREN = "356000000"
+
+
+class InpiRegister:
+    """Where the login is not `shared` it is its own, as a check of the password needs it."""
+
+    def __init__(  # noqa: PLR0913  what a connection needs, by name
+        self,
+        base_url: str,
+        account: Account,
+        *,
+        now: Callable[[], datetime],
+        limiter: RateLimiter,
+        shared: SharedLogin | None = None,
+        timeout_seconds: float = 5.0,
+        meter: Meter | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._http = RegistryHttp(
+            INPI, base_url, now=now, timeout_seconds=timeout_seconds, meter=meter, transport=transport
+        )
+        self._login = InpiLogin(
+            account, self._http, now=now, limiter=limiter, timeout_seconds=timeout_seconds, shared=shared
+        )
+
+    async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
+        _ = siret  # INPI tells of companies alone
+        answer = await self._answer_about(siren)
+        if isinstance(answer, SourceError):
+            return answer
+        if answer.status != 200:
+            return self._http.refusal(answer)
+        try:
+            return company_of(answer.body, siren)
+        except RegistryFormatError as error:
+            return self._http.not_understood(str(error))
+
+    async def check(self) -> None:
+        said = await self.fetch(PROBE_SIREN, None)
+        if isinstance(said, SourceError) and said.error_code is not ErrorCode.NOT_FOUND:
+            raise_if_wrong(said)
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def _answer_about(self, siren: str) -> RegistryAnswer | SourceError:
+        """A token that has expired is replaced once."""
+        token = await self._login.token()
+        if isinstance(token, SourceError):
+            return token
+        answer = await self._read(siren, token)
+        if isinstance(answer, SourceError) or answer.status != 401:
+            return answer
+        token = await self._login.token_instead_of(token)
+        return token if isinstance(token, SourceError) else await self._read(siren, token)
+
+    async def _read(self, siren: str, token: str) -> RegistryAnswer | SourceError:
+        return await self._http.get(f"/api/companies/{quote(siren, safe='')}", token=token)

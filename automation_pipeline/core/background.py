@@ -1,0 +1,118 @@
+"""Groups of tasks, bounded concurrency, and the memory of a process that works."""
+
+import asyncio
+import ctypes
+import gc
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Generator, Iterable, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import TypeVar, cast
+
+
+@asynccontextmanager
+async def together() -> AsyncGenerator[asyncio.TaskGroup]:
+    """An `asyncio.TaskGroup` that raises the first error instead of a group of them."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group
+    except BaseExceptionGroup as errors:
+        raise _first_error(cast("BaseException", errors)) from None
+
+
+def end_tasks(loop: asyncio.AbstractEventLoop, whole: Coroutine[object, object, object]) -> None:
+    """Of a loop that does not run: cancelled, and waited for. First the task of `whole`, which cancels those that it
+    has begun: who is cancelled again while it tidies up stops at that, and httpx' connection stays taken for ever."""
+    _end([task for task in asyncio.all_tasks(loop) if task.get_coro() is whole], loop)
+    _end(asyncio.all_tasks(loop), loop)
+
+
+def _end(tasks: Collection[asyncio.Task[object]], loop: asyncio.AbstractEventLoop) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+
+
+def _first_error(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+FLUSH_EVERY_SECONDS = 0.5
+
+
+async def process_concurrently(
+    items: Iterable[Item],
+    work: Callable[[Item], Awaitable[Result]],
+    write: Callable[[Sequence[Result]], None],
+    *,
+    width: int,
+    flush_every_seconds: float = FLUSH_EVERY_SECONDS,
+) -> None:
+    """Do `work` on every item, `width` at a time; `write` runs in a thread, each moment, on what has gathered since.
+
+    The first error of either ends everything; what was finished before an error of `work` is still written.
+    """
+    queue = iter(items)
+    gathered: list[Result] = []
+
+    async def worker() -> None:
+        for item in queue:
+            gathered.append(await work(item))  # noqa: PERF401  the workers share one iterator and one list
+
+    async def flush() -> None:
+        if gathered:
+            batch = gathered.copy()
+            gathered.clear()
+            await asyncio.to_thread(write, batch)
+
+    running = {asyncio.create_task(worker()) for _ in range(width)}
+    try:
+        while running:
+            ended, running = await asyncio.wait(
+                running, timeout=flush_every_seconds, return_when=asyncio.FIRST_EXCEPTION
+            )
+            await flush()
+            for task in ended:
+                task.result()
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+# A transcript is thousands of objects: by Python's own measure it would be looked through several times.
+OBJECTS_A_COLLECTION = 20_000
+_M_ARENA_MAX = -8  # of glibc's malloc.h
+
+
+@contextmanager
+def gc_paused() -> Generator[None]:
+    """The search for cyclic garbage rests while modules load: they make much that stays and next to nothing that goes.
+    What is there at the end is not looked through again later either. Where the search is off already, it stays."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def tune_memory() -> None:
+    """A process that works has loaded what it needs: all of that stays, and need not be looked at again. Its threads
+    share one heap: with one each, glibc keeps what any of them ever held, and memory grows as long as the work goes on.
+    """
+    gc.freeze()
+    gc.set_threshold(OBJECTS_A_COLLECTION)
+    if sys.platform == "linux":
+        # musl's malloc has one heap, and no such knob.
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:
+            mallopt(_M_ARENA_MAX, 1)

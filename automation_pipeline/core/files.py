@@ -1,0 +1,50 @@
+"""Files that are there whole or not at all, and private files and folders."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from automation_pipeline.core.errors import PermanentError
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Written beside its place, then moved there; PermanentError where the folder does not let us."""
+    try:
+        make_private_folder(path.parent)
+        beside = _written_beside(path, content)
+        try:
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no name of a file"
+        raise PermanentError(f"{path} cannot be written: {reason}.") from None
+
+
+def make_private_folder(folder: Path) -> None:
+    """With its parents, as far as they are missing. What is there keeps its mode."""
+    for one in reversed([folder, *folder.parents]):
+        if not one.exists():
+            one.mkdir(mode=0o700, exist_ok=True)
+
+
+def make_private_file(path: Path) -> bool:
+    """An empty one, unless it is there. SQLite gives its other files the mode of the database."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _written_beside(path: Path, content: bytes) -> Path:
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        try:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+            Path(file.name).chmod(0o644)  # a temporary file is its owner's alone
+        except OSError:
+            Path(file.name).unlink()
+            raise
+        return Path(file.name)

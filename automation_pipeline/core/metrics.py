@@ -1,0 +1,67 @@
+"""What a process has counted since it was last asked, and durations as histograms."""
+
+import threading
+from collections.abc import Mapping
+from functools import lru_cache
+
+
+class Meter:
+    """Threads may count side by side."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str], float] = {}
+        self._lock = threading.Lock()
+
+    def count(self, name: str, amount: float = 1, /, **labels: str) -> None:
+        with self._lock:
+            self._add((name, _written(tuple(labels.items()))), amount)
+
+    def drain(self) -> dict[tuple[str, str], float]:
+        """Amounts by name and labels, which begin again at nothing."""
+        with self._lock:
+            drained, self._counts = self._counts, {}
+        return drained
+
+    def put_back(self, drained: Mapping[tuple[str, str], float]) -> None:
+        """What could not be handed on."""
+        with self._lock:
+            for key, amount in drained.items():
+                self._add(key, amount)
+
+    def _add(self, key: tuple[str, str], amount: float) -> None:
+        self._counts[key] = self._counts.get(key, 0.0) + amount
+
+
+@lru_cache(maxsize=1024)
+def _written(labels: tuple[tuple[str, str], ...]) -> str:
+    """As Prometheus writes them, in the order of their names."""
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in sorted(labels))
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+# From what a tick takes to the longest work that is planned for.
+BOUNDS_MS = (1_000, 5_000, 15_000, 60_000, 300_000, 900_000, 3_600_000, 14_400_000)
+_BEYOND = "+Inf"
+BUCKETS = (*(str(float(bound)) for bound in BOUNDS_MS), _BEYOND)
+
+
+def bucket_of(milliseconds: float) -> str:
+    """The smallest one that holds it, by its upper bound."""
+    return next((str(float(bound)) for bound in BOUNDS_MS if milliseconds <= bound), _BEYOND)
+
+
+def bucket_metric(spread: str) -> str:
+    """Each time that is counted is in one bucket only."""
+    return f"{spread}_bucket"
+
+
+def sum_metric(spread: str) -> str:
+    return f"{spread}_sum"
+
+
+def observe(meter: Meter, spread: str, milliseconds: float) -> None:
+    meter.count(bucket_metric(spread), le=bucket_of(milliseconds))
+    meter.count(sum_metric(spread), milliseconds)

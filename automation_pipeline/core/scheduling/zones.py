@@ -1,0 +1,91 @@
+"""Wall clocks and instants: zones, their offsets, and what clock changes make of a wall time."""
+
+from bisect import bisect_left
+from collections.abc import Sequence, Set
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from automation_pipeline.core.errors import InvalidInputError
+
+FIRST_PASS, SECOND_PASS = 0, 1
+# Files of the zone database that are the zone of this machine, or of no place at all.
+_NO_PLACES = frozenset({"Factory", "localtime", "posixrules"})
+
+
+def zone(name: str) -> ZoneInfo:
+    try:
+        if name in _names():
+            return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # it has gone from the zone database since
+        pass
+    raise InvalidInputError(f"{name!r} is not a known time zone.")
+
+
+@cache
+def _names() -> Set[str]:
+    """Of a walk through the zone database, which is for once."""
+    return available_timezones() - _NO_PLACES
+
+
+def wall_time(instant: datetime, zone: ZoneInfo) -> datetime:
+    return instant.astimezone(zone).replace(tzinfo=None, fold=0)
+
+
+def overlap(wall: datetime, zone: ZoneInfo) -> timedelta:
+    """How far apart the two passes over a wall time are: zero if it comes once, negative if the clock skips it."""
+    return _utc(wall, zone, SECOND_PASS) - _utc(wall, zone, FIRST_PASS)
+
+
+def instant_of(wall: datetime, zone: ZoneInfo, fold: int) -> datetime:
+    """The instant of a wall time in the pass asked for; if the clock skips it, the first instant after the gap."""
+    if overlap(wall, zone) >= timedelta(0):
+        return _utc(wall, zone, fold)
+    # In a gap Python reads the first pass with the old offset, which lands after the change, and the second before it.
+    return _change_between(_utc(wall, zone, SECOND_PASS), _utc(wall, zone, FIRST_PASS), zone)
+
+
+def _utc(wall: datetime, zone: ZoneInfo, fold: int) -> datetime:
+    return wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
+
+
+def _change_between(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
+    offset = after.astimezone(zone).utcoffset()
+
+    def changed(seconds: int) -> bool:
+        return (before + timedelta(seconds=seconds)).astimezone(zone).utcoffset() == offset
+
+    return before + timedelta(seconds=bisect_left(range(int((after - before).total_seconds())), x=True, key=changed))
+
+
+_STEP = timedelta(days=1)
+
+
+def offsets_between(first: datetime, last: datetime, zone: ZoneInfo) -> Sequence[tuple[datetime, int]]:
+    """From when on, and how many seconds ahead of UTC; the first of them holds at `first`."""
+    offsets = [(first, _offset(first, zone))]
+    day = first
+    while day < last:
+        following = min(day + _STEP, last)
+        if _offset(following, zone) != offsets[-1][1]:
+            change = _change(day, following, zone)
+            offsets.append((change, _offset(following, zone)))
+        day = following
+    return offsets
+
+
+def _change(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
+    """The first whole second after `before`, itself in whole seconds, at which the clocks are already changed."""
+    start, changed = before.replace(microsecond=0), _offset(after, zone)
+
+    def is_changed(seconds: int) -> bool:
+        return _offset(start + timedelta(seconds=seconds), zone) == changed
+
+    seconds = range(int((after - start).total_seconds()) + 1)
+    return start + timedelta(seconds=bisect_left(seconds, x=True, key=is_changed))
+
+
+def _offset(instant: datetime, zone: ZoneInfo) -> int:
+    offset = instant.astimezone(zone).utcoffset()
+    assert offset is not None  # noqa: S101  an aware instant has one
+    return round(offset.total_seconds())

@@ -1,0 +1,652 @@
+"""Every environment variable of the system, with its default and its meaning."""
+
+from datetime import date
+from functools import cache
+from os import environ
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, AliasChoices, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.settings_types import (
+    DatabaseUrl,
+    Day,
+    Home,
+    HttpAddress,
+    InHome,
+    Origins,
+    RedisUrl,
+    Temperature,
+    TimeZone,
+    Token,
+    Tokens,
+)
+
+
+class ConnectionSettings(BaseSettings):
+    # Only the last class of the chain is ever filled: those before it are not worth a validator each.
+    model_config = SettingsConfigDict(defer_build=True)
+
+    automation_home: Home = Field(
+        default="",
+        validate_default=True,
+        description="The folder of the project, whose `.automation/` holds the database and the reports unless the "
+        "settings below say otherwise. Without it: the nearest folder with a `workspace.yaml`, from the working "
+        "directory upwards; outside of every project `$XDG_DATA_HOME/automation-pipeline`, by default below "
+        "`~/.local/share`.",
+    )
+    database_url: DatabaseUrl = Field(
+        default="sqlite:///$AUTOMATION_HOME/.automation/automation.db",
+        validate_default=True,
+        repr=False,  # it may hold a password
+        description="Where everything is stored. SQLite is embedded, and `automation db upgrade` creates its file; "
+        "`postgresql://…` for production.",
+    )
+    redis_url: RedisUrl | None = Field(
+        default=None,
+        repr=False,  # it may hold a password
+        description="Rate limits, semaphores and the Celery queue are here when set. While it is away, and without it, "
+        "limits and semaphores are in the database. Claims and the state of runs are always in the database.",
+    )
+    fiche_api_base_url: HttpAddress | None = Field(
+        default=None,
+        validation_alias=AliasChoices("FICHE_API_BASE_URL", "FICHE_API_URL"),
+        description="Address of the CRM gateway; `/api` is added when it is not there. `FICHE_API_URL` is read too.",
+    )
+    fiche_api_auth_token: Token | None = Field(
+        default=None, description="Bearer token for the CRM gateway, with or without the word Bearer."
+    )
+    fiche_api_timeout_seconds: float = Field(
+        default=60, gt=0, le=600, description="How long an answer of the CRM gateway is waited for."
+    )
+    fiche_fetch_concurrency: int = Field(
+        default=10, ge=1, le=500, description="Fiches asked of the CRM at the same time by one process."
+    )
+    fiche_sales_search_concurrency: int = Field(
+        default=3, ge=1, le=50, description="Sales lists asked of the CRM at the same time by all processes together."
+    )
+    elevenlabs_api_key: Token | None = Field(
+        default=None, description="Key for ElevenLabs' speech-to-text; transcription needs it."
+    )
+    elevenlabs_base_url: HttpAddress = Field(
+        default="https://api.elevenlabs.io", description="Address of ElevenLabs' API, without `/v1`."
+    )
+    llm_base_url: HttpAddress = Field(
+        default="https://api.openai.com/v1",
+        description="Address of an OpenAI-compatible server, with its `/v1`; the model of the audits answers there.",
+    )
+    llm_api_key: Token | None = Field(
+        default=None,
+        validation_alias=AliasChoices("LLM_API_KEY", "OPENAI_API_KEY"),
+        description="Key for the model's server; audits need it where the server does. `OPENAI_API_KEY` is read too.",
+    )
+    llm_model: str = Field(
+        default="gpt-5.2",
+        min_length=1,
+        validation_alias=AliasChoices("LLM_MODEL", "OPENAI_MODEL_AUDIT"),
+        description="The model that judges transcripts. `OPENAI_MODEL_AUDIT` is read too.",
+    )
+    llm_temperature: Temperature = Field(
+        default=0.0, description="How freely the model answers; `none` leaves it to the server, as some models demand."
+    )
+    llm_timeout_seconds: float = Field(
+        default=300, gt=0, le=3600, description="How long one answer of the model is waited for."
+    )
+    llm_max_attempts: int = Field(
+        default=4, ge=1, le=20, description="Calls of the model that may get no answer before the step has failed."
+    )
+    llm_backoff_base_seconds: float = Field(
+        default=1, ge=0, le=3600, description="The wait before the second attempt; it doubles with each one after."
+    )
+    llm_backoff_max_seconds: float = Field(
+        default=60, ge=0, le=3600, description="The longest wait between two attempts that we choose ourselves."
+    )
+    llm_rate_limit_per_minute: int = Field(
+        default=500, ge=1, le=1_000_000, description="Calls of the model in any minute by all processes together."
+    )
+    llm_max_concurrency: int = Field(
+        default=20, ge=1, le=1000, description="Calls of the model at the same time by all processes together."
+    )
+    llm_max_prompt_characters: int = Field(
+        default=400_000,
+        ge=4000,
+        le=20_000_000,
+        description="The longest prompt that is sent; calls that do not fit are read with tools instead.",
+    )
+
+
+class WorkSettings(ConnectionSettings):
+    progressive_fetch_webhook_frequency: int = Field(
+        default=5,
+        ge=1,
+        le=1000,
+        description="The webhook of a job over days hears of its progress after every so many days.",
+    )
+    transcription_elevenlabs_rate_limit_per_minute: int = Field(
+        default=10, ge=1, le=100_000, description="Calls of ElevenLabs in any minute by all processes together."
+    )
+    transcription_elevenlabs_max_attempts: int = Field(
+        default=6, ge=1, le=20, description="Calls of ElevenLabs for one recording before it counts as failed."
+    )
+    transcription_elevenlabs_backoff_base_seconds: float = Field(
+        default=2, ge=0, le=3600, description="The wait before the second attempt; it doubles with each one after."
+    )
+    transcription_elevenlabs_backoff_max_seconds: float = Field(
+        default=60, ge=0, le=86_400, description="The longest wait between two attempts that we choose ourselves."
+    )
+    transcription_recording_worker_concurrency: int = Field(
+        default=10, ge=1, le=500, description="Recordings transcribed at the same time by one process."
+    )
+    transcription_recording_per_fiche_concurrency: int = Field(
+        default=10, ge=1, le=500, description="Recordings of one fiche transcribed at the same time."
+    )
+    transcription_max_wait_seconds: float = Field(
+        default=900, ge=30, le=86_400, description="How long a caller that waits for a transcription waits at most."
+    )
+    transcription_lease_seconds: float = Field(
+        default=60, ge=5, le=3600, description="How long a claim on a fiche or recording outlives its last heartbeat."
+    )
+    transcription_audio_max_megabytes: int = Field(
+        default=500, ge=1, le=3000, description="The biggest recording that is downloaded, in millions of bytes."
+    )
+    transcription_audio_allowed_origins: Origins = Field(
+        default=(),
+        description="Origins of recordings such as `https://calls.example.com`, separated by commas. When set, "
+        "recordings are downloaded from these alone, private addresses included; when not, from every public address.",
+    )
+    transcription_progress_webhook_frequency: int = Field(
+        default=3, ge=1, le=10_000, description="A progress event after every so many recordings of a fiche."
+    )
+    audit_step_concurrency: int = Field(
+        default=3, ge=1, le=100, description="Steps of one audit that are judged at the same time."
+    )
+    audit_run_concurrency: int = Field(
+        default=4,
+        ge=1,
+        le=100,
+        description="Audits at the same time in one process, where a run has several. Few of an audit's acts are the "
+        "model's: twice as many as `LLM_MAX_CONCURRENCY` keep its places taken.",
+    )
+    audit_evidence_gating: bool = Field(
+        default=True, description="Whether a quotation counts only if it stands in the transcript; `0` turns it off."
+    )
+    audit_evidence_min_quote_chars: int = Field(
+        default=12, ge=1, le=1000, description="The shortest quotation that counts, in letters and digits."
+    )
+    audit_step_timeline_excerpt: bool = Field(
+        default=True,
+        description="Whether steps that verify the product read an excerpt of the calls; `0` turns it off.",
+    )
+    audit_step_timeline_max_chunks: int = Field(
+        default=40, ge=10, le=10_000, description="How many chunks such an excerpt is made of, neighbours apart."
+    )
+    audit_tool_rounds: int = Field(
+        default=8, ge=2, le=50, description="Calls of the model for one step when it reads the calls with tools."
+    )
+    audit_lease_seconds: float = Field(
+        default=60, ge=2, le=3600, description="How long the hold on an audit outlives its last heartbeat."
+    )
+    audit_max_wait_seconds: float = Field(
+        default=1800, ge=30, le=86_400, description="An audit without a sign of life for this long is ended as failed."
+    )
+
+
+class MessageSettings(WorkSettings):
+    webhook_allowed_origins: Origins = Field(
+        default=(),
+        description="Origins such as `https://hooks.example.com`, separated by commas. When set, webhooks go to these "
+        "alone, private addresses included; when not, to every public address.",
+    )
+    webhook_secret: Token | None = Field(
+        default=None, description="Signs webhooks: HMAC-SHA256 of time and body, in a header."
+    )
+    webhook_timeout_seconds: float = Field(
+        default=10, gt=0, le=25, description="How long the receiver of a webhook is waited for."
+    )
+    webhook_max_attempts: int = Field(
+        default=5, ge=1, le=20, description="Calls of a webhook before its message is given up."
+    )
+    smtp_host: str | None = Field(default=None, description="The mail server; without it no e-mail is sent.")
+    smtp_port: int = Field(default=587, ge=1, le=65535, description="Its port.")
+    smtp_secure: bool = Field(
+        default=False, description="Whether the connection is encrypted from the start, as always on port 465."
+    )
+    smtp_user: str | None = Field(default=None, description="Who we are to the mail server, if it asks.")
+    smtp_pass: Token | None = Field(default=None, description="The password to that.")
+    smtp_from: str | None = Field(
+        default=None, description="The sender's address; `SMTP_USER` when left out. Without either no e-mail is sent."
+    )
+    smtp_timeout_ms: int = Field(
+        default=10_000, ge=1000, le=20_000, description="How long the mail server is waited for."
+    )
+
+
+class EdgeSettings(MessageSettings):
+    api_host: str = Field(default="127.0.0.1", min_length=1, description="The address that the HTTP API listens on.")
+    api_port: int = Field(
+        default=3002,
+        ge=0,
+        le=65535,
+        validation_alias=AliasChoices("API_PORT", "PORT"),
+        description="Its port; 0 takes a free one. `PORT` is read too.",
+    )
+    api_auth_tokens: Tokens = Field(
+        default=(),
+        validation_alias=AliasChoices("API_AUTH_TOKENS", "API_AUTH_TOKEN"),
+        description="Machine tokens that may do everything, separated by commas, 16 characters or more each. "
+        "`API_AUTH_TOKEN` is read too. `automation tokens create` makes ones that may do less.",
+    )
+    api_cors_origins: Origins = Field(
+        default=(), description="Origins of web pages that may call the API from a browser, separated by commas."
+    )
+    api_max_body_megabytes: int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="The largest body that the API reads, in millions of bytes. An import may be twice as large.",
+    )
+    api_timeout_seconds: float = Field(
+        default=60, gt=0, le=3600, description="How long one answer of the API may take; streams of events are longer."
+    )
+    api_shutdown_seconds: int = Field(
+        default=15, ge=0, le=600, description="How long answers under way may take when the API is stopped."
+    )
+    automation_api_url: HttpAddress | None = Field(
+        default=None,
+        description="The API of another machine that the command line works with, instead of the database here; "
+        "`--api` says another.",
+    )
+    automation_api_token: Token | None = Field(
+        default=None, description="The token for it, as `automation tokens create` on that machine makes one."
+    )
+    jwt_access_secret: Token | None = Field(
+        default=None,
+        min_length=32,
+        description="The secret that users' access tokens are signed with (HS256), 32 characters or more; without it "
+        "there are no users, only machines.",
+    )
+    jwt_issuer: str = Field(default="ai-audit", min_length=1, description="Who must have issued users' tokens.")
+    jwt_audience: str = Field(default="ai-audit", min_length=1, description="Whom users' tokens must be meant for.")
+    pusher_app_id: str | None = Field(
+        default=None, description="The Pusher application; realtime events go out when all four of its values are set."
+    )
+    pusher_key: str | None = Field(
+        default=None,
+        validation_alias=AliasChoices("PUSHER_KEY", "NEXT_PUBLIC_PUSHER_KEY"),
+        description="Its key. `NEXT_PUBLIC_PUSHER_KEY` is read too.",
+    )
+    pusher_secret: Token | None = Field(default=None, description="Its secret.")
+    pusher_cluster: str | None = Field(default=None, description="Its cluster, such as `eu`.")
+    pusher_base_url: HttpAddress | None = Field(
+        default=None, description="Another server that speaks Pusher's protocol, instead of the cluster's."
+    )
+    pusher_use_private_channels: bool = Field(
+        default=True, description="Whether channels are private; `0` drops the prefix, and anybody may listen."
+    )
+    pusher_max_payload_bytes: int = Field(
+        default=9000, ge=1000, le=10_000, description="A bigger event is cut down to what identifies it."
+    )
+    pusher_dry_run: bool = Field(default=False, description="`1` writes realtime events to the log instead.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least urgent lines that our own processes log."
+    )
+    log_format: Literal["text", "json"] = Field(
+        default="text", description="Lines for people, or one JSON object each."
+    )
+
+
+class PricingSettings(EdgeSettings):
+    shop_api_base_url: HttpAddress | None = Field(
+        default=None, description="Address of the shop, such as `https://example.myshopify.com`; pricing needs it."
+    )
+    shop_api_token: Token | None = Field(
+        default=None, description="The shop's Admin API access token, with the scopes read_products and write_products."
+    )
+    shop_api_version: str = Field(
+        default="2026-10",
+        pattern=r"^([0-9]{4}-[0-9]{2}|unstable)$",
+        description="The version of the shop's Admin API, such as `2026-10`.",
+    )
+    shop_timeout_seconds: float = Field(
+        default=30, gt=0, le=300, description="How long one answer of the shop is waited for."
+    )
+    worker_max_concurrency: int = Field(
+        default=5, ge=1, le=50, description="Calls of the shop at the same time by one run of a pricing rule."
+    )
+    worker_enable_reconciliation: bool = Field(
+        default=True, description="Whether applied prices are looked up again: after five minutes, an hour, and daily."
+    )
+    pricing_lease_seconds: float = Field(
+        default=120,
+        ge=1,
+        le=3600,
+        description="How long the hold on a pricing run outlives its last heartbeat; longer than a call of the shop.",
+    )
+    pricing_alert_webhook_url: HttpAddress | None = Field(
+        default=None, description="Where pricing alerts are posted; without it they are only stored and shown."
+    )
+    pricing_critical_alert_webhook_url: HttpAddress | None = Field(
+        default=None,
+        description="Where critical pricing alerts are posted instead, for example a pager; "
+        "without it they go to PRICING_ALERT_WEBHOOK_URL too.",
+    )
+
+
+class OrgJobSettings(PricingSettings):
+    org_jobs_max_running: int = Field(
+        default=20,
+        ge=1,
+        le=1000,
+        description="Jobs of all organisations that this system works on at the same time; agents' jobs do not count.",
+    )
+    org_jobs_lease_seconds: float = Field(
+        default=60,
+        ge=1,
+        le=3600,
+        description="How long a worker's hold on a job outlives its last heartbeat.",
+    )
+    org_jobs_alert_webhook_url: HttpAddress | None = Field(
+        default=None, description="Where alerts of organisations' jobs are posted; without it they are only shown."
+    )
+    org_jobs_keep_days: int = Field(
+        default=90, ge=0, le=3650, description="How long ended jobs, fires and alerts of organisations are kept."
+    )
+    org_jobs_audit_keep_days: int = Field(
+        default=365,
+        ge=0,
+        le=3650,
+        description="How long it is kept who changed what of organisations' hosts, servers, schedules and jobs.",
+    )
+    org_jobs_https_allowed_origins: Origins = Field(
+        default=(),
+        description="Origins that jobs of organisations may call wherever they are, such as `http://localhost:3000`; "
+        "all others must be public, and https.",
+    )
+
+
+class EnrichmentSettings(OrgJobSettings):
+    recherche_entreprises_base_url: HttpAddress | None = Field(
+        default=None,
+        description="Address of the Recherche d'entreprises: `https://recherche-entreprises.api.gouv.fr`; enrichment "
+        "needs it. A registry without its variables is not called.",
+    )
+    recherche_entreprises_per_second: int = Field(
+        default=6,
+        ge=1,
+        le=100,
+        description="Its calls in any second by all processes together; it lets an address make seven.",
+    )
+    inpi_rne_base_url: HttpAddress | None = Field(
+        default=None,
+        description="Address of INPI's register of companies: `https://registre-national-entreprises.inpi.fr`.",
+    )
+    inpi_rne_username: str | None = Field(default=None, min_length=1, description="Our account at INPI's register.")
+    inpi_rne_password: SecretStr | None = Field(
+        default=None, description="Its password; after five wrong ones INPI blocks the account."
+    )
+    inpi_rne_per_minute: int = Field(
+        default=170,
+        ge=1,
+        le=10_000,
+        description="Its calls in any minute by all processes together; INPI bans who makes more than 180.",
+    )
+    inpi_rne_calls_per_day: int = Field(
+        default=9_500, ge=1, le=1_000_000, description="Its calls a day; INPI lets an account make 10,000."
+    )
+    api_entreprise_base_url: HttpAddress | None = Field(
+        default=None, description="Address of API Entreprise: `https://entreprise.api.gouv.fr`; for public bodies only."
+    )
+    api_entreprise_token: Token | None = Field(default=None, description="Our token for API Entreprise.")
+    api_entreprise_recipient: str | None = Field(
+        default=None, pattern=r"^[0-9]{14}$", description="The SIRET of the public body that asks."
+    )
+    api_entreprise_context: str = Field(
+        default="Enrichissement du référentiel des entreprises",
+        min_length=1,
+        max_length=200,
+        description="Why API Entreprise is asked, as it wants to be told with each call.",
+    )
+    api_entreprise_object: str = Field(
+        default="Enrichissement d'une fiche entreprise",
+        min_length=1,
+        max_length=49,
+        description="In which matter it is asked, in fewer than 50 characters.",
+    )
+    api_entreprise_per_second: int = Field(
+        default=4,
+        ge=1,
+        le=100,
+        description="Its calls in any second by all processes together; it lets a token make 250 in a minute.",
+    )
+    enrichment_timeout_seconds: float = Field(
+        default=5, gt=0, le=120, description="How long one answer of a registry is waited for."
+    )
+    enrichment_freshness_days: int = Field(
+        default=30, ge=1, le=3650, description="What is known of a company is as old as this before it is looked up."
+    )
+    enrichment_lock_seconds: float = Field(
+        default=120, gt=0, le=3600, description="How long the hold on a company outlives its last heartbeat."
+    )
+    enrichment_heartbeat_seconds: float = Field(
+        default=30, gt=0, le=1200, description="How often the hold is renewed; a third of the one above at most."
+    )
+    enrichment_cooldown_minutes: float = Field(
+        default=15, ge=0, le=10_080, description="A company is not refreshed by hand again before; 0: at any time."
+    )
+    enrichment_optional_not_found: Literal["failed", "not_applicable"] = Field(
+        default="failed",
+        description="What a company is that INPI or API Entreprise does not know: a failure of theirs, which makes "
+        "the enrichment partial, or nothing that counts.",
+    )
+
+    @model_validator(mode="after")
+    def _hold_for_several_heartbeats(self) -> Self:
+        if 3 * self.enrichment_heartbeat_seconds > self.enrichment_lock_seconds + 1e-9:
+            raise ValueError("ENRICHMENT_HEARTBEAT_SECONDS must be at most a third of ENRICHMENT_LOCK_SECONDS")
+        return self
+
+
+class EngineSettings(EnrichmentSettings):
+    automation_executor: Literal["in_process", "multiprocess", "celery", "k8s"] = Field(
+        default="in_process",
+        description="How Dagster runs the steps of a run: in one process, in one process a step, on Celery workers of "
+        "any hosts, or in one Kubernetes pod a step. The same for every process of an installation.",
+    )
+    automation_max_processes: int = Field(
+        default=2,
+        ge=1,
+        le=64,
+        description="Steps at the same time unless the executor is `in_process`: processes, pods, or what all Celery "
+        "workers can do together. Batches are cut accordingly.",
+    )
+    automation_celery_broker_url: RedisUrl | None = Field(
+        default=None,
+        description="The Redis that carries steps to Celery workers and their results back; without it `REDIS_URL`. "
+        "One database of it an installation.",
+    )
+    automation_celery_concurrency: int = Field(
+        default=2, ge=1, le=64, description="Steps at the same time in one Celery worker that is not told otherwise."
+    )
+    automation_heartbeat_seconds: float = Field(
+        default=5, gt=0, le=600, description="How often a working run sends its heartbeat; see the next one."
+    )
+    automation_lost_after_seconds: float = Field(
+        default=25,
+        gt=0,
+        le=86_400,
+        description="A run without a heartbeat for this long, three heartbeats or more, is lost: the next attempt is "
+        "requested, or the run is closed after three attempts in a row without progress.",
+    )
+
+    automation_sensor_max_interval_seconds: int = Field(
+        default=3600,
+        ge=1,
+        le=3600,
+        description="No sensor of Dagster waits longer than this between two ticks. The intervals of the sensors are 5 "
+        "to 60 seconds, and Dagster looks every 5 seconds which of them is due.",
+    )
+
+    @model_validator(mode="after")
+    def _lost_after_several_heartbeats(self) -> Self:
+        if 3 * self.automation_heartbeat_seconds > self.automation_lost_after_seconds + 1e-9:
+            raise ValueError("AUTOMATION_HEARTBEAT_SECONDS must be at most a third of AUTOMATION_LOST_AFTER_SECONDS")
+        return self
+
+
+SHORTEST_DAYS = 7
+
+
+def _a_week_or_for_ever(days: int) -> int:
+    if 0 < days < SHORTEST_DAYS:
+        raise ValueError(f"it must be {SHORTEST_DAYS} days or more, or 0 to keep them for ever")
+    return days
+
+
+KeepDays = Annotated[int, Field(ge=0, le=3650), AfterValidator(_a_week_or_for_ever)]
+
+
+class HousekeepingSettings(EngineSettings):
+    automation_logs_keep_days: KeepDays = Field(
+        default=90, description="How long the log lines of ended runs are kept, in days; 0, here and below: for ever."
+    )
+    automation_notifications_keep_days: KeepDays = Field(
+        default=90,
+        description="How long webhooks and e-mails about ended runs are kept that were sent, or failed.",
+    )
+    workflow_logs_keep_days: KeepDays = Field(
+        default=90, description="How long the log lines of transcriptions and audits are kept."
+    )
+    state_transitions_keep_days: KeepDays = Field(
+        default=365,
+        description="How long it is kept which state ended runs, ended pricing runs and companies were in before.",
+    )
+    outbox_keep_days: KeepDays = Field(
+        default=14, description="How long events are kept after they have left; a stream can be resumed for so long."
+    )
+    outbox_parked_keep_days: KeepDays = Field(
+        default=180, description="How long events are kept that were given up after five attempts."
+    )
+    run_requests_keep_days: KeepDays = Field(
+        default=90, description="How long requests for Dagster runs are kept that were taken or refused."
+    )
+    idempotency_keys_keep_days: KeepDays = Field(
+        default=7, description="How long answers under an `Idempotency-Key` stay stored; they are repeated for 7 days."
+    )
+    leases_keep_days: KeepDays = Field(
+        default=7, description="How long claims, pauses, rate limits and signs of life are kept that are over."
+    )
+    fetch_jobs_keep_days: KeepDays = Field(
+        default=90, description="How long ended jobs over days are kept, with what their webhooks were told."
+    )
+    transcription_tasks_keep_days: KeepDays = Field(
+        default=90, description="How long the queue remembers recordings that were transcribed; the transcripts stay."
+    )
+    pricing_alerts_keep_days: KeepDays = Field(
+        default=90, description="How long pricing alerts are kept, and how their webhooks ended."
+    )
+    enrichment_jobs_keep_days: KeepDays = Field(
+        default=365, description="How long ended enrichments are kept; the newest one of each company always is."
+    )
+    dagster_events_keep_days: KeepDays = Field(
+        default=30,
+        description="How long the events and step logs of ended Dagster runs are kept. What was materialised, observed "
+        "and checked stays.",
+    )
+    dagster_runs_keep_days: KeepDays = Field(
+        default=365, description="How long ended Dagster runs are listed; not shorter than their events."
+    )
+
+    @model_validator(mode="after")
+    def _runs_as_long_as_their_events(self) -> Self:
+        events, runs = self.dagster_events_keep_days, self.dagster_runs_keep_days
+        if runs and (not events or runs < events):
+            raise ValueError("DAGSTER_RUNS_KEEP_DAYS must not be less than DAGSTER_EVENTS_KEEP_DAYS")
+        return self
+
+
+class Settings(HousekeepingSettings):
+    """Field names are the variables' names in lower case. An empty variable counts as unset."""
+
+    model_config = SettingsConfigDict(env_ignore_empty=True, extra="ignore", frozen=True)
+
+    automation_first_day: Day = Field(
+        default=date(2026, 1, 1),
+        ge=date(2000, 1, 1),
+        le=date(2100, 12, 31),
+        description="The first day that has a partition, as YYYY-MM-DD.",
+    )
+    automation_timezone: TimeZone = Field(default="Europe/Paris", description="The zone whose days are the partitions.")
+    automation_scheduler_window_minutes: int = Field(
+        default=20, ge=5, le=10_080, description="How far back a due occurrence is looked for that was not run in time."
+    )
+    automation_scheduler_stale_grace_ms: int = Field(
+        default=900_000, ge=60_000, le=86_400_000, description="Added to the three waits below: then a run is stale."
+    )
+    automation_max_recordings_per_fiche: int = Field(
+        default=0,
+        ge=0,
+        le=10_000,
+        description="Fiches with more are ignored, unless the schedule says otherwise; 0: none.",
+    )
+    automation_fiche_details_max_wait_ms: int = Field(
+        default=600_000, ge=60_000, le=86_400_000, description="How long a run may fetch details."
+    )
+    automation_fiche_details_poll_interval_seconds: float = Field(
+        default=20, ge=5, le=600, description="How often a run's log has a line about the details that are fetched."
+    )
+    automation_transcription_max_wait_ms: int = Field(
+        default=900_000, ge=60_000, le=86_400_000, description="How long a run may wait for transcripts."
+    )
+    automation_transcription_poll_interval_seconds: float = Field(
+        default=30,
+        ge=5,
+        le=600,
+        description="The longest pause between two looks at the transcripts; the first are short.",
+    )
+    automation_audit_max_wait_ms: int = Field(
+        default=1_800_000, ge=60_000, le=86_400_000, description="How long a run may wait for audits."
+    )
+    automation_audit_poll_interval_seconds: float = Field(
+        default=60,
+        ge=5,
+        le=600,
+        description="How often a run's log has a line about its audits; three without progress are a stall.",
+    )
+    automation_revalidation_cooldown_ms: int = Field(
+        default=300_000, ge=0, le=86_400_000, description="A day's sales list that is younger is not asked for again."
+    )
+    automation_reports_dir: Annotated[str, InHome] = Field(
+        default="$AUTOMATION_HOME/.automation/reports",
+        validate_default=True,
+        min_length=1,
+        description="The folder of the reports: a day's files and the pages of runs.",
+    )
+
+    @model_validator(mode="after")
+    def _hold_longer_than_a_call(self) -> Self:
+        if self.pricing_lease_seconds <= self.shop_timeout_seconds:
+            raise ValueError("PRICING_LEASE_SECONDS must be more than SHOP_TIMEOUT_SECONDS")
+        return self
+
+
+@cache
+def load_settings() -> Settings:
+    """Read the environment once a process. InvalidInputError names the first variable that cannot be used."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        reason = first["msg"].removeprefix("Value error, ").replace("Input should", "it should").rstrip(".")
+        if not first["loc"]:  # of several variables together; the sentence names them
+            raise InvalidInputError(f"{reason}.") from None
+        name = _variable(str(first["loc"][0]))
+        raise InvalidInputError(f"{name} cannot be used: {reason[0].lower()}{reason[1:]}.") from None
+
+
+def _variable(location: str) -> str:
+    """The variable that was set, where one field has several names."""
+    aliases = [field.validation_alias for field in Settings.model_fields.values()]
+    groups = [[str(name) for name in alias.choices] for alias in aliases if isinstance(alias, AliasChoices)]
+    names = next((group for group in groups if location.upper() in group), [location.upper()])
+    return next((name for name in names if environ.get(name)), names[0])

@@ -1,1 +1,0 @@
-"""What a fiche is and what a fetch can end in."""

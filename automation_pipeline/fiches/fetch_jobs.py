@@ -1,0 +1,220 @@
+"""Fetch jobs: request, work, fail, notify, remove."""
+
+import asyncio
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from functools import partial
+from zoneinfo import ZoneInfo
+
+from automation_pipeline.core.access import Reach
+from automation_pipeline.core.addresses import check_url
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.coordination import Semaphore
+from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.core.events import WorkflowLogEntry
+from automation_pipeline.core.retry import Backoff
+from automation_pipeline.core.scheduling.zones import wall_time
+from automation_pipeline.core.webhooks import DeliveryPolicy, WebhookAnswer, WebhookSender, body_of
+from automation_pipeline.fiches.days import revalidate_days
+from automation_pipeline.fiches.events import (
+    CREATED,
+    DueWebhook,
+    event_name,
+    is_webhook_due,
+    job_event,
+    webhook_body,
+    webhook_headers,
+)
+from automation_pipeline.fiches.models.days import DayFailed, Days, SalesDay, requested_days
+from automation_pipeline.fiches.models.fetch_jobs import FetchJob, JobWebhook, count_day, fail_job, start_job
+from automation_pipeline.fiches.ports import FicheSource
+from automation_pipeline.fiches.queries.days import revalidated_since, volumes_of
+from automation_pipeline.fiches.queries.fetch_jobs import (
+    FETCH_JOBS,
+    RecentJob,
+    add_job,
+    add_webhook_delivery,
+    claim_due_webhooks,
+    find_recent_job,
+    get_job,
+    is_webhook_delivery_due,
+    lock_range,
+    record_webhook_delivery,
+    save_job,
+)
+from automation_pipeline.fiches.rules import stale_days
+from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.deliveries import DeliveryQueue, deliver_waiting
+from automation_pipeline.storage.outbox import enqueue
+from automation_pipeline.storage.retention import PurgePass, purge_expired
+from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
+from automation_pipeline.storage.workflow_logs import write_notes
+
+JOB = "sales_range_fetch"
+REUSE_JOB_FOR = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangeRequest:
+    """By `refresh` every day is asked for again. Whose `reach` it is may look at the job later."""
+
+    start: date
+    end: date
+    reach: Reach
+    refresh: bool = False
+    webhook: JobWebhook | None = None
+
+
+@dataclass(frozen=True)
+class RangeStatus:
+    """The days asked for, none after today; of which there is a list, and of which none that is good; the job that
+    brings what is missing, or everything anew."""
+
+    days: Days
+    known: Days
+    missing: Days
+    job: FetchJob | None
+
+
+def request_range(
+    wish: RangeRequest, *, database: Database, clock: Clock, zone: ZoneInfo, allowed_origins: Collection[str] = ()
+) -> RangeStatus:
+    """Whoever asks for the same range again within minutes is told of the same job, unless by `refresh`."""
+    if wish.webhook is not None:
+        check_url(wish.webhook.url, allowed_origins)
+    now = clock.now()
+    days = requested_days(wish.start, wish.end, wall_time(now, zone).date())
+    with database.reading() as session:
+        missing = _missing(session, days, now)
+    known = tuple(day for day in days if day not in set(missing))
+    wanted = days if wish.refresh else missing
+    if not wanted:
+        return RangeStatus(days, known, missing, None)
+    with database.transaction() as session:
+        job = _recent_job(session, wish, days, now) or _file_job(session, wish, days, wanted, now)
+    return RangeStatus(days, known, missing, job)
+
+
+def _missing(session: Session, days: Days, now: datetime) -> Days:
+    return stale_days(days, revalidated_since(session, days[0]), now) if days else ()
+
+
+def _recent_job(session: Session, wish: RangeRequest, days: Days, now: datetime) -> FetchJob | None:
+    lately = RecentJob(days[0], days[-1], wish.reach.caller, now - REUSE_JOB_FOR)
+    lock_range(session, lately)
+    return None if wish.refresh else find_recent_job(session, lately, wish.webhook)
+
+
+def _file_job(session: Session, wish: RangeRequest, days: Days, wanted: Days, now: datetime) -> FetchJob:
+    fetched = tuple(day for day in days if day not in set(wanted))
+    job = FetchJob(
+        id=str(uuid.uuid4()),
+        start=days[0],
+        end=days[-1],
+        fetched=fetched,
+        remaining=wanted,
+        total_fiches=sum(volumes_of(session, fetched)) if wish.reach.is_whole else None,
+        created_by=wish.reach.caller,
+        webhook=wish.webhook,
+    )
+    add_job(session, job, now)
+    enqueue(session, [job_event(job, CREATED, now)])
+    tags = {"automation/trace_id": job.id}
+    config = {"job_id": job.id, "refresh": wish.refresh}
+    file_requests(session, [NewRunRequest(job.id, JOB, config, tags)], now)
+    return job
+
+
+def record_job(session: Session, job: FetchJob, now: datetime, *, latest: date | None = None, every: int = 1) -> None:
+    """`every` is after how many days the webhook hears of the progress; of the end it always does."""
+    save_job(session, job, now)
+    enqueue(session, [job_event(job, event_name(job), now, latest)])
+    if job.webhook is not None and is_webhook_due(job, every):
+        add_webhook_delivery(session, job.id, job.webhook.url, webhook_body(job, now, latest), now)
+
+
+async def fetch_range(  # noqa: PLR0913  the collaborators by name, and two wishes
+    job_id: str,
+    *,
+    database: Database,
+    source: FicheSource,
+    clock: Clock,
+    semaphore: Semaphore,
+    refresh: bool = False,
+    tell_every: int = 5,
+) -> FetchJob:
+    """The job as it has ended. Safe to repeat, and beside another worker. NotFoundError: there is no such job."""
+
+    async def one(day: date) -> None:
+        [outcome] = await revalidate_days(
+            [day], database=database, source=source, clock=clock, semaphore=semaphore, force=refresh
+        )
+        await asyncio.to_thread(_record_day, job_id, outcome, tell_every, database, clock)
+
+    job = await asyncio.to_thread(_begin, job_id, database, clock)
+    await asyncio.gather(*map(one, () if job.is_over else job.remaining))
+    with database.reading() as session:
+        return get_job(session, job_id)
+
+
+def _begin(job_id: str, database: Database, clock: Clock) -> FetchJob:
+    with database.transaction() as session:
+        job = get_job(session, job_id, lock=True)
+        if not job.is_over:
+            job = start_job(job)
+            save_job(session, job, clock.now())
+    return job
+
+
+def _record_day(job_id: str, outcome: SalesDay | DayFailed, tell_every: int, database: Database, clock: Clock) -> None:
+    with database.transaction() as session:
+        job = get_job(session, job_id, lock=True)
+        moved = count_day(job, outcome)
+        if moved is job:
+            return
+        record_job(session, moved, clock.now(), latest=outcome.day, every=tell_every)
+        if isinstance(outcome, DayFailed):
+            write_notes(session, _note(job_id, outcome))
+
+
+def _note(job_id: str, outcome: DayFailed) -> WorkflowLogEntry:
+    message = f"The sales list of {outcome.day} could not be fetched: {outcome.error}"
+    return WorkflowLogEntry("fiche", "fetch_job", job_id, job_id, message, level="warning")
+
+
+def fail_range(job_id: str, reason: str, *, database: Database, clock: Clock) -> bool:
+    """False when it was over before, or is not there."""
+    with database.transaction() as session:
+        try:
+            job = get_job(session, job_id, lock=True)
+        except NotFoundError:
+            return False
+        if job.is_over:
+            return False
+        record_job(session, fail_job(job, reason), clock.now())
+    return True
+
+
+DELIVERIES_AT_ONCE = 10
+PATIENCE = DeliveryPolicy(attempts=3, backoff=Backoff(base_seconds=2, cap_seconds=30), insists=True)
+
+
+async def deliver_job_webhooks(sender: WebhookSender, *, database: Database, hold_seconds: float) -> int:
+    """How many were tried, of the oldest few."""
+
+    async def send(due: DueWebhook, now: datetime) -> WebhookAnswer:
+        body = body_of(due.payload)
+        return await sender.send(due.url, body, webhook_headers(due, body, now))
+
+    tray = DeliveryQueue(
+        is_webhook_delivery_due,
+        partial(claim_due_webhooks, limit=DELIVERIES_AT_ONCE, hold_seconds=hold_seconds),
+        record_webhook_delivery,
+    )
+    return await deliver_waiting(tray, send, patience=PATIENCE, database=database)
+
+
+def remove_old_fetch_jobs(look: PurgePass, *, keep_days: int, database: Database) -> dict[str, int]:
+    return purge_expired([(FETCH_JOBS, keep_days)], look, database=database)

@@ -1,0 +1,206 @@
+"""Fiches and their recordings as the CRM sends them, and how fetching one can end."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import TypeAlias
+
+from automation_pipeline.fiches.models.days import crm_day, paris_day, paris_minute
+from automation_pipeline.fiches.models.sections import (
+    Alerte,
+    AutreContrat,
+    Commentaire,
+    Conjoint,
+    Document,
+    ElementsSouscription,
+    Enfant,
+    Information,
+    Mail,
+    Prospect,
+    Reclamation,
+    RendezVous,
+    Tarification,
+)
+
+_NAME = re.compile(
+    r"(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
+    r"-\d\d-\d\d-\d\d-\d\dh\d\d-(?P<from_number>\d+)-(?P<to_number>\d+)\.mp3",
+    re.ASCII | re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class RecordingName:
+    uuid: str
+    from_number: str
+    to_number: str
+
+
+def recording_name(url: str) -> RecordingName | None:
+    """The parts of the last segment of the URL's path; None if it is not named in the CRM's way."""
+    path = url.partition("#")[0].partition("?")[0]
+    match = _NAME.fullmatch(path.rpartition("/")[2])
+    if match is None:
+        return None
+    return RecordingName(match["uuid"].lower(), match["from_number"], match["to_number"])
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One call. `url` is empty when the CRM has not made the audio available (yet); `uuid` is in the URL's name."""
+
+    call_id: str
+    url: str
+    started_at: datetime
+    duration_seconds: int
+    direction: str
+    from_number: str
+    to_number: str
+    answered: bool
+    uuid: str | None = None
+
+    @property
+    def recording_date(self) -> str:
+        """DD/MM/YYYY in Paris."""
+        return paris_day(self.started_at)
+
+    @property
+    def recording_time(self) -> str:
+        """HH:MM in Paris."""
+        return paris_minute(self.started_at)
+
+
+@dataclass(frozen=True)
+class CrmFiche:
+    """The CRM's whole answer. `rest` is what no section models, at its place (an array's elements by their position);
+    it is JSON that both databases can keep."""
+
+    information: Information
+    prospect: Prospect | None
+    conjoint: Conjoint | None
+    enfants: tuple[Enfant, ...]
+    mails: tuple[Mail, ...]
+    rendez_vous: tuple[RendezVous, ...]
+    commentaires: tuple[Commentaire, ...]
+    elements_souscription: ElementsSouscription | None
+    tarification: tuple[Tarification, ...]
+    reclamations: tuple[Reclamation, ...]
+    autres_contrats: tuple[AutreContrat, ...]
+    documents: tuple[Document, ...]
+    alertes: tuple[Alerte, ...]
+    raw_sections: Mapping[str, str]
+    recordings: tuple[Recording, ...]
+    rest: Mapping[str, object]
+
+    @property
+    def fiche_id(self) -> str:
+        return self.information.fiche_id
+
+    @property
+    def cle(self) -> str | None:
+        return self.information.cle
+
+    @property
+    def groupe(self) -> str:
+        return self.information.groupe
+
+    @property
+    def agence_nom(self) -> str:
+        return self.information.agence_nom
+
+    @property
+    def attribution_user_id(self) -> str:
+        return self.information.attribution_user_id
+
+    @property
+    def inserted_on(self) -> date | None:
+        """The day in Paris on which the fiche was made; None if the CRM writes it in a way that nobody reads."""
+        try:
+            return crm_day(self.information.date_insertion)
+        except ValueError:
+            return None
+
+    @property
+    def prospect_nom(self) -> str | None:
+        return self.prospect and self.prospect.nom
+
+    @property
+    def prospect_prenom(self) -> str | None:
+        return self.prospect and self.prospect.prenom
+
+    @property
+    def prospect_email(self) -> str | None:
+        return self.prospect and self.prospect.mail
+
+    @property
+    def prospect_tel(self) -> str | None:
+        return self.prospect and self.prospect.telephone
+
+
+@dataclass(frozen=True)
+class DetailsFetched:
+    """`asked_at` is when the CRM was asked: the details are no newer than that, however late they are stored. Left out,
+    they count as just asked for."""
+
+    fiche_id: str
+    details: CrmFiche
+    asked_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class DetailsKnown:
+    """The CRM need not be asked: its details are fresh for this purpose, with so many recordings."""
+
+    fiche_id: str
+    recordings: int
+
+
+@dataclass(frozen=True)
+class FicheNotFound:
+    """The CRM does not know this fiche: an end, not an error."""
+
+    fiche_id: str
+
+
+@dataclass(frozen=True)
+class FetchFailed:
+    fiche_id: str
+    error: str
+    transient: bool
+
+    @property
+    def cause(self) -> str:
+        """The error without the fiche's id: one sentence for all the fiches that it strikes."""
+        return self.error.replace(f"fiche {self.fiche_id}", "a fiche")
+
+
+FetchOutcome: TypeAlias = DetailsFetched | DetailsKnown | FicheNotFound | FetchFailed
+
+
+@dataclass(frozen=True)
+class SalesListEntry:
+    fiche_id: str
+    cle: str | None
+    nom: str
+    prenom: str
+    telephone: str
+    telephone_2: str | None
+    email: str
+    statut: str
+    inserted_at: datetime | None
+    modified_at: datetime | None
+    recordings: tuple[Recording, ...]
+
+
+@dataclass(frozen=True)
+class SalesList:
+    """`listed` counts what the CRM sent; `fiches` has each id once, in its order."""
+
+    day: date
+    listed: int
+    fiches: tuple[SalesListEntry, ...]
+
+    @property
+    def duplicates(self) -> int:
+        return self.listed - len(self.fiches)

@@ -1,0 +1,344 @@
+"""Queries that store a fiche's details, sections and recordings, and that find what is still fresh."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from typing import TypeAlias
+
+from sqlalchemy import Select, and_, bindparam, case, delete, func, insert, or_, select, update
+from sqlalchemy.orm import Session
+
+from automation_pipeline.fiches.models.days import DayCoverage
+from automation_pipeline.fiches.models.fiches import (
+    CrmFiche,
+    DetailsFetched,
+    DetailsKnown,
+    FetchOutcome,
+    FicheNotFound,
+    Recording,
+)
+from automation_pipeline.fiches.models.sections import AncienContrat, Compte, Paiement, Produit, Section
+from automation_pipeline.fiches.tables import (
+    AlerteRow,
+    AutreContratRow,
+    CallRecordingRow,
+    CommentaireRow,
+    ConjointRow,
+    ElementsSouscriptionRow,
+    EnfantRow,
+    EtiquetteRow,
+    FicheCacheRow,
+    FicheDocumentRow,
+    FicheKey,
+    FormuleDetailRow,
+    FormuleRow,
+    GammeRow,
+    InformationRow,
+    MailRow,
+    ProspectRow,
+    RawSectionRow,
+    ReclamationRow,
+    RendezVousRow,
+    TarificationRow,
+)
+from automation_pipeline.storage.prepared import execute
+from automation_pipeline.storage.statements import among, among_given, insert_into
+
+_OVERWRITTEN = (
+    "recording_date", "recording_time", "start_time", "duration_seconds", "direction", "from_number", "to_number",
+    "answered", "vanished_at",
+)  # fmt: skip
+
+
+def cache_ids(session: Session, fiche_ids: Iterable[str]) -> dict[str, int]:
+    """The keys of the fiches' rows, by fiche id."""
+    query = select(FicheCacheRow.fiche_id, FicheCacheRow.id).where(among(session, FicheCacheRow.fiche_id, fiche_ids))
+    return dict(session.execute(query).tuples().all())
+
+
+def save_recordings(session: Session, recordings: Mapping[str, Sequence[Recording]]) -> None:
+    """Insert or refresh the recordings of these fiches (by fiche id); those that are not named stay as they are.
+
+    The CRM sometimes forgets a URL that it gave before: a URL is replaced by another one but never by none. Whatever
+    is named has not vanished.
+    """
+    upsert_recordings(session, recordings, cache_ids(session, recordings))
+
+
+def upsert_recordings(session: Session, recordings: Mapping[str, Sequence[Recording]], keys: Mapping[str, int]) -> None:
+    """`save_recordings` for a caller who knows the keys of the fiches' rows."""
+    rows = [_recording_row(keys[fiche_id], call) for fiche_id in sorted(recordings) for call in recordings[fiche_id]]
+    if not rows:
+        return
+    insert = insert_into(session, CallRecordingRow)
+    given = insert.excluded
+    changes = {
+        **{field: given[field] for field in _OVERWRITTEN},
+        "recording_url": case((given.recording_url == "", CallRecordingRow.recording_url), else_=given.recording_url),
+        "uuid": func.coalesce(given.uuid, CallRecordingRow.uuid),
+    }
+    statement = insert.on_conflict_do_update(index_elements=["fiche_cache_id", "call_id"], set_=changes)
+    session.connection().execute(statement, rows)
+
+
+def mark_vanished(
+    session: Session, recordings: Mapping[str, Sequence[Recording]], keys: Mapping[str, int], now: datetime
+) -> None:
+    """Mark the recordings of these fiches that are not among those named. They are kept: work may hang on them."""
+    named = {(keys[fiche_id], call.call_id) for fiche_id, calls in recordings.items() for call in calls}
+    present = session.execute(
+        select(CallRecordingRow.id, CallRecordingRow.fiche_cache_id, CallRecordingRow.call_id).where(
+            among(session, CallRecordingRow.fiche_cache_id, [keys[fiche_id] for fiche_id in recordings]),
+            CallRecordingRow.vanished_at.is_(None),
+        )
+    ).tuples()
+    vanished = [row_id for row_id, *place in present if tuple(place) not in named]
+    if vanished:
+        session.execute(
+            update(CallRecordingRow)
+            .where(among(session, CallRecordingRow.id, vanished))
+            .values(vanished_at=now)
+            .execution_options(synchronize_session=False)
+        )
+
+
+def _recording_row(fiche_cache_id: int, call: Recording) -> dict[str, object]:
+    return {
+        "fiche_cache_id": fiche_cache_id,
+        "call_id": call.call_id,
+        "recording_url": call.url,
+        "recording_date": call.recording_date,
+        "recording_time": call.recording_time,
+        "uuid": call.uuid,
+        "start_time": call.started_at,
+        "duration_seconds": call.duration_seconds,
+        "direction": call.direction,
+        "from_number": call.from_number,
+        "to_number": call.to_number,
+        "answered": call.answered,
+        "vanished_at": None,
+    }
+
+
+Row: TypeAlias = dict[str, object]
+RowsOf: TypeAlias = Callable[[CrmFiche], Sequence[Row]]
+
+
+def replace_sections(session: Session, details: Mapping[int, CrmFiche]) -> None:
+    """The keys are those of the fiches' rows. The caller holds these rows: nobody else writes the same sections."""
+    if not details:
+        return
+    connection = session.connection()
+    for table, rows_of in _SECTIONS.items():
+        connection.execute(delete(table).where(among(session, table.fiche_cache_id, details)))
+        if rows := [{"fiche_cache_id": key, **row} for key, each in details.items() for row in rows_of(each)]:
+            connection.execute(insert(table), rows)
+
+
+def _numbered(sections: Sequence[Section], *unwanted: str, index: str = "row_index") -> list[Row]:
+    return [{index: place, **_fields(section, *unwanted)} for place, section in enumerate(sections, start=1)]
+
+
+def _fields(section: Section, *unwanted: str) -> Row:
+    row = dict(vars(section))  # the modelled fields: what is not modelled is kept beside them
+    for name in unwanted:
+        del row[name]
+    return row
+
+
+def _single(section: Section | None, *unwanted: str) -> list[Row]:
+    return [] if section is None else [_fields(section, *unwanted)]
+
+
+def _souscription(details: CrmFiche) -> list[Row]:
+    whole = details.elements_souscription
+    if whole is None:
+        return []
+    paiement = whole.paiement
+    flat = {
+        **_flat("ancien_", AncienContrat, whole.ancien_contrat),
+        **_flat("produit_", Produit, whole.produit),
+        **_flat("paiement_", Paiement, paiement, "compte_prelevement", "compte_virement"),
+        **_flat("prelevement_", Compte, paiement and paiement.compte_prelevement),
+        **_flat("virement_", Compte, paiement and paiement.compte_virement),
+    }
+    return [_fields(whole, "ancien_contrat", "produit", "paiement") | flat]
+
+
+def _flat(prefix: str, kind: type[Section], section: Section | None, *unwanted: str) -> Row:
+    names = [name for name in kind.model_fields if name not in unwanted]
+    return {prefix + name: None if section is None else getattr(section, name) for name in names}
+
+
+def _gammes(details: CrmFiche) -> list[Row]:
+    return [
+        {"row_index": row_index, **row}
+        for row_index, tarification in enumerate(details.tarification, start=1)
+        for row in _numbered(tarification.gammes, "formules", index="gamme_index")
+    ]
+
+
+def _formules(details: CrmFiche) -> list[Row]:
+    return [
+        {"row_index": row_index, "gamme_index": gamme_index, **row}
+        for row_index, tarification in enumerate(details.tarification, start=1)
+        for gamme_index, gamme in enumerate(tarification.gammes, start=1)
+        for row in _numbered(gamme.formules, "details", index="formule_index")
+    ]
+
+
+def _formule_details(details: CrmFiche) -> list[Row]:
+    return [
+        {
+            "row_index": row_index,
+            "gamme_index": gamme_index,
+            "formule_index": formule_index,
+            "detail_key": key,
+            "detail_value": value,
+        }
+        for row_index, tarification in enumerate(details.tarification, start=1)
+        for gamme_index, gamme in enumerate(tarification.gammes, start=1)
+        for formule_index, formule in enumerate(gamme.formules, start=1)
+        for key, value in formule.details.items()
+    ]
+
+
+_SECTIONS: Mapping[type[FicheKey], RowsOf] = {
+    InformationRow: lambda details: _single(details.information, "fiche_id", "etiquettes"),
+    EtiquetteRow: lambda details: _numbered(details.information.etiquettes, index="etiquette_index"),
+    ProspectRow: lambda details: _single(details.prospect),
+    ConjointRow: lambda details: _single(details.conjoint),
+    EnfantRow: lambda details: _numbered(details.enfants),
+    MailRow: lambda details: _numbered(details.mails),
+    RendezVousRow: lambda details: _numbered(details.rendez_vous),
+    CommentaireRow: lambda details: _numbered(details.commentaires),
+    ReclamationRow: lambda details: _numbered(details.reclamations),
+    FicheDocumentRow: lambda details: _numbered(details.documents),
+    AlerteRow: lambda details: _numbered(details.alertes),
+    RawSectionRow: lambda details: [
+        {"section_key": key, "content": text} for key, text in details.raw_sections.items()
+    ],
+    ElementsSouscriptionRow: _souscription,
+    AutreContratRow: lambda details: _numbered(details.autres_contrats),
+    TarificationRow: lambda details: _numbered(details.tarification, "gammes"),
+    GammeRow: _gammes,
+    FormuleRow: _formules,
+    FormuleDetailRow: _formule_details,
+}
+
+
+DETAILS_LIVE_FOR = timedelta(hours=240)
+NOT_FOUND_LIVES_FOR = timedelta(minutes=5)
+NOT_FOUND = "NOT_FOUND"
+
+_DETAIL_FIELDS = (
+    "groupe", "agence_nom", "prospect_nom", "prospect_prenom", "prospect_email", "prospect_tel", "cle", "raw_data",
+    "fetched_at", "details_fetched_at", "expires_at",
+)  # fmt: skip
+_VERDICT_FIELDS = ("details_success", "details_message", "not_found_until")
+
+
+def save_outcomes(session: Session, outcomes: Sequence[FetchOutcome], now: datetime) -> None:
+    """Details replace details; a not-found marker leaves what was known in place; other outcomes change nothing.
+
+    The number of statements does not follow the number of fiches. Their rows are taken first, in the order of the
+    fiche ids: two writers of the same fiches wait for each other instead of locking crosswise.
+    """
+    told = {o.fiche_id: o for o in outcomes if isinstance(o, DetailsFetched | FicheNotFound)}
+    in_order = [told[fiche_id] for fiche_id in sorted(told)]
+    if not in_order:
+        return
+    _upsert_fiches(session, [_fiche_row(outcome, now) for outcome in in_order])
+    found = {o.fiche_id: o.details for o in in_order if isinstance(o, DetailsFetched)}
+    if not found:
+        return
+    keys = cache_ids(session, found)
+    recordings = {fiche_id: details.recordings for fiche_id, details in found.items()}
+    replace_sections(session, {keys[fiche_id]: details for fiche_id, details in found.items()})
+    mark_vanished(session, recordings, keys, now)
+    upsert_recordings(session, recordings, keys)
+
+
+def _upsert_fiches(session: Session, rows: Sequence[dict[str, object]]) -> None:
+    """One pass for both verdicts: rows taken in two passes would be taken in no order."""
+    insert = insert_into(session, FicheCacheRow)
+    given = insert.excluded
+    changes = {
+        **{field: given[field] for field in _VERDICT_FIELDS},
+        **{
+            field: case((given.details_success, given[field]), else_=getattr(FicheCacheRow, field))
+            for field in _DETAIL_FIELDS
+        },
+        "sales_date": func.coalesce(FicheCacheRow.sales_date, given.sales_date),
+    }
+    session.connection().execute(insert.on_conflict_do_update(index_elements=["fiche_id"], set_=changes), rows)
+
+
+def _fiche_row(outcome: DetailsFetched | FicheNotFound, now: datetime) -> dict[str, object]:
+    match outcome:
+        case DetailsFetched(fiche_id, details, asked_at):
+            return {"fiche_id": fiche_id, **_details_row(details, now), "details_fetched_at": asked_at or now}
+        case FicheNotFound(fiche_id):
+            until = now + NOT_FOUND_LIVES_FOR
+            verdict = {"details_success": False, "details_message": NOT_FOUND, "not_found_until": until}
+            unknown = dict.fromkeys((*_DETAIL_FIELDS, "sales_date"))
+            return {"fiche_id": fiche_id, **unknown, **verdict, "raw_data": {}, "fetched_at": now, "expires_at": until}
+
+
+def _details_row(details: CrmFiche, now: datetime) -> dict[str, object]:
+    return {
+        "groupe": details.groupe,
+        "agence_nom": details.agence_nom,
+        "prospect_nom": details.prospect_nom,
+        "prospect_prenom": details.prospect_prenom,
+        "prospect_email": details.prospect_email,
+        "prospect_tel": details.prospect_tel,
+        "cle": details.cle,
+        "sales_date": details.inserted_on and details.inserted_on.isoformat(),
+        "raw_data": dict(details.rest),
+        "fetched_at": now,
+        "expires_at": now + DETAILS_LIVE_FOR,
+        "details_success": True,
+        "details_message": None,
+        "not_found_until": None,
+    }
+
+
+_IS_NOT_FOUND = and_(FicheCacheRow.details_success.is_(False), FicheCacheRow.details_message == NOT_FOUND)
+_HAS_DETAILS = and_(FicheCacheRow.details_success.is_(True), FicheCacheRow.details_fetched_at.is_not(None))
+
+
+def known_since(
+    session: Session, fiche_ids: Sequence[str], since: datetime, now: datetime
+) -> list[DetailsKnown | FicheNotFound]:
+    """The fiches whose details, or absence, the CRM has told us since then. Absence is believed for minutes only."""
+    wanted = {"fiches": fiche_ids, "since": since, "marked_since": max(since + NOT_FOUND_LIVES_FOR, now)}
+    rows = execute(session, _known_since, wanted)
+    return [DetailsKnown(fiche_id, count) if details else FicheNotFound(fiche_id) for fiche_id, details, count in rows]
+
+
+def _known_since(postgres: bool) -> Select[tuple[str, bool, int]]:
+    recordings = (
+        select(func.count())
+        .where(CallRecordingRow.fiche_cache_id == FicheCacheRow.id, CallRecordingRow.vanished_at.is_(None))
+        .scalar_subquery()
+    )
+    known = and_(_HAS_DETAILS, FicheCacheRow.details_fetched_at >= bindparam("since"))
+    absent = and_(_IS_NOT_FOUND, FicheCacheRow.not_found_until >= bindparam("marked_since"))
+    return select(FicheCacheRow.fiche_id, _HAS_DETAILS, recordings).where(
+        among_given(FicheCacheRow.fiche_id, "fiches", postgres=postgres), or_(known, absent)
+    )
+
+
+def coverage_of(session: Session, day: date) -> DayCoverage:
+    fiches, with_details, not_found = (
+        session.execute(
+            select(
+                func.count(),
+                func.count().filter(_HAS_DETAILS),
+                func.count().filter(_IS_NOT_FOUND),
+            ).where(FicheCacheRow.sales_date == day.isoformat())
+        )
+        .tuples()
+        .one()
+    )
+    return DayCoverage(fiches, with_details, not_found)

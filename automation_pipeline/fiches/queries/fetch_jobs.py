@@ -1,0 +1,346 @@
+"""Queries about fetch jobs, their documents and the deliveries of their webhooks."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+
+from sqlalchemy import ColumnElement, exists, func, select, true, update
+from sqlalchemy.orm import Session, aliased
+
+from automation_pipeline.core.access import Reach
+from automation_pipeline.core.clock import iso
+from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.core.webhooks import Delivery, DeliveryStatus
+from automation_pipeline.fiches.documents import Document
+from automation_pipeline.fiches.events import DueWebhook, data_url, event_name, job_state_document
+from automation_pipeline.fiches.models.days import Days
+from automation_pipeline.fiches.models.fetch_jobs import FETCH_JOB, FetchJob, JobStatus, JobWebhook
+from automation_pipeline.fiches.queries.fiches import FichePage, fiches_by_day, fiches_in_short
+from automation_pipeline.fiches.tables import FetchDeliveryRow, FetchJobRow
+from automation_pipeline.storage.clock import database_now
+from automation_pipeline.storage.retention import Kind
+from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline.storage.statements import advisory_lock, among
+from automation_pipeline.storage.types import JsonObject
+
+
+@dataclass(frozen=True)
+class RecentJob:
+    """Which job would do as well: of this range and caller, no older than `since`."""
+
+    start: date
+    end: date
+    caller: str
+    since: datetime
+
+
+def within_jobs(reach: Reach) -> ColumnElement[bool]:
+    """A condition on rows of `FetchJobRow`: a job is seen by whoever asked for it, or may see everything."""
+    return true() if reach.is_whole else FetchJobRow.created_by == reach.caller
+
+
+def is_job_visible(session: Session, reach: Reach, job_id: str) -> bool:
+    """False for one that is missing too."""
+    return session.scalar(select(FetchJobRow.id).where(FetchJobRow.id == job_id, within_jobs(reach))) is not None
+
+
+def lock_range(session: Session, lately: RecentJob) -> None:
+    """To the end of the transaction: two who ask for the same range at once find each other's job."""
+    advisory_lock(session, f"progressive-fetch:{lately.caller}:{lately.start}:{lately.end}")
+
+
+def find_recent_job(session: Session, lately: RecentJob, webhook: JobWebhook | None) -> FetchJob | None:
+    """One that tells somebody else would leave this webhook without its news."""
+    newest = (
+        select(FetchJobRow)
+        .where(
+            FetchJobRow.start_date == lately.start,
+            FetchJobRow.end_date == lately.end,
+            FetchJobRow.created_by == lately.caller,
+            FetchJobRow.created_at > lately.since,
+        )
+        .order_by(FetchJobRow.created_at.desc(), FetchJobRow.id)
+    )
+    jobs = map(job_of_row, session.scalars(newest))
+    return next((job for job in jobs if webhook in {None, job.webhook}), None)
+
+
+def add_job(session: Session, job: FetchJob, now: datetime) -> None:
+    told = job.webhook
+    session.add(
+        FetchJobRow(
+            id=job.id,
+            start_date=job.start,
+            end_date=job.end,
+            total_days=job.total_days,
+            webhook_url=told and told.url,
+            webhook_secret=told and told.secret,
+            created_by=job.created_by,
+            created_at=now,
+            updated_at=now,
+            **_state_columns(job),
+        )
+    )
+    session.flush()
+
+
+def get_job(session: Session, job_id: str, *, lock: bool = False) -> FetchJob:
+    """Locked, it stays as it is to the end of the transaction."""
+    query = select(FetchJobRow).where(FetchJobRow.id == job_id).execution_options(populate_existing=True)
+    row = session.scalars(query.with_for_update() if lock else query).one_or_none()
+    if row is None:
+        raise NotFoundError(f"Job {job_id} not found")
+    return job_of_row(row)
+
+
+def save_job(session: Session, job: FetchJob, now: datetime) -> None:
+    session.execute(
+        update(FetchJobRow)
+        .where(FetchJobRow.id == job.id)
+        .values(**_state_columns(job), updated_at=now, completed_at=now if job.is_over else None)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def silent_jobs(session: Session, before: datetime, *, limit: int) -> list[str]:
+    """Jobs that are not over, of which nothing was heard since then, and that do not wait for Dagster either."""
+    working = [status.value for status in JobStatus if status not in FETCH_JOB.terminal]
+    query = (
+        select(FetchJobRow.id)
+        .outerjoin(RunRequestRow, RunRequestRow.request_key == FetchJobRow.id)
+        .where(
+            FetchJobRow.status.in_(working),
+            FetchJobRow.updated_at < before,
+            func.coalesce(RunRequestRow.state, "refused") != "waiting",
+        )
+    )
+    return list(session.scalars(query.order_by(FetchJobRow.updated_at, FetchJobRow.id).limit(limit)))
+
+
+def _state_columns(job: FetchJob) -> dict[str, object]:
+    return {
+        "status": job.status.value,
+        "dates_already_fetched": _texts(job.fetched),
+        "dates_remaining": _texts(job.remaining),
+        "dates_failed": _texts(job.failed),
+        "total_fiches": job.total_fiches,
+        "error": job.error,
+    }
+
+
+def job_of_row(row: FetchJobRow) -> FetchJob:
+    return FetchJob(
+        id=row.id,
+        start=row.start_date,
+        end=row.end_date,
+        status=JobStatus(row.status),
+        fetched=_days(row.dates_already_fetched),
+        remaining=_days(row.dates_remaining),
+        failed=_days(row.dates_failed),
+        total_fiches=row.total_fiches,
+        error=row.error,
+        created_by=row.created_by,
+        webhook=JobWebhook(row.webhook_url, row.webhook_secret) if row.webhook_url else None,
+    )
+
+
+def _texts(days: Days) -> list[str]:
+    return [day.isoformat() for day in days]
+
+
+def _days(texts: Iterable[str]) -> Days:
+    return tuple(map(date.fromisoformat, texts))
+
+
+MAX_DELIVERIES = 10
+MAX_FICHES = 1000
+
+
+def job_document(session: Session, job_id: str, reach: Reach) -> Document:
+    """With the last deliveries of its webhook, the newest first. The secret is never shown."""
+    row = _row(session, job_id, reach)
+    newest = select(FetchDeliveryRow).where(FetchDeliveryRow.job_id == job_id).order_by(FetchDeliveryRow.id.desc())
+    deliveries = session.scalars(newest.limit(MAX_DELIVERIES))
+    [document] = _documents(session, [row], reach)
+    return {**document, "webhookDeliveries": [_delivery(each) for each in deliveries]}
+
+
+def list_jobs(session: Session, reach: Reach, page: FichePage, status: JobStatus | None = None) -> list[Document]:
+    """Newest first."""
+    query = select(FetchJobRow).where(within_jobs(reach))
+    if status is not None:
+        query = query.where(FetchJobRow.status == status.value)
+    newest = query.order_by(FetchJobRow.created_at.desc(), FetchJobRow.id)
+    rows = session.scalars(newest.limit(page.limit).offset(page.offset)).all()
+    return _documents(session, rows, reach)
+
+
+def poll_document(session: Session, job_id: str, reach: Reach) -> Document:
+    """What the webhook is told, and the first of the fiches that are there by now, as far as they are in reach."""
+    row = _row(session, job_id, reach)
+    [job] = _seen(session, [row], reach)
+    fiches, count = fiches_in_short(session, job.fetched, reach, FichePage(MAX_FICHES))
+    standing = {name: told for name, told in job_state_document(job).items() if name not in {"startDate", "endDate"}}
+    return {
+        "jobId": job.id,
+        "event": event_name(job),
+        "timestamp": iso(row.updated_at),
+        "data": {**standing, "currentFichesCount": count, "partialData": fiches, "dataUrl": data_url(job)},
+    }
+
+
+def _row(session: Session, job_id: str, reach: Reach) -> FetchJobRow:
+    row = session.scalars(select(FetchJobRow).where(FetchJobRow.id == job_id, within_jobs(reach))).one_or_none()
+    if row is None:
+        raise NotFoundError(f"Job {job_id} not found")
+    return row
+
+
+def _seen(session: Session, rows: Sequence[FetchJobRow], reach: Reach) -> list[FetchJob]:
+    """Who may see everything is told what was counted on the way, if it was."""
+    jobs = [job_of_row(row) for row in rows]
+    uncounted = [job for job in jobs if job.total_fiches is None or not reach.is_whole]
+    counts = fiches_by_day(session, {day for job in uncounted for day in job.fetched}, reach)
+    totals = {job.id: sum(counts.get(day, 0) for day in job.fetched) for job in uncounted}
+    return [replace(job, total_fiches=totals.get(job.id, job.total_fiches)) for job in jobs]
+
+
+def _documents(session: Session, rows: Sequence[FetchJobRow], reach: Reach) -> list[Document]:
+    return [_document(row, job) for row, job in zip(rows, _seen(session, rows, reach), strict=True)]
+
+
+def _document(row: FetchJobRow, job: FetchJob) -> Document:
+    return {
+        "jobId": row.id,
+        **job_state_document(job),
+        "webhookUrl": row.webhook_url,
+        "createdBy": row.created_by,
+        "createdAt": iso(row.created_at),
+        "updatedAt": iso(row.updated_at),
+        "completedAt": _iso(row.completed_at),
+    }
+
+
+def _delivery(row: FetchDeliveryRow) -> Document:
+    return {
+        "id": str(row.id),
+        "event": row.event,
+        "status": row.status,
+        "statusCode": row.status_code,
+        "responseBody": row.response_body,
+        "lastError": row.last_error,
+        "attempt": row.attempt,
+        "nextRetryAt": iso(row.next_retry_at) if row.status == "pending" else None,
+        "createdAt": iso(row.created_at),
+        "sentAt": _iso(row.sent_at),
+    }
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else iso(at)
+
+
+def add_webhook_delivery(session: Session, job_id: str, url: str, body: JsonObject, now: datetime) -> None:
+    session.add(
+        FetchDeliveryRow(
+            job_id=job_id,
+            event=str(body["event"]),
+            url=url,
+            payload=body,
+            status=DeliveryStatus.PENDING.value,
+            attempt=0,
+            next_retry_at=database_now(),
+            created_at=now,
+        )
+    )
+    session.flush()
+
+
+def is_webhook_delivery_due(session: Session) -> bool:
+    return session.scalar(select(FetchDeliveryRow.id).where(*_is_due()).limit(1)) is not None
+
+
+def claim_due_webhooks(session: Session, *, limit: int, hold_seconds: float) -> list[DueWebhook]:
+    """Nobody else gets them until the hold ends; each claim is an attempt, also of somebody who dies over it."""
+    oldest = (
+        select(FetchDeliveryRow.id)
+        .where(*_is_due())
+        .order_by(FetchDeliveryRow.id)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+        .cte("oldest")  # run once: PostgreSQL may repeat a subquery, and with SKIP LOCKED each time finds other rows
+    )
+    claimed = session.scalars(
+        update(FetchDeliveryRow)
+        .where(FetchDeliveryRow.id.in_(select(oldest.c.id)))
+        .values(attempt=FetchDeliveryRow.attempt + 1, next_retry_at=database_now(hold_seconds))
+        .returning(FetchDeliveryRow)
+        .execution_options(synchronize_session=False)
+    ).all()
+    secrets = _secrets(session, {row.job_id for row in claimed})
+    return [_due_webhook(row, secrets.get(row.job_id)) for row in sorted(claimed, key=lambda row: row.id)]
+
+
+def record_webhook_delivery(session: Session, due: DueWebhook, delivery: Delivery) -> None:
+    """Nothing, when somebody else has claimed it since."""
+    sent = delivery.status is DeliveryStatus.SENT
+    row = FetchDeliveryRow
+    session.execute(
+        update(row)
+        .where(row.id == due.id, row.attempt == due.attempt, row.status == DeliveryStatus.PENDING)
+        .values(
+            status=delivery.status.value,
+            status_code=delivery.status_code,
+            response_body=delivery.response_body,
+            last_error=delivery.error,
+            next_retry_at=database_now(delivery.pause_seconds),
+            sent_at=database_now() if sent else None,
+        )
+        .execution_options(synchronize_session=False)
+    )
+
+
+def _is_due() -> tuple[ColumnElement[bool], ...]:
+    """Waiting, its time has come, and nothing older of the same job waits."""
+    older = aliased(FetchDeliveryRow)
+    waits_behind = exists(
+        select(older.id).where(
+            older.job_id == FetchDeliveryRow.job_id,
+            older.id < FetchDeliveryRow.id,
+            older.status == DeliveryStatus.PENDING,
+        )
+    )
+    return (
+        FetchDeliveryRow.status == DeliveryStatus.PENDING,
+        FetchDeliveryRow.next_retry_at <= database_now(),
+        ~waits_behind,
+    )
+
+
+def _secrets(session: Session, job_ids: set[str]) -> dict[str, str | None]:
+    query = select(FetchJobRow.id, FetchJobRow.webhook_secret).where(among(session, FetchJobRow.id, job_ids))
+    return dict(session.execute(query).tuples().all())
+
+
+def _due_webhook(row: FetchDeliveryRow, secret: str | None) -> DueWebhook:
+    return DueWebhook(
+        id=row.id,
+        job_id=row.job_id,
+        event=row.event,
+        url=row.url,
+        payload=row.payload,
+        attempt=row.attempt,
+        secret=secret,
+    )
+
+
+def _old_jobs(before: datetime) -> Sequence[ColumnElement[bool]]:
+    """Those that are over, and of which no webhook is still to hear."""
+    is_over = FetchJobRow.status.in_([status.value for status in FETCH_JOB.terminal])
+    has_mail = exists().where(
+        FetchDeliveryRow.job_id == FetchJobRow.id, FetchDeliveryRow.status == DeliveryStatus.PENDING
+    )
+    return is_over, FetchJobRow.completed_at <= before, ~has_mail
+
+
+FETCH_JOBS = Kind("progressive_fetch_jobs", FetchJobRow, _old_jobs)

@@ -1,0 +1,367 @@
+"""Queries that read fiches: who may see them, one with all sections, its recordings, lists of days, status."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from sqlalchemy import ColumnElement, false, func, inspect, select, true
+from sqlalchemy.orm import Session
+
+from automation_pipeline.core.access import Reach, Scope
+from automation_pipeline.core.clock import iso
+from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.fiches.documents import (
+    CallTranscription,
+    Document,
+    transcription_document,
+    unknown_transcription_document,
+)
+from automation_pipeline.fiches.models.days import crm_instant
+from automation_pipeline.fiches.queries.details import NOT_FOUND
+from automation_pipeline.fiches.tables import (
+    AlerteRow,
+    AutreContratRow,
+    CallRecordingRow,
+    CommentaireRow,
+    ConjointRow,
+    ElementsSouscriptionRow,
+    EnfantRow,
+    EtiquetteRow,
+    FicheCacheRow,
+    FicheDocumentRow,
+    FormuleDetailRow,
+    FormuleRow,
+    GammeRow,
+    InformationRow,
+    MailRow,
+    ProspectRow,
+    RawSectionRow,
+    ReclamationRow,
+    RendezVousRow,
+    TarificationRow,
+)
+from automation_pipeline.storage.statements import among
+from automation_pipeline.storage.types import Table
+
+
+def within(session: Session, reach: Reach) -> ColumnElement[bool]:
+    """A condition on rows of `FicheCache`."""
+    if reach.scope is Scope.ALL:
+        return true()
+    # Of its own, also in a query that reads the details beside.
+    details = select(InformationRow).where(InformationRow.fiche_cache_id == FicheCacheRow.id).correlate(FicheCacheRow)
+    if reach.scope is Scope.SELF:
+        if reach.crm_user_id is None:
+            return false()
+        return details.where(InformationRow.attribution_user_id == reach.crm_user_id).exists()
+    named = details.with_only_columns(InformationRow.groupe).scalar_subquery()
+    return among(session, func.coalesce(named, FicheCacheRow.groupe), sorted(reach.groupes))
+
+
+def visible_fiches(session: Session, reach: Reach, fiche_ids: Iterable[str]) -> set[str]:
+    """Those of the fiches that somebody may see. Who may see everything may name fiches that we do not know yet."""
+    asked = set(fiche_ids)
+    if reach.is_whole:
+        return asked
+    wanted = (among(session, FicheCacheRow.fiche_id, sorted(asked)), within(session, reach))
+    return set(session.scalars(select(FicheCacheRow.fiche_id).where(*wanted)))
+
+
+def check_visible(session: Session, reach: Reach, fiche_ids: Iterable[str]) -> None:
+    """NotFoundError for the first that is hidden or missing: nobody learns which of the two."""
+    asked = list(fiche_ids)
+    seen = visible_fiches(session, reach, asked)
+    hidden = next((fiche_id for fiche_id in asked if fiche_id not in seen), None)
+    if hidden is not None:
+        raise NotFoundError(f"Fiche {hidden} not found")
+
+
+def check_mirrored(session: Session, fiche_id: str) -> None:
+    if session.scalar(select(FicheCacheRow.id).where(FicheCacheRow.fiche_id == fiche_id)) is None:
+        raise NotFoundError(f"Fiche {fiche_id} not found")
+
+
+_ONE: Mapping[str, type[Table]] = {
+    "information": InformationRow,
+    "prospect": ProspectRow,
+    "conjoint": ConjointRow,
+    "elements_souscription": ElementsSouscriptionRow,
+}
+_MANY: Mapping[str, type[Table]] = {
+    "etiquettes": EtiquetteRow,
+    "enfants": EnfantRow,
+    "mails": MailRow,
+    "rendez_vous": RendezVousRow,
+    "commentaires": CommentaireRow,
+    "reclamations": ReclamationRow,
+    "autres_contrats": AutreContratRow,
+    "documents": FicheDocumentRow,
+    "alertes": AlerteRow,
+    "raw_sections": RawSectionRow,
+    "tarification": TarificationRow,
+    "tarification_gammes": GammeRow,
+    "tarification_formules": FormuleRow,
+    "tarification_formule_details": FormuleDetailRow,
+}
+_HIDDEN = {"id", "fiche_cache_id"}
+
+
+def fiche_document(session: Session, fiche_id: str) -> Document:
+    fiche = session.scalar(select(FicheCacheRow).where(FicheCacheRow.fiche_id == fiche_id))
+    if fiche is None:
+        raise NotFoundError(f"Fiche {fiche_id} is not mirrored: `automation fiches sync` brings it.")
+    one = {name: next(iter(_section_rows(session, table, fiche.id)), None) for name, table in _ONE.items()}
+    many = {name: _section_rows(session, table, fiche.id) for name, table in _MANY.items()}
+    recordings = _section_rows(session, CallRecordingRow, fiche.id)
+    recordings.sort(key=lambda recording: str(recording["start_time"]))
+    return {**_row_document(fiche), "state": _state(fiche), **one, **many, "recordings": recordings}
+
+
+def _state(fiche: FicheCacheRow) -> str:
+    if fiche.details_success is False and fiche.details_message == NOT_FOUND:
+        return "not found"
+    return "full details" if fiche.details_fetched_at else "sales list only"
+
+
+def _section_rows(session: Session, table: type[Table], fiche_cache_id: int) -> list[Document]:
+    query = select(table).where(table.__table__.c.fiche_cache_id == fiche_cache_id)
+    return [_row_document(row) for row in session.scalars(query.order_by(*inspect(table).primary_key))]
+
+
+def _row_document(row: Table) -> Document:
+    columns = [column.key for column in inspect(type(row)).column_attrs]
+    return {name: _json(getattr(row, name)) for name in columns if name not in _HIDDEN}
+
+
+def _json(value: object) -> object:
+    return iso(value) if isinstance(value, datetime) else value
+
+
+def recordings_of(session: Session, fiche_id: str, reach: Reach) -> list[Document]:
+    """Those that the CRM no longer names too, with the instant at which that was seen."""
+    fiche = session.scalar(select(FicheCacheRow.id).where(FicheCacheRow.fiche_id == fiche_id, within(session, reach)))
+    if fiche is None:
+        raise NotFoundError(f"Fiche {fiche_id} not found")
+    query = select(CallRecordingRow).where(CallRecordingRow.fiche_cache_id == fiche)
+    rows = session.scalars(query.order_by(CallRecordingRow.start_time, CallRecordingRow.call_id))
+    return [_recording_document(row, fiche_id) for row in rows]
+
+
+def _recording_document(row: CallRecordingRow, fiche_id: str) -> Document:
+    return {
+        "id": str(row.id),
+        "ficheId": fiche_id,
+        "callId": row.call_id,
+        "recordingUrl": row.recording_url or None,
+        "recordingDate": row.recording_date,
+        "recordingTime": row.recording_time,
+        "uuid": row.uuid,
+        "startTime": iso(row.start_time),
+        "durationSeconds": row.duration_seconds,
+        "direction": row.direction,
+        "fromNumber": row.from_number,
+        "toNumber": row.to_number,
+        "answered": row.answered,
+        "vanishedAt": row.vanished_at and iso(row.vanished_at),
+        "hasTranscription": row.has_transcription,
+        "transcriptionId": row.transcription_id,
+        "transcriptionText": row.transcription_text,
+        "transcriptionLanguageCode": row.transcription_language_code,
+        "transcriptionLanguageProbability": row.transcription_language_probability,
+        "transcribedAt": row.transcribed_at and iso(row.transcribed_at),
+    }
+
+
+@dataclass(frozen=True)
+class FichePage:
+    limit: int
+    offset: int = 0
+
+
+def statuses_of(session: Session, fiche_ids: Iterable[str], reach: Reach) -> dict[str, Document]:
+    """One for each of the fiches; what is hidden or missing has the empty one."""
+    asked = list(dict.fromkeys(fiche_ids))
+    wanted = (among(session, FicheCacheRow.fiche_id, asked), within(session, reach))
+    keys = {
+        fiche_id: key
+        for key, fiche_id in session.execute(select(FicheCacheRow.id, FicheCacheRow.fiche_id).where(*wanted)).tuples()
+    }
+    calls = _calls(session, keys.values())
+    return {fiche_id: _status(fiche_id, keys.get(fiche_id), calls) for fiche_id in asked}
+
+
+def fiches_sold(session: Session, days: Sequence[date], reach: Reach, page: FichePage) -> tuple[list[Document], int]:
+    """The rows of a date list, with their recordings; and how many there are on all pages. `days` are in a row."""
+    if not days:
+        return [], 0
+    sold = _sold(session, days, reach)
+    total = session.scalar(select(func.count()).select_from(FicheCacheRow).where(*sold)) or 0
+    rows = _rows(session, sold, page)
+    calls = _calls(session, [row.key for row in rows])
+    return [_listed_fiche_document(row, calls.get(row.key, ())) for row in rows], total
+
+
+def fiches_in_short(
+    session: Session, days: Iterable[date], reach: Reach, page: FichePage
+) -> tuple[list[Document], int]:
+    """Who was sold to on these days, and how many calls there are; and how many fiches on all pages."""
+    sold = (among(session, FicheCacheRow.sales_date, [day.isoformat() for day in days]), within(session, reach))
+    total = session.scalar(select(func.count()).select_from(FicheCacheRow).where(*sold)) or 0
+    rows = _rows(session, sold, page)
+    counts = _counts(session, [row.key for row in rows])
+    return [_in_short(row, counts.get(row.key, 0)) for row in rows], total
+
+
+def fiches_by_day(session: Session, days: Iterable[date], reach: Reach) -> dict[date, int]:
+    """How many were sold on these days; what there are none of is left out."""
+    sold = (among(session, FicheCacheRow.sales_date, [day.isoformat() for day in days]), within(session, reach))
+    query = select(FicheCacheRow.sales_date, func.count()).where(*sold).group_by(FicheCacheRow.sales_date)
+    return {date.fromisoformat(day): count for day, count in session.execute(query).tuples() if day}
+
+
+def cache_row(session: Session, fiche_id: str, reach: Reach) -> Document:
+    wanted = (FicheCacheRow.fiche_id == fiche_id, within(session, reach))
+    fiche = session.scalar(select(FicheCacheRow).where(*wanted))
+    if fiche is None:
+        raise NotFoundError("Fiche not cached")
+    return {
+        "ficheId": fiche.fiche_id,
+        "groupe": fiche.groupe,
+        "prospectNom": fiche.prospect_nom,
+        "prospectPrenom": fiche.prospect_prenom,
+        "recordingsCount": _counts(session, [fiche.id]).get(fiche.id, 0),
+        "fetchedAt": iso(fiche.fetched_at),
+        "expiresAt": iso(fiche.expires_at),
+    }
+
+
+@dataclass(frozen=True)
+class _Call:
+    fiche: int
+    id: int
+    call_id: str
+    done: bool
+    transcribed_at: datetime | None
+    start_time: datetime
+    seconds: int
+
+
+@dataclass(frozen=True)
+class _Row:
+    key: int
+    fiche_id: str
+    groupe: str | None
+    agence_nom: str | None
+    prospect_nom: str | None
+    prospect_prenom: str | None
+    prospect_email: str | None
+    prospect_tel: str | None
+    fetched_at: datetime
+    inserted_at: str | None
+    listed_at: str | None
+
+
+def _sold(session: Session, days: Sequence[date], reach: Reach) -> tuple[ColumnElement[bool], ...]:
+    return FicheCacheRow.sales_date.between(days[0].isoformat(), days[-1].isoformat()), within(session, reach)
+
+
+def _rows(session: Session, wanted: Sequence[ColumnElement[bool]], page: FichePage) -> list[_Row]:
+    fiche = FicheCacheRow
+    query = (
+        select(
+            fiche.id, fiche.fiche_id, func.coalesce(InformationRow.groupe, fiche.groupe), fiche.agence_nom,
+            fiche.prospect_nom, fiche.prospect_prenom, fiche.prospect_email, fiche.prospect_tel, fiche.fetched_at,
+            InformationRow.date_insertion, fiche.raw_data["date_insertion"].as_string(),
+        )
+        .outerjoin(InformationRow, InformationRow.fiche_cache_id == fiche.id)
+        .where(*wanted)
+        .order_by(fiche.sales_date, fiche.fiche_id)
+        .limit(page.limit)
+        .offset(page.offset)
+    )  # fmt: skip
+    return [_Row(*row) for row in session.execute(query).tuples()]
+
+
+def _calls(session: Session, keys: Iterable[int]) -> dict[int, list[_Call]]:
+    """Those of each fiche that the CRM still names, the oldest first."""
+    call = CallRecordingRow
+    query = (
+        select(
+            call.fiche_cache_id, call.id, call.call_id, call.has_transcription, call.transcribed_at, call.start_time,
+            call.duration_seconds,
+        )
+        .where(among(session, call.fiche_cache_id, list(keys)), call.vanished_at.is_(None))
+        .order_by(call.start_time, call.call_id)
+    )  # fmt: skip
+    found: dict[int, list[_Call]] = {}
+    for row in session.execute(query).tuples():
+        one = _Call(*row)
+        found.setdefault(one.fiche, []).append(one)
+    return found
+
+
+def _counts(session: Session, keys: Sequence[int]) -> dict[int, int]:
+    query = (
+        select(CallRecordingRow.fiche_cache_id, func.count())
+        .where(among(session, CallRecordingRow.fiche_cache_id, keys), CallRecordingRow.vanished_at.is_(None))
+        .group_by(CallRecordingRow.fiche_cache_id)
+    )
+    return dict(session.execute(query).tuples().all())
+
+
+def _status(fiche_id: str, key: int | None, calls: Mapping[int, Sequence[_Call]]) -> Document:
+    told = unknown_transcription_document() if key is None else transcription_document(_transcribed(calls.get(key, ())))
+    return {"ficheId": fiche_id, "hasData": key is not None, "transcription": told}
+
+
+def _transcribed(calls: Sequence[_Call]) -> CallTranscription:
+    moments = [call.transcribed_at for call in calls if call.done and call.transcribed_at is not None]
+    return CallTranscription(len(calls), sum(call.done for call in calls), max(moments, default=None))
+
+
+def _listed_fiche_document(row: _Row, calls: Sequence[_Call]) -> Document:
+    return {
+        "ficheId": row.fiche_id,
+        "groupe": row.groupe,
+        "agenceNom": row.agence_nom,
+        "prospectNom": row.prospect_nom,
+        "prospectPrenom": row.prospect_prenom,
+        "prospectEmail": row.prospect_email,
+        "prospectTel": row.prospect_tel,
+        "fetchedAt": iso(row.fetched_at),
+        "createdAt": _created_at(row),
+        "transcription": transcription_document(_transcribed(calls)),
+        "recordings": [_call_document(call) for call in calls],
+    }
+
+
+def _in_short(row: _Row, recordings: int) -> Document:
+    return {
+        "ficheId": row.fiche_id,
+        "groupe": row.groupe,
+        "prospectNom": row.prospect_nom,
+        "prospectPrenom": row.prospect_prenom,
+        "recordingsCount": recordings,
+        "createdAt": _created_at(row),
+    }
+
+
+def _call_document(call: _Call) -> Document:
+    return {
+        "id": str(call.id),
+        "callId": call.call_id,
+        "hasTranscription": call.done,
+        "transcribedAt": call.transcribed_at and iso(call.transcribed_at),
+        "startTime": iso(call.start_time),
+        "durationSeconds": call.seconds,
+    }
+
+
+def _created_at(row: _Row) -> str | None:
+    """When the fiche was made in the CRM, as its details say it, else the sales list; None if nobody can read it."""
+    for text in filter(None, (row.inserted_at, row.listed_at)):
+        try:
+            return iso(crm_instant(text))
+        except ValueError:
+            continue
+    return None

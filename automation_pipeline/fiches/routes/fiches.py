@@ -1,0 +1,382 @@
+"""HTTP endpoints of fiches: a day's sales, one fiche with its details, status, recordings."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from automation_pipeline.api.bodies import TheBody
+from automation_pipeline.api.errors import AuthorizationError
+from automation_pipeline.api.guard import GuardedRoute
+from automation_pipeline.api.openapi import takes
+from automation_pipeline.api.parameters import FicheInPath, TheCaller, TheReach, TheServices, day_parameters
+from automation_pipeline.api.permissions import Entity
+from automation_pipeline.api.responses import Answer, answer, refusals
+from automation_pipeline.api.scopes import audible, check_in_reach
+from automation_pipeline.api.upstream_errors import asking_outside
+from automation_pipeline.audits.queries.documents import fiche_status, fiche_statuses, fiches_with_audits
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.access import Action, Caller, Permission, Reach
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.json_model import Instant, JsonModel, parse
+from automation_pipeline.fiches.days import search_day
+from automation_pipeline.fiches.details import read_fiche
+from automation_pipeline.fiches.documents import sales_document, without_mail_devis, without_recordings_audio
+from automation_pipeline.fiches.models.days import parse_day
+from automation_pipeline.fiches.queries.fiches import FichePage, cache_row, fiche_document, recordings_of
+from automation_pipeline.transcription.queries.recordings import transcription_status
+
+SOME: Mapping[str, object] = {"ficheIds": ["1900417", "1900418"]}
+
+
+class _Shown(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, extra="forbid")
+
+
+class TranscriptionPart(_Shown):
+    total: int
+    transcribed: int
+    pending: int
+    percentage: int = Field(ge=0, le=100)
+    is_complete: bool
+    last_transcribed_at: Instant | None
+
+
+class AuditInShort(_Shown):
+    id: str
+    audit_config_id: str
+    audit_config_name: str
+    status: Literal["pending", "running", "completed", "failed"]
+    score_percentage: float | None
+    niveau: str | None
+    is_compliant: bool | None
+    error_message: str | None
+    created_at: Instant
+    completed_at: Instant | None
+
+
+class AuditPart(_Shown):
+    """The latest audit of each configuration."""
+
+    total: int
+    completed: int
+    pending: int
+    running: int
+    compliant: int
+    non_compliant: int
+    average_score: float | None
+    latest_audit: AuditInShort | None
+    audits: list[AuditInShort]
+
+
+class FicheStatus(_Shown):
+    fiche_id: str
+    has_data: bool
+    transcription: TranscriptionPart
+    audit: AuditPart
+
+
+class CacheRow(_Shown):
+    fiche_id: str
+    groupe: str | None
+    prospect_nom: str | None
+    prospect_prenom: str | None
+    recordings_count: int
+    fetched_at: Instant
+    expires_at: Instant
+
+
+class CallInShort(_Shown):
+    id: str
+    call_id: str
+    has_transcription: bool
+    transcribed_at: Instant | None
+    start_time: Instant
+    duration_seconds: int
+
+
+class FicheRow(_Shown):
+    fiche_id: str
+    groupe: str | None
+    agence_nom: str | None
+    prospect_nom: str | None
+    prospect_prenom: str | None
+    prospect_email: str | None
+    prospect_tel: str | None
+    fetched_at: Instant
+    created_at: Instant | None
+    transcription: TranscriptionPart
+    audit: AuditPart
+    recordings: list[CallInShort]
+
+
+class DayShown(_Shown):
+    """`total` fiches were sold; the page holds some of them."""
+
+    date: str = Field(examples=["2026-02-03"])
+    total: int
+    fiches: list[FicheRow]
+
+
+class CacheCoverage(_Shown):
+    dates_with_data: list[str]
+    dates_missing: list[str]
+
+
+class RangeMeta(_Shown):
+    complete: bool
+    partial: bool
+    background_job_id: str | None = None
+    total_days_requested: int
+    days_fetched: int
+    days_remaining: int
+    days_cached: int
+    cache_coverage: CacheCoverage
+
+
+class RangeShown(_Shown):
+    success: Literal[True] = True
+    start_date: str = Field(examples=["2026-02-01"])
+    end_date: str = Field(examples=["2026-02-07"])
+    total: int
+    fiches: list[FicheRow]
+    meta: RangeMeta
+
+
+class ListedCall(BaseModel):
+    call_id: str
+    start_time: Instant
+    duration_seconds: int
+    direction: str
+    from_number: str
+    to_number: str
+    answered: bool
+    recording_url: str | None = Field(description="Only for callers who may read recordings.")
+
+
+class ListedStatus(_Shown):
+    has_data: bool
+    transcription: TranscriptionPart
+    audit: AuditPart
+
+
+class ListedFiche(BaseModel):
+    """As the CRM lists it, under its names."""
+
+    id: str
+    cle: str | None
+    nom: str
+    prenom: str
+    telephone: str
+    telephone_2: str | None
+    email: str
+    statut: str
+    date_insertion: Instant | None
+    date_modification: Instant | None
+    recordings: list[ListedCall]
+    status: ListedStatus | None = None
+
+
+class Found(BaseModel):
+    fiches: list[ListedFiche]
+    total: int
+
+
+class FicheDetails(BaseModel):
+    """The whole fiche as it is mirrored; the sections have the CRM's names."""
+
+    model_config = ConfigDict(extra="allow")
+
+    fiche_id: str
+    groupe: str | None
+    state: Literal["full details", "sales list only", "not found"]
+    details_fetched_at: Instant | None
+    information: dict[str, Any] | None  # Any: JSON
+    prospect: dict[str, Any] | None
+    recordings: list[dict[str, Any]]
+
+
+class RecordingRow(_Shown):
+    id: str
+    fiche_id: str
+    call_id: str
+    recording_url: str | None
+    recording_date: str | None
+    recording_time: str | None
+    uuid: str | None
+    start_time: Instant
+    duration_seconds: int
+    direction: str
+    from_number: str
+    to_number: str
+    answered: bool
+    vanished_at: Instant | None
+    has_transcription: bool
+    transcription_id: str | None
+    transcription_text: str | None
+    transcription_language_code: str | None
+    transcription_language_probability: float | None
+    transcribed_at: Instant | None
+
+
+class RecordingList(BaseModel):
+    success: Literal[True] = True
+    data: list[RecordingRow]
+    count: int
+
+
+class StatusWish(JsonModel):
+    fiche_ids: tuple[Annotated[str, Field(min_length=1, max_length=64)], ...] = Field(max_length=1000)
+
+
+def parse_status_request(body: Mapping[str, object]) -> StatusWish:
+    if not isinstance(body.get("ficheIds"), list):
+        raise InvalidInputError("ficheIds must be an array", (("ficheIds", "must be an array"),))
+    return parse(StatusWish, body, "Invalid ficheIds")
+
+
+router = APIRouter(route_class=GuardedRoute, tags=["fiches"])
+PATH = "/api/fiches"
+OF_FICHE = f"{PATH}/{{fiche_id}}"
+MISSING_DATE = "Missing or invalid date parameter (YYYY-MM-DD required)"
+WRONG_DATE = "Invalid date format. Use YYYY-MM-DD"
+
+MostFiches = Annotated[int, Query(ge=1, le=10_000, description="At most so many fiches.")]
+FirstFiche = Annotated[int, Query(ge=0, le=1_000_000_000, description="Leave out the first so many.")]
+
+
+@router.get(
+    f"{PATH}/search", response_model=Found, responses=refusals(502), openapi_extra=day_parameters(date="The day.")
+)
+async def search(
+    request: Request,
+    caller: TheCaller,
+    reach: TheReach,
+    services: TheServices,
+    include_status: Annotated[bool, Query(alias="includeStatus", description="How each fiche stands.")] = True,
+) -> Response:
+    """Ask the CRM for the sales of a day, as it lists them now."""
+    day, source, semaphore = (
+        parse_day(request.query_params.get("date"), MISSING_DATE),
+        services.crm,
+        services.sales_list_semaphore,
+    )
+    with asking_outside():
+        sold = await search_day(day, reach, database=services.database, source=source, semaphore=semaphore)
+    heard = await run_in_threadpool(_audible, caller, [fiche.fiche_id for fiche in sold], services)
+    fiches = [sales_document(fiche, with_audio=fiche.fiche_id in heard) for fiche in sold]
+    if include_status:
+        statuses = await run_in_threadpool(_statuses, [fiche.fiche_id for fiche in sold], reach, services)
+        fiches = [{**fiche, "status": statuses[str(fiche["id"])]} for fiche in fiches]
+    return JSONResponse({"fiches": fiches, "total": len(fiches)})
+
+
+@router.post(
+    f"{PATH}/status/batch", response_model=Answer[dict[str, FicheStatus]], openapi_extra=takes(StatusWish, some=SOME)
+)
+def batch(body: TheBody, reach: TheReach, services: TheServices) -> Response:
+    """How these fiches stand; what is hidden or unknown has an empty status."""
+    wish = parse_status_request(body)
+    with services.database.reading() as session:
+        return answer(fiche_statuses(session, wish.fiche_ids, reach))
+
+
+@router.get(
+    f"{PATH}/status/by-date",
+    response_model=Answer[DayShown],
+    openapi_extra=day_parameters(date="The day of the sales."),
+)
+def by_date(
+    request: Request,
+    reach: TheReach,
+    services: TheServices,
+    limit: MostFiches = 10_000,
+    offset: FirstFiche = 0,
+) -> Response:
+    """The fiches that were sold on a day, as far as they are known here. Nobody else is asked."""
+    day = parse_day(request.query_params.get("date"), WRONG_DATE)
+    with services.database.reading() as session:
+        fiches, total = fiches_with_audits(session, [day], reach, FichePage(limit, offset))
+    return answer({"date": day.isoformat(), "total": total, "fiches": fiches})
+
+
+@router.get(OF_FICHE, response_model=FicheDetails, responses=refusals(404, 502))
+async def show(
+    fiche_id: FicheInPath,
+    caller: TheCaller,
+    reach: TheReach,
+    services: TheServices,
+    refresh: Annotated[bool, Query(description="Ask the CRM now; needs fiches.write.")] = False,
+    include_mail_devis: Annotated[bool, Query(description="Whether the offer that was mailed is shown.")] = True,
+) -> Response:
+    """Show one fiche. Where its calls can be heard is only for callers who may read recordings."""
+    if refresh:
+        await run_in_threadpool(_check_writes, fiche_id, caller, services)
+    database, source, clock = services.database, services.crm, services.clock
+    with asking_outside():
+        document = await read_fiche(fiche_id, reach, refresh=refresh, database=database, source=source, clock=clock)
+    if not include_mail_devis:
+        document = without_mail_devis(document)
+    heard = await run_in_threadpool(_audible, caller, [fiche_id], services)
+    return JSONResponse(document if heard else without_recordings_audio(document))
+
+
+@router.get(f"{OF_FICHE}/cache", response_model=Answer[CacheRow], responses=refusals(404))
+def cache(fiche_id: FicheInPath, reach: TheReach, services: TheServices) -> Response:
+    """What is kept of a fiche, in short."""
+    with services.database.reading() as session:
+        return answer(cache_row(session, fiche_id, reach))
+
+
+@router.get(f"{OF_FICHE}/status", response_model=Answer[FicheStatus], responses=refusals(404))
+def status(fiche_id: FicheInPath, reach: TheReach, services: TheServices) -> Response:
+    """How one fiche stands."""
+    with services.database.reading() as session:
+        return answer(fiche_status(session, fiche_id, reach))
+
+
+@router.get("/api/recordings/{fiche_id}", response_model=RecordingList, responses=refusals(404), tags=["recordings"])
+def recordings(fiche_id: FicheInPath, reach: TheReach, services: TheServices) -> Response:
+    """The recordings of a fiche, the oldest first."""
+    with services.database.reading() as session:
+        rows = recordings_of(session, fiche_id, reach)
+    return answer(rows, count=len(rows))
+
+
+def _statuses(fiche_ids: list[str], reach: Reach, services: Services) -> dict[str, dict[str, object]]:
+    with services.database.reading() as session:
+        found = fiche_statuses(session, fiche_ids, reach)
+    return {fiche_id: {name: told[name] for name in told if name != "ficheId"} for fiche_id, told in found.items()}
+
+
+def _audible(caller: Caller, fiche_ids: list[str], services: Services) -> set[str]:
+    with services.database.reading() as session:
+        return audible(session, caller, fiche_ids)
+
+
+def _check_writes(fiche_id: str, caller: Caller, services: Services) -> None:
+    writes = caller.reach(Permission.FICHES, Action.WRITE)
+    if writes is None:
+        raise AuthorizationError("Missing permission")
+    if not writes.is_whole:
+        check_in_reach(Entity.FICHE, fiche_id, writes, services.database)
+
+
+@router.get(
+    "/api/fiches/{fiche_id}/mirror",
+    response_model=Answer[dict[str, Any]],  # Any: JSON
+    responses=refusals(404),
+)
+def mirror(fiche_id: FicheInPath, caller: TheCaller, services: TheServices) -> Response:
+    """Show a fiche as our database has it; the CRM is not asked. Where its calls can be heard, and what was said, is
+    only for callers who may read its recordings."""
+    with services.database.reading() as session:
+        document = fiche_document(session, fiche_id)
+        standing = transcription_status(session, fiche_id)
+        shown = document if audible(session, caller, [fiche_id]) else without_recordings_audio(document)
+    return answer({**shown, "transcription": standing})

@@ -1,1 +1,0 @@
-"""Queries of the CRM mirror: writing details, writing sales lists, and what people and stages ask of both."""

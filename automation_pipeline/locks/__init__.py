@@ -1,1 +1,0 @@
-"""Permits and rate limits in Redis: the same ports as in `storage`, for installations that have one."""

@@ -1,1 +1,0 @@
-"""E-mail: the adapter that hands messages to a mail server."""

@@ -1,0 +1,96 @@
+"""Automation runs in Dagster: launch config, attempt, and the tags of a run."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import dagster as dg
+
+from automation_pipeline.automation.models.runs import RunAttempt, Trigger
+from automation_pipeline.automation.models.selections import parse_selection
+from automation_pipeline.automation.runs import RunLaunch
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.orchestration.requests import LAUNCH_TAG
+
+RUN_ID_TAG, ATTEMPT_TAG = "automation/run_id", "automation/attempt"
+_BATCH = "batch_"
+
+FROM_THE_FIRST_STEP = (
+    'An automation run cannot go on from a failed step: its attempt is over. Choose "Re-execute all steps": what is '
+    "done is not done again."
+)
+
+
+def batch_key(batch: int) -> str:
+    """The mapping key of a batch."""
+    return f"{_BATCH}{batch}"
+
+
+class Tickets(dg.IOManager):
+    """Between steps go the ticket of the attempt that this Dagster run has opened, alone or with a batch's number. An
+    attempt that has been overtaken finds its own ticket, never the newer one: the ledger refuses it."""
+
+    def handle_output(self, context: dg.OutputContext, obj: object) -> None:
+        """`open_run` has put the ticket into the tags."""
+        is_ticket = isinstance(obj[0] if isinstance(obj, tuple) else obj, RunAttempt)
+        if obj is not None and not is_ticket:
+            raise dg.DagsterInvariantViolationError(
+                f"{context.step_key} returns {type(obj).__name__}: steps hand on tickets, everything else is a row."
+            )
+
+    def load_input(self, context: dg.InputContext) -> RunAttempt | tuple[RunAttempt, int]:
+        """The ticket is in the tags of the Dagster run itself."""
+        made = context.upstream_output
+        if made is not None and made.run_id != context.step_context.run_id:
+            raise dg.Failure(FROM_THE_FIRST_STEP, allow_retries=False)
+        run = made and context.step_context.instance.get_run_by_id(made.run_id)
+        if made is None or run is None or ATTEMPT_TAG not in run.tags:
+            raise dg.DagsterInvariantViolationError(
+                "No step of this run has opened an attempt: execute it from open_run."
+            )
+        ticket = RunAttempt(int(run.tags[RUN_ID_TAG]), int(run.tags[ATTEMPT_TAG]))
+        if made.mapping_key is None:
+            return ticket
+        return ticket, int(made.mapping_key.removeprefix(_BATCH))
+
+
+# The business outcome of a run, to filter Dagster's runs by.
+STATUS_TAG = "automation/status"
+
+
+def parse_launch(
+    config: Mapping[str, Any], dagster_run: dg.DagsterRun, worker: str, lost_after_seconds: float
+) -> RunLaunch:
+    override, due_at = config["override_fiche_selection"], config["due_at"]
+    return RunLaunch(
+        schedule_id=config["schedule_id"],
+        run_id=config["run_id"],
+        due_at=None if due_at is None else _instant(due_at),
+        override=None if override is None else parse_selection(override),
+        dagster_run_id=dagster_run.run_id,
+        dagster_root_run_id=dagster_run.root_run_id or dagster_run.run_id,
+        worker=worker,
+        is_next=int(dagster_run.tags.get(LAUNCH_TAG, "1")) > 1,
+        is_repeat=dagster_run.parent_run_id is not None,
+        lost_after_seconds=lost_after_seconds,
+    )
+
+
+def _instant(text: str) -> datetime:
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInputError(f"due_at is not an ISO instant: {text!r}.") from None
+    if instant.tzinfo is None:
+        raise InvalidInputError(f"due_at needs a time zone: {text!r}.")
+    return instant
+
+
+def opening_tags(ticket: RunAttempt, schedule_id: int, present: Mapping[str, str]) -> dict[str, str]:
+    """The ticket, for the steps after; and what a run opened from the launchpad lacks, and a requested one has."""
+    return {
+        RUN_ID_TAG: str(ticket.run_id),
+        ATTEMPT_TAG: str(ticket.attempt),
+        "automation/schedule_id": str(schedule_id),
+        "automation/trigger": present.get("automation/trigger", Trigger.LAUNCHPAD.value),
+    }

@@ -1,0 +1,103 @@
+"""The services and options that the ops of an automation run work with."""
+
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from functools import cache
+from typing import TYPE_CHECKING
+
+from automation_pipeline.audits.audits import audit_fiche
+from automation_pipeline.audits.models.audits import AuditSummary as AuditStanding
+from automation_pipeline.audits.models.audits import FicheAuditRequest as AuditWish
+from automation_pipeline.automation.ports import BatchContext, WorkOptions
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.errors import AutomationError
+from automation_pipeline.orchestration.executor import processes_of
+from automation_pipeline.transcription.fiches import begin_transcriptions, transcribe_fiches, work_on_runs
+from automation_pipeline.transcription.models import TranscriptionPriority, TranscriptionSummary
+from automation_pipeline.transcription.runs import TranscriptionRunRequest
+from automation_pipeline.transcription.runs import TranscriptionRunRequest as TranscriptionWish
+
+if TYPE_CHECKING:
+    from automation_pipeline.automation.fetching import FetchOptions
+    from automation_pipeline.automation.selection import SelectionOptions
+    from automation_pipeline.bootstrap import Services
+    from automation_pipeline.fiches.ports import FicheSource
+
+
+def crm_of_run(services: "Services", run_id: int) -> "FicheSource":
+    """The CRM with the key of the run's schedule, where the schedule has one."""
+    from automation_pipeline.automation.queries.runs import external_key_of  # noqa: PLC0415  few steps need it
+
+    with services.database.reading() as session:
+        key = external_key_of(session, run_id)
+    return services.crm_with(key)
+
+
+def selection_knobs(services: "Services") -> "SelectionOptions":
+    from automation_pipeline.automation.selection import SelectionOptions  # noqa: PLC0415  its step's only
+
+    cooldown = timedelta(milliseconds=services.settings.automation_revalidation_cooldown_ms)
+    return SelectionOptions(processes=processes_of(services.settings), cooldown=cooldown)
+
+
+def fetch_knobs(services: "Services") -> "FetchOptions":
+    from automation_pipeline.automation.fetching import FetchOptions  # noqa: PLC0415  its step's only
+
+    settings = services.settings
+    seconds = settings.automation_fiche_details_max_wait_ms / 1000
+    return FetchOptions(
+        budget_seconds=seconds,
+        most_recordings=settings.automation_max_recordings_per_fiche,
+        poll_seconds=settings.automation_fiche_details_poll_interval_seconds,
+    )
+
+
+def listener(services: Services, owner: str) -> Callable[[str], Awaitable[object]]:
+    """The speech provider is looked for only when there is something to hear."""
+
+    async def listen(fiche_id: str) -> object:
+        wish = TranscriptionRunRequest(str(uuid.uuid4()), fiche_id, TranscriptionPriority.HIGH)
+        return await transcribe_fiches(
+            [wish],
+            database=services.database,
+            source=lambda: services.crm,
+            provider=lambda: services.speech,
+            clock=services.clock,
+            owner=owner,
+        )
+
+    return listen
+
+
+def batch_context(services: Services, owner: str, run_id: int) -> BatchContext:
+    """Of a run: its schedule may have a key of its own for the CRM."""
+    settings, listen = services.settings, listener(services, owner)
+    crm = cache(lambda: crm_of_run(services, run_id))
+    knobs = WorkOptions(
+        transcription_seconds=settings.automation_transcription_max_wait_ms / 1000,
+        audit_seconds=settings.automation_audit_max_wait_ms / 1000,
+        longest_pause_seconds=settings.automation_transcription_poll_interval_seconds,
+        audits_at_once=settings.audit_run_concurrency,
+        audit_poll_seconds=settings.automation_audit_poll_interval_seconds,
+    )
+
+    async def begin(wishes: Sequence[TranscriptionWish]) -> Sequence[TranscriptionSummary | AutomationError]:
+        return await begin_transcriptions(wishes, database=services.database, source=crm, clock=services.clock)
+
+    async def transcribe(run_ids: Sequence[str], own: Sequence[str]) -> object:
+        return await work_on_runs(
+            run_ids, own=own, database=services.database, provider=lambda: services.speech, owner=owner
+        )
+
+    async def audit(wish: AuditWish) -> AuditStanding:
+        return await audit_fiche(
+            wish,
+            database=services.database,
+            source=crm(),
+            ensure_transcribed=listen,
+            judge=services.judge,
+            clock=services.clock,
+        )
+
+    return BatchContext(services.database, services.clock, knobs, begin, transcribe, audit)

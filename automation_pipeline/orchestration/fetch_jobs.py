@@ -1,0 +1,43 @@
+"""Fetch jobs over days in Dagster."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import dagster as dg
+
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.fiches.fetch_jobs import JOB, fail_range
+from automation_pipeline.fiches.models.fetch_jobs import FetchJob
+from automation_pipeline.orchestration import metadata
+
+OP = "fetch_days"
+
+
+def job_id_of(run: dg.DagsterRun) -> str | None:
+    """None for a run of another job."""
+    if run.job_name != JOB:
+        return None
+    config = cast("Mapping[str, Any]", run.run_config)["ops"][OP]["config"]
+    return str(config["job_id"])
+
+
+def fail_range_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
+    """End what a Dagster run leaves behind that failed for good."""
+    job_id = job_id_of(run)
+    if job_id is not None:
+        fail_range(job_id, reason, database=services.database, clock=services.clock)
+
+
+def job_metadata(job: FetchJob) -> dict[str, dg.MetadataValue]:
+    counts = {
+        "days": job.total_days,
+        "fetched_days": len(job.fetched),
+        "failed_days": len(job.failed),
+        **({} if job.total_fiches is None else {"fiches": job.total_fiches}),
+    }
+    return {
+        "job": metadata.text(job.id),
+        "status": metadata.text(job.status.value),
+        **{name: metadata.integer(count) for name, count in counts.items()},
+        **({"error": metadata.text(job.error)} if job.error else {}),
+    }

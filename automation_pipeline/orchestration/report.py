@@ -1,0 +1,196 @@
+"""The quality report of a day: tables, picture, Parquet file."""
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from datetime import date
+from pathlib import Path
+
+import dagster as dg
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from automation_pipeline.audits.models.findings import Niveau
+from automation_pipeline.automation.models.reports import DayAudit, FicheSold, QualityDay
+from automation_pipeline.core.files import write_whole
+from automation_pipeline.core.safe_text import csv_cell
+from automation_pipeline.orchestration import metadata
+from automation_pipeline.orchestration.metadata import table
+
+REJECTED = Niveau.REJET.value
+NO_GROUPE = "(no groupe)"
+HEADS = (
+    "groupe",
+    "fiches",
+    "transcribed",
+    "audited",
+    "audits",
+    "mean score",
+    "compliant",
+    "rejected",
+)
+Line = tuple[str, int, int, int, int, float | None, str | None, int]
+
+_TYPES = {
+    "sales_date": pa.date32(),
+    "audit_config_id": pa.int64(),
+    "audit_id": pa.int64(),
+    "version": pa.int32(),
+    "score": pa.float64(),
+    "is_compliant": pa.bool_(),
+    "critical_passed": pa.int32(),
+    "critical_total": pa.int32(),
+    "steps": pa.int32(),
+    "failed_steps": pa.int32(),
+    "created_at": pa.timestamp("us", "UTC"),
+    "completed_at": pa.timestamp("us", "UTC"),
+}
+# Said aloud, so that a day without audits has the same columns as any other.
+SCHEMA = pa.schema([pa.field(field.name, _TYPES.get(field.name, pa.string())) for field in fields(DayAudit)])
+
+
+def by_groupe(quality: QualityDay) -> list[Line]:
+    """A line a groupe, then one of them all; none for a day without fiches. Scores are of completed audits."""
+    if not quality.fiches:
+        return []
+    sold = _frame(quality.fiches, FicheSold)
+    completed = _frame(quality.audits, DayAudit).dropna(subset=["score"])
+    lines = [
+        _line(str(name), fiches, completed.query("groupe == @name"))
+        for name, fiches in sold.groupby("groupe", sort=True)
+    ]
+    return [*lines, _line("all", sold, completed)]
+
+
+def as_parquet(audits: Sequence[DayAudit]) -> bytes:
+    written = io.BytesIO()
+    pq.write_table(_arrow(audits), written, compression="zstd")
+    return written.getvalue()
+
+
+def as_csv(audits: Sequence[DayAudit]) -> bytes:
+    """Names of people and groupes come from the CRM: none of them is a formula in a spreadsheet."""
+    rows = [{name: csv_cell(value) for name, value in asdict(audit).items()} for audit in audits]
+    frame = pa.Table.from_pylist(rows, schema=SCHEMA).to_pandas(types_mapper=pd.ArrowDtype)
+    return frame.to_csv(index=False, lineterminator="\n").encode()
+
+
+def rows_in(parquet: Path) -> int:
+    return pq.read_metadata(parquet).num_rows
+
+
+def _arrow(audits: Sequence[DayAudit]) -> pa.Table:
+    return pa.Table.from_pylist([asdict(audit) for audit in audits], schema=SCHEMA)
+
+
+def _frame(rows: Sequence[FicheSold | DayAudit], of: type[FicheSold | DayAudit]) -> pd.DataFrame:
+    frame = pd.DataFrame([asdict(row) for row in rows], columns=[field.name for field in fields(of)])
+    return frame.assign(groupe=frame["groupe"].astype("object").fillna(NO_GROUPE))
+
+
+def _line(name: str, sold: pd.DataFrame, completed: pd.DataFrame) -> Line:
+    count = len(completed)
+    compliant = len(completed.query("is_compliant == True"))
+    return (
+        name,
+        len(sold),
+        len(sold.query("transcribed == True")),
+        len(completed.drop_duplicates("fiche_id")),
+        count,
+        round(sum(completed["score"].to_list()) / count, 2) if count else None,
+        f"{compliant / count:.0%}" if count else None,
+        len(completed.query("niveau == @REJECTED")),
+    )
+
+
+MOST_BARS = 10
+LONGEST_LABEL = 26
+INK, SCORE, FAILURE = "#334155", "#2a9d8f", "#d1495b"
+
+
+def draw(quality: QualityDay, groupes: Sequence[Line]) -> bytes:
+    """A PNG of a few dozen kilobytes; the biggest groupes and the most frequent causes, if there are many."""
+    figure = Figure(figsize=(9, 3.4), dpi=80, layout="constrained", facecolor="white")
+    scores, failures = figure.subplots(1, 2)
+    biggest = sorted(groupes[:-1], key=lambda line: (-line[1], line[0]))[:MOST_BARS]
+    scored = {line[0]: line[5] for line in biggest if line[5] is not None}
+    _bars(scores, "Mean score by groupe, %", scored, SCORE, "No completed audit")
+    scores.set_xlim(0, 100)
+    causes = dict(list(quality.failures.items())[:MOST_BARS])
+    _bars(failures, "Failures by cause", causes, FAILURE, "No failure")
+    failures.xaxis.get_major_locator().set_params(integer=True)
+    figure.suptitle(f"{quality.day:%A %d %B %Y}", color=INK)
+    written = io.BytesIO()
+    figure.savefig(written, format="png", metadata={"Software": None})
+    return written.getvalue()
+
+
+def _bars(axes: Axes, title: str, bars: Mapping[str, float], colour: str, without: str) -> None:
+    axes.set_title(title, fontsize=10, color=INK)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8, colors=INK)
+    # A dollar sign in a name is no formula.
+    axes.set_yticks(range(len(bars)), [_short(name) for name in bars], parse_math=False)
+    axes.invert_yaxis()
+    if not bars:
+        axes.text(0.5, 0.5, without, ha="center", va="center", transform=axes.transAxes, color=INK)
+        return
+    drawn = axes.barh(range(len(bars)), list(bars.values()), color=colour)
+    axes.bar_label(drawn, [f"{value:g}" for value in bars.values()], padding=2, fontsize=8, color=INK)
+
+
+def _short(name: str) -> str:
+    name = " ".join(name.split())
+    return name if len(name) <= LONGEST_LABEL else f"{name[: LONGEST_LABEL - 1]}…"
+
+
+NOTHING = "No fiche was sold on this day, as far as is known."
+NOT_AUDITED = "No fiche of the day has been audited."
+
+
+def write_report(quality: QualityDay, folder: Path) -> dict[str, dg.MetadataValue]:
+    """Files under names of the day, and what is said of it. Again, with the same rows: the same bytes."""
+
+    groupes = by_groupe(quality)
+    drawn = draw(quality, groupes)
+    parquet, csv = _files(quality.day, folder)
+    write_whole(parquet, as_parquet(quality.audits))
+    write_whole(csv, as_csv(quality.audits))
+    points = [(p.step, p.point, p.failing, p.judged, f"{p.share:.0%}") for p in quality.failing_points]
+    return {
+        "fiches": metadata.integer(len(quality.fiches)),
+        "audits": metadata.integer(len(quality.audits)),
+        "by_groupe": metadata.markdown(table(HEADS, groupes) if groupes else NOTHING),
+        **_note(quality),
+        **_table("failing_points", ("step", "control point", "not met", "judged", "share"), points),
+        **_table("failures", ("cause", "fiches"), list(quality.failures.items())),
+        "picture": metadata.markdown(f"![{quality.day}](data:image/png;base64,{base64.b64encode(drawn).decode()})"),
+        "parquet": metadata.path(str(parquet)),
+        "csv": metadata.path(str(csv)),
+    }
+
+
+def rows_filed(day: date, folder: Path) -> int | None:
+    """Rows of the day's file; None without one."""
+
+    parquet, _csv = _files(day, folder)
+    return rows_in(parquet) if parquet.is_file() else None
+
+
+def _table(name: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> dict[str, dg.MetadataValue]:
+    return {name: metadata.markdown(table(heads, rows))} if rows else {}
+
+
+def _note(quality: QualityDay) -> dict[str, dg.MetadataValue]:
+    if quality.audits:
+        return {}
+    return {"note": metadata.text(NOT_AUDITED if quality.fiches else NOTHING)}
+
+
+def _files(day: date, folder: Path) -> tuple[Path, Path]:
+    whole = folder.absolute()
+    return whole / f"quality-{day}.parquet", whole / f"quality-{day}.csv"

@@ -1,0 +1,23 @@
+"""The commands of `automation org-jobs`, put together."""
+
+import typer
+
+from automation_pipeline.org_jobs.commands import backfills, hosts, jobs, records, schedules, servers
+from automation_pipeline.org_jobs.commands import jobs as job_deeds
+from automation_pipeline.org_jobs.commands import organisations as orgs
+
+app = typer.Typer(
+    help="Do organisations' jobs: when they are due, their queues, and what became of them.", no_args_is_help=True
+)
+app.add_typer(schedules.app, name="schedules")
+app.command("list")(jobs.list_)
+for deed in (jobs.show, job_deeds.create, job_deeds.cancel, job_deeds.retry, job_deeds.watch):
+    app.command()(deed)
+for look in (jobs.log, jobs.types, jobs.queues):
+    app.command()(look)
+app.add_typer(backfills.app, name="backfills")
+app.add_typer(orgs.app, name="orgs")
+app.add_typer(hosts.app, name="hosts")
+app.add_typer(servers.app, name="servers")
+app.command()(records.alerts)
+app.command("audit-log")(records.audit_log)

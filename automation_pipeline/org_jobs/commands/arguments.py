@@ -1,0 +1,121 @@
+"""Options that several commands about organisations' jobs share, and instants on a wall clock."""
+
+import json
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from typing import Annotated, cast
+from uuid import UUID
+
+import typer
+
+from automation_pipeline.cli.output import consent, read_json_object
+from automation_pipeline.core.clock import iso
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.json_model import LARGEST_ID
+from automation_pipeline.core.scheduling.zones import zone
+
+ScheduleId = Annotated[
+    UUID, typer.Argument(help="The schedule's id, as `automation org-jobs schedules list` shows it.")
+]
+JobId = Annotated[
+    int, typer.Argument(min=1, max=LARGEST_ID, help="The job's id, as `automation org-jobs list` shows it.")
+]
+Org = Annotated[
+    str | None,
+    typer.Option("--org", "-o", help="The organisation it is for. Where there is only one, it is taken by itself."),
+]
+OfOrg = Annotated[str | None, typer.Option("--org", "-o", help="Only what is of this organisation.")]
+Reason = Annotated[str | None, typer.Option("--reason", help="Why, for whoever looks at it later.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Follow the job to its end; exit 1 unless it succeeds.")]
+File = Annotated[
+    Path | None,
+    typer.Option("--file", "-f", help="JSON file of the fields; - reads standard input. A flag beats what it says."),
+]
+Payload = Annotated[
+    str | None, typer.Option("--payload", metavar="JSON", help="What the job is given, as a JSON object.")
+]
+After = Annotated[str | None, typer.Option("--after", metavar="ISO", help="Start from this instant instead of now.")]
+AfterId = Annotated[int, typer.Option("--after", min=0, max=LARGEST_ID, help="Go on after this id of the list.")]
+
+
+def read_payload(text: str) -> dict[str, object]:
+    try:
+        given: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InvalidInputError(f"--payload is not valid JSON: {reason}.") from None
+    if not isinstance(given, dict):
+        raise InvalidInputError('--payload must be a JSON object, such as {"command": "save-all"}.')
+    return cast("dict[str, object]", given)
+
+
+def read_instant(option: str, text: str) -> datetime:
+    """One without an offset says nothing: whose clock is meant?"""
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInputError(f"{option} is not an ISO instant such as 2026-03-29T01:00:00Z: {text}.") from None
+    if instant.tzinfo is None:
+        raise InvalidInputError(f"{option} must end with Z or an offset such as +02:00: {text}.")
+    try:
+        instant.astimezone(UTC)
+    except OverflowError:
+        raise InvalidInputError(f"{option} lies outside the calendar: {text}.") from None
+    return instant
+
+
+def given_fields(file: Path | None, flags: dict[str, object]) -> dict[str, object]:
+    """What the file says, unless a flag says otherwise."""
+    return {**(read_json_object(file) if file else {}), **flags}
+
+
+def changed_fields(file: Path | None, flags: dict[str, object]) -> dict[str, object]:
+    fields = given_fields(file, flags)
+    if not fields:
+        raise InvalidInputError("Nothing is to be changed: say what, by flags or with --file.")
+    return fields
+
+
+def ask(question: str, deed: str) -> None:
+    """`deed` is what --yes allows."""
+    if not consent(question, deed):
+        raise typer.Abort
+
+
+MaintenanceUntil = Annotated[
+    str | None,
+    typer.Option("--maintenance-until", metavar="ISO", help="What falls due before this instant is left out."),
+]
+EndMaintenance = Annotated[bool, typer.Option("--end-maintenance", help="What falls due is done again.")]
+
+
+def maintenance(until: str | None, *, is_over: bool = False) -> dict[str, object]:
+    """How a maintenance is said: while it lasts, what falls due is left out."""
+    if until is not None and is_over:
+        raise InvalidInputError("--maintenance-until and --end-maintenance are two things: say one of them.")
+    if is_over:
+        return {"maintenanceUntil": None}
+    return {} if until is None else {"maintenanceUntil": iso(read_instant("--maintenance-until", until))}
+
+
+def wall(instant: datetime, timezone: str) -> str:
+    return f"{instant.astimezone(_zone(timezone)):%a %d %b %Y %H:%M %Z}"
+
+
+def second(instant: datetime | None) -> str | None:
+    return None if instant is None else f"{instant:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def wall_and_utc(instant: datetime, timezone: str) -> str:
+    """UTC only once, where the place keeps it."""
+    there = wall(instant, timezone)
+    return there if there.endswith(" UTC") else f"{there} ({instant:%Y-%m-%d %H:%M} UTC)"
+
+
+def _zone(timezone: str) -> tzinfo:
+    """A zone may have gone from the zone database since it was stored."""
+    try:
+        return zone(timezone)
+    except InvalidInputError:
+        return UTC

@@ -1,0 +1,158 @@
+"""The options that describe a schedule, for those who do not want to write JSON."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from automation_pipeline.core.clock import iso
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.json_model import LARGEST_ID
+from automation_pipeline.core.scheduling.execution_window import WindowPolicy
+from automation_pipeline.org_jobs.commands.arguments import Payload, read_instant, read_payload
+from automation_pipeline.org_jobs.models.jobs import BackoffType
+from automation_pipeline.org_jobs.models.states import MisfirePolicy, OverlapPolicy
+
+Command = Callable[..., None]
+
+# Where a flag goes as it is.
+_FIELDS: Mapping[str, str] = {
+    "name": "name", "description": "description", "cron": "cronExpression", "timezone": "timezone",
+    "job_type": "jobType", "window_policy": "windowPolicy", "cutoff": "latestStartCutoffMin",
+    "overlap": "overlapPolicy", "misfire": "misfirePolicy", "grace": "misfireGraceS", "jitter": "jitterS",
+    "priority": "priority", "skip_if_offline": "skipIfOffline",
+    "auto_pause_after": "autoPauseAfter", "enabled": "enabled",
+}  # fmt: skip
+_INSTANTS: Mapping[str, str] = {"start": "startAt", "end": "endAt"}
+_RETRY_FIELDS: Mapping[str, str] = {"retries": "maxRetries", "backoff_ms": "backoffMs", "backoff": "backoffType"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleFlags:
+    """None: not said."""
+
+    name: Annotated[str | None, typer.Option("--name", "-n", help="What people know it by.")] = None
+    description: Annotated[str | None, typer.Option("--description", help="What it is for.")] = None
+    cron: Annotated[
+        str | None, typer.Option("--cron", metavar="EXPR", help='When it is due: five fields, such as "0 2 * * 1-5".')
+    ] = None
+    timezone: Annotated[
+        str | None, typer.Option("--timezone", help="Whose clock that is, such as Europe/Paris. Default: UTC.")
+    ] = None
+    job_type: Annotated[
+        str | None, typer.Option("--type", help="What is done; `automation org-jobs types` tells them all.")
+    ] = None
+    payload: Payload = None
+    server: Annotated[
+        int | None, typer.Option("--server", min=1, max=LARGEST_ID, help="The server it is about, by its id.")
+    ] = None
+    window: Annotated[
+        str | None,
+        typer.Option("--window", metavar="HH:MM-HH:MM", help="When jobs may start, such as 22:00-06:00."),
+    ] = None
+    window_policy: Annotated[
+        WindowPolicy | None,
+        typer.Option(
+            "--window-policy", case_sensitive=False, help="What is due outside of it waits (CLAMP) or is left out."
+        ),
+    ] = None
+    cutoff: Annotated[
+        int | None, typer.Option("--cutoff", metavar="MINUTES", help="Nothing starts so shortly before its end.")
+    ] = None
+    overlap: Annotated[
+        OverlapPolicy | None,
+        typer.Option("--overlap", case_sensitive=False, help="What happens while the last job is still at work."),
+    ] = None
+    misfire: Annotated[
+        MisfirePolicy | None,
+        typer.Option("--misfire", case_sensitive=False, help="What happens to times that were missed."),
+    ] = None
+    grace: Annotated[
+        int | None, typer.Option("--grace", metavar="SECONDS", help="A start so late is not a miss yet.")
+    ] = None
+    jitter: Annotated[
+        int | None, typer.Option("--jitter", metavar="SECONDS", help="Starts are put off by up to so much.")
+    ] = None
+    retries: Annotated[
+        int | None, typer.Option("--retries", metavar="N", help="How often a job that failed is tried again.")
+    ] = None
+    backoff_ms: Annotated[int | None, typer.Option("--backoff-ms", metavar="MS", help="How long after a failure.")] = (
+        None
+    )
+    backoff: Annotated[
+        BackoffType | None,
+        typer.Option("--backoff", case_sensitive=False, help="Whether further waits are as long, or double."),
+    ] = None
+    priority: Annotated[
+        int | None, typer.Option("--priority", metavar="N", help="From 1, done first, to 9. Default: 5.")
+    ] = None
+    start: Annotated[str | None, typer.Option("--start", metavar="ISO", help="Not before this instant.")] = None
+    end: Annotated[str | None, typer.Option("--end", metavar="ISO", help="Not after this instant.")] = None
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--exclude", metavar="DATE", help="A day on which it rests, in its time zone; repeat for several."
+        ),
+    ] = None
+    skip_if_offline: Annotated[
+        bool | None,
+        typer.Option("--skip-if-offline/--wait-if-offline", help="What happens while the server's agent is away."),
+    ] = None
+    auto_pause_after: Annotated[
+        int | None, typer.Option("--auto-pause-after", metavar="N", help="Pause it after so many failures in a row.")
+    ] = None
+    enabled: Annotated[bool | None, typer.Option("--enabled/--disabled", help="Whether it is in use.")] = None
+
+    def document(self) -> dict[str, object]:
+        """The fields of POST /api/org-schedules that were said."""
+        instants = {name: iso(read_instant(f"--{flag}", text)) for flag, name, text in self._said(_INSTANTS)}
+        return {
+            **{name: value for _, name, value in self._said(_FIELDS)},
+            **instants,
+            **({"payload": read_payload(self.payload)} if self.payload is not None else {}),
+            **({"serverInstanceId": str(self.server)} if self.server is not None else {}),
+            **(_window(self.window) if self.window is not None else {}),
+            **(
+                {"excludedOn": [day.strip() for days in self.exclude for day in days.split(",")]}
+                if self.exclude
+                else {}
+            ),
+            **({"retryPolicy": self.retry_policy} if self.retry_policy else {}),
+        }
+
+    @property
+    def retry_policy(self) -> dict[str, object]:
+        return {name: value for _, name, value in self._said(_RETRY_FIELDS)}
+
+    def _said(self, names: Mapping[str, str]) -> Iterator[tuple[str, str, Any]]:  # values of any flag
+        given = ((flag, field, getattr(self, flag)) for flag, field in names.items())
+        return ((flag, field, value) for flag, field, value in given if value is not None)
+
+
+def with_schedule_flags(command: Command) -> Command:
+    """The command, whose parameter `flags` is spread out into one option a field."""
+    hints = get_type_hints(ScheduleFlags, include_extras=True)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    flags = [
+        inspect.Parameter(one.name, keyword, default=None, annotation=hints[one.name]) for one in fields(ScheduleFlags)
+    ]
+
+    @wraps(command)
+    def spread(**given: Any) -> None:  # noqa: ANN401  what typer has read, by the types above
+        said = {flag.name: given.pop(flag.name) for flag in flags}
+        command(**given, flags=ScheduleFlags(**said))
+
+    known = inspect.signature(command)
+    *first, last = (one for one in known.parameters.values() if one.name != "flags")
+    spread.__dict__["__signature__"] = known.replace(parameters=[*first, *flags, last])
+    return spread
+
+
+def _window(text: str) -> Mapping[str, str]:
+    start, dash, end = text.partition("-")
+    if not dash:
+        raise InvalidInputError(f"--window has a start and an end, such as 22:00-06:00: {text}.")
+    return {"executionWindowStart": start.strip(), "executionWindowEnd": end.strip()}

@@ -1,0 +1,210 @@
+"""Schedules and their fires on a screen."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.text import Text
+
+from automation_pipeline.cli.output import counted, minute, one_line, print_facts, print_fitted_table, say, screen
+from automation_pipeline.core.scheduling.execution_window import WindowPolicy
+from automation_pipeline.org_jobs.commands.arguments import wall, wall_and_utc
+from automation_pipeline.org_jobs.commands.job_pages import JOB_COLOURS
+from automation_pipeline.org_jobs.models.jobs import BackoffType, RetryPolicy
+from automation_pipeline.org_jobs.models.schedules import OrgSchedule, ScheduleFire
+from automation_pipeline.org_jobs.models.states import FireOutcome, MisfirePolicy, OverlapPolicy, ScheduleState
+
+FIRE_COLOURS = {FireOutcome.DISPATCHED: "green", FireOutcome.SKIPPED: "yellow", FireOutcome.FAILED: "red"}
+
+
+def print_fires(fires: Iterable[ScheduleFire], timezone: str) -> None:
+    print_fitted_table(
+        (f"due, {timezone}", "decided (UTC)", "by", "outcome", "job", "why"),
+        (
+            (wall(f.scheduled_for, timezone), minute(f.fired_at), f.trigger, Text(f.outcome, FIRE_COLOURS[f.outcome]),
+             _job(f), _why(f))
+            for f in fires
+        ),
+        texts={"why"},
+    )  # fmt: skip
+
+
+def _job(fire: ScheduleFire) -> Text | None:
+    """With what became of it."""
+    if fire.job_id is None:
+        return None
+    status = fire.job_status
+    return Text(
+        f"{fire.job_id}" if status is None else f"{fire.job_id} {status}", JOB_COLOURS[status] if status else ""
+    )
+
+
+def _why(fire: ScheduleFire) -> str:
+    told = [fire.skip_reason, fire.error, fire.note]
+    return one_line(": ".join(words for words in told if words))
+
+
+SCHEDULES = "automation org-jobs schedules"
+OVERLAPS = {
+    OverlapPolicy.SKIP: "a time is left out while the last job is at work",
+    OverlapPolicy.BUFFER_ONE: "one job waits for the last one",
+    OverlapPolicy.BUFFER_ALL: "jobs wait in line for the last one",
+    OverlapPolicy.CANCEL_OTHER: "the last job is asked to stop, and waited for",
+    OverlapPolicy.TERMINATE_OTHER: "the last job is ended at once",
+    OverlapPolicy.ALLOW_ALL: "jobs run side by side",
+}
+MISFIRES = {
+    MisfirePolicy.SKIP: "what was missed is left out",
+    MisfirePolicy.FIRE_ONCE: "the newest of what was missed is done",
+    MisfirePolicy.FIRE_ALL: "the newest ten of what was missed are done",
+}
+
+
+def cadence(s: OrgSchedule) -> str:
+    said = [f"{s.cron_expression}, {s.timezone}"]
+    if s.jitter_s:
+        said.append(f"up to {s.jitter_s} s later")
+    if s.start_at:
+        said.append(f"from {minute(s.start_at)} UTC")
+    if s.end_at:
+        said.append(f"until {minute(s.end_at)} UTC")
+    if s.excluded_on:
+        said.append(f"not on {', '.join(map(str, s.excluded_on))}")
+    return ", ".join(said)
+
+
+def window(s: OrgSchedule) -> str | None:
+    if s.execution_window_start is None:
+        return None
+    outside = "what is due outside waits for it" if s.window_policy is WindowPolicy.CLAMP else "nothing is due outside"
+    cutoff = f", nothing starts in its last {counted(s.latest_start_cutoff_min, 'minute')}"
+    until = cutoff if s.latest_start_cutoff_min else ""
+    return f"{s.execution_window_start} to {s.execution_window_end}{until}; {outside}"
+
+
+def retries(s: OrgSchedule) -> str:
+    policy = s.retry_policy or RetryPolicy()
+    if not policy.max_retries:
+        return "never"
+    doubling = ", then double" if policy.backoff_type is BackoffType.EXPONENTIAL else ""
+    times = "once" if policy.max_retries == 1 else f"{policy.max_retries} times"
+    return f"{times}, after {policy.backoff_ms / 1000:g} s{doubling}"
+
+
+def on_trouble(s: OrgSchedule) -> str:
+    said = [OVERLAPS[s.overlap_policy], f"after more than {s.misfire_grace_s} s {MISFIRES[s.misfire_policy]}"]
+    if s.skip_if_offline:
+        said.append("a time is left out while the agent is away")
+    if s.auto_pause_after:
+        said.append(f"paused after {counted(s.auto_pause_after, 'failure')} in a row")
+    return "; ".join(said)
+
+
+def next_steps(s: OrgSchedule) -> Iterator[str]:
+    if s.state is ScheduleState.PAUSED:
+        yield f"Take it into use again: `{SCHEDULES} resume {s.id}`."
+    if s.state is ScheduleState.INVALID_CRON:
+        yield f"Its cron or its time zone is good for nothing: `{SCHEDULES} update {s.id} --cron ... --timezone ...`."
+    if s.skip_next_run:
+        yield f"Do not leave out the next time: `{SCHEDULES} keep-next {s.id}`."
+    if s.consecutive_failures and s.last_run_job_id:
+        yield f"See what failed: `automation org-jobs show {s.last_run_job_id}`."
+
+
+LAST_FIRES = 5
+SCHEDULE_COLOURS = {
+    ScheduleState.ACTIVE: "green",
+    ScheduleState.PAUSED: "yellow",
+    ScheduleState.INVALID_CRON: "red",
+    ScheduleState.COMPLETED: "",
+}
+
+
+def print_schedules(schedules: Iterable[OrgSchedule]) -> None:
+    print_fitted_table(
+        ("id", "organisation", "name", "type", "cron", "state", "next (UTC)", "last", "runs"),
+        (
+            (s.id, s.org_id, s.name, s.job_type, f"{s.cron_expression} {s.timezone}", _state(s), _next(s),
+             s.last_run_status, _counts(s))
+            for s in schedules
+        ),
+        texts={"name", "cron", "type", "runs"},
+    )  # fmt: skip
+
+
+def print_schedule(schedule: OrgSchedule, fires: Sequence[ScheduleFire]) -> None:
+    s = schedule
+    print_facts(
+        {
+            "schedule": f"{s.id}  {s.name}",
+            "description": s.description and one_line(s.description),
+            "organisation": s.org_id,
+            "state": _state(s),
+            "paused because": _why_paused(s),
+            "due": cadence(s),
+            "window": window(s),
+            "next": next_due(s),
+            "left out": _left_out(s),
+            "does": f"{s.job_type} {json.dumps(s.payload, ensure_ascii=False) if s.payload else ''}".strip(),
+            "server": s.server_instance_id,
+            "priority": s.priority,
+            "tries again": retries(s),
+            "in trouble": on_trouble(s),
+            "last job": _last_job(s),
+            "counters": _counts(s),
+            "made": f"{minute(s.created_at)} UTC by {s.created_by}",
+            "changed": None if s.updated_at == s.created_at else f"{minute(s.updated_at)} UTC, version {s.version}",
+        }
+    )
+    if fires:
+        screen.print()
+        print_fires(fires, s.timezone)
+    for step in next_steps(s):
+        say(step)
+
+
+def next_due(schedule: OrgSchedule) -> str:
+    """In words: on the wall clock of its place and in UTC; later than the cron says where it waits for its window."""
+    due, nominal = schedule.next_run_at, schedule.next_scheduled_for
+    if due is None:
+        return "never, as it is"
+    said = wall_and_utc(due, schedule.timezone)
+    is_moved = minute(nominal) != minute(due)
+    return f"{said}, for {minute(nominal)} UTC" if is_moved else said
+
+
+def _state(s: OrgSchedule) -> Text:
+    off = "" if s.enabled or s.state is not ScheduleState.PAUSED else ", disabled"
+    return Text(f"{s.state}{off}", SCHEDULE_COLOURS[s.state])
+
+
+def _why_paused(s: OrgSchedule) -> str | None:
+    if s.state is not ScheduleState.PAUSED:
+        return None
+    why = one_line(s.pause_reason) if s.pause_reason else "nobody said why"
+    return f"{why}; it is resumed {minute(s.paused_until)} UTC" if s.paused_until else why
+
+
+def _left_out(s: OrgSchedule) -> Text | None:
+    if not s.skip_next_run:
+        return None
+    why = f": {one_line(s.skip_next_run_reason)}" if s.skip_next_run_reason else ""
+    return Text(f"the next time{why}", "yellow")
+
+
+def _last_job(s: OrgSchedule) -> str | None:
+    if s.last_run_at is None:
+        return None
+    job = f"job {s.last_run_job_id}, " if s.last_run_job_id else ""
+    return f"{job}{minute(s.last_run_at)} UTC: {s.last_run_status}"
+
+
+def _next(s: OrgSchedule) -> str:
+    skipped = ", left out" if s.skip_next_run else ""
+    return f"{minute(s.next_run_at)}{skipped}"
+
+
+def _counts(s: OrgSchedule) -> Text:
+    told = [counted(s.run_count, "job"), f"{s.failure_count} failed"]
+    if s.consecutive_failures:
+        told.append(f"{s.consecutive_failures} in a row")
+    return Text(", ".join(told), "red" if s.consecutive_failures else "")

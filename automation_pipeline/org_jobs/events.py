@@ -1,0 +1,80 @@
+"""Domain events and metric names of schedules and job runs."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from automation_pipeline.core.clock import iso
+from automation_pipeline.core.events import Event
+from automation_pipeline.org_jobs.models.jobs import PRODUCER, attempt_key
+from automation_pipeline.org_jobs.rules.due import PlannedFire
+
+FIRES = "schedules_fire_count_total"
+FIRE_LATENCY_MS = "schedules_fire_latency_ms"
+RUN_DURATION_MS = "job_run_duration_ms"
+RETRIES = "job_run_retries_total"
+STALE_RUNS = "job_run_stale_total"
+ENDED_RUNS = "job_run_count_total"
+
+
+def schedule_event(
+    org_id: str, schedule_id: str, name: str, change: str, now: datetime, payload: Mapping[str, object] | None = None
+) -> Event:
+    """Such as `schedule.paused`. `change` tells this one from others of that name."""
+    said = {"scheduleId": schedule_id, "orgId": org_id, **(payload or {})}
+    key = f"schedule:{schedule_id}:{name}:{change}"
+    return Event(org_id, key, f"schedule.{name}", PRODUCER, f"org-schedule-{schedule_id}", now, said)
+
+
+def schedule_fired(org_id: str, schedule_id: str, fire: PlannedFire, fire_id: int, job_id: int, now: datetime) -> Event:
+    payload = {
+        "scheduleId": schedule_id,
+        "orgId": org_id,
+        "fireId": str(fire_id),
+        "jobId": str(job_id),
+        "scheduledFor": iso(fire.scheduled_for),
+        "effectiveFor": iso(fire.effective_for),
+        "latencyMs": round((now - fire.effective_for).total_seconds() * 1000),
+        "trigger": fire.trigger,
+    }
+    return _of_fire(org_id, schedule_id, fire_id, "fired", now, payload)
+
+
+def schedule_skipped(org_id: str, schedule_id: str, fire: PlannedFire, fire_id: int, now: datetime) -> Event:
+    payload = {
+        "scheduleId": schedule_id,
+        "orgId": org_id,
+        "fireId": str(fire_id),
+        "scheduledFor": iso(fire.scheduled_for),
+        "reason": fire.skip,
+    }
+    return _of_fire(org_id, schedule_id, fire_id, "skipped", now, payload)
+
+
+def schedule_failed(  # noqa: PLR0913  what is told of it
+    org_id: str, schedule_id: str, fire: PlannedFire, fire_id: int, now: datetime, *, error: str, in_a_row: int
+) -> Event:
+    payload = {
+        "scheduleId": schedule_id,
+        "orgId": org_id,
+        "fireId": str(fire_id),
+        "scheduledFor": iso(fire.scheduled_for),
+        "error": error,
+        "consecutiveFailures": in_a_row,
+    }
+    return _of_fire(org_id, schedule_id, fire_id, "failed", now, payload)
+
+
+def run_event(
+    org_id: str, run_id: int, attempt_no: int, name: str, now: datetime, payload: Mapping[str, object]
+) -> Event:
+    """Such as `job_run.started`, once an attempt."""
+    said = {"jobRunId": str(run_id), "orgId": org_id, "attemptNo": attempt_no, **payload}
+    key = f"job_run:{attempt_key(run_id, attempt_no)}:{name}"
+    return Event(org_id, key, f"job_run.{name}", PRODUCER, f"org-job-run-{run_id}", now, said)
+
+
+def _of_fire(
+    org_id: str, schedule_id: str, fire_id: int, name: str, now: datetime, payload: Mapping[str, object]
+) -> Event:
+    key = f"schedule:{schedule_id}:{name}:{fire_id}"
+    return Event(org_id, key, f"schedule.{name}", PRODUCER, f"org-schedule-{schedule_id}", now, payload)

@@ -1,0 +1,186 @@
+"""Use cases of jobs: request, cancel, retry, release to workers, postpone and purge."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import ConflictError
+from automation_pipeline.org_jobs.models.attempts import attempt_cancelled
+from automation_pipeline.org_jobs.models.job_types import job_type
+from automation_pipeline.org_jobs.models.jobs import USUAL_RETRIES, OrgJob
+from automation_pipeline.org_jobs.models.organisations import OrgScope
+from automation_pipeline.org_jobs.models.states import ENDED_RUN_STATES, OrgJobsRunState
+from automation_pipeline.org_jobs.queries import retention as purging
+from automation_pipeline.org_jobs.queries.attempts import end_attempts
+from automation_pipeline.org_jobs.queries.audit_log import add_audit_entry
+from automation_pipeline.org_jobs.queries.claims import add_run, host_of_server, newest_run
+from automation_pipeline.org_jobs.queries.jobs import NewJob, add_jobs, get_job
+from automation_pipeline.org_jobs.queries.organisations import get_organisation
+from automation_pipeline.org_jobs.queries.queue import (
+    next_runs,
+    of_service,
+    opening_of_run,
+    postpone,
+    postpone_closed,
+    request_workers,
+)
+from automation_pipeline.org_jobs.rules.schedules import read_wish
+from automation_pipeline.org_jobs.tables import BatchRow, FireRow, JobRunRow, OrgJobRow, OrgScheduleRow
+from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.retention import PurgePass, purge_expired
+
+
+def request_job(  # noqa: PLR0913  the collaborators by name
+    given: Mapping[str, object],
+    *,
+    org_id: str,
+    within: OrgScope,
+    database: Database,
+    clock: Clock,
+    actor: str,
+    call_origins: Collection[str] = (),
+) -> OrgJob:
+    """InvalidInputError names every field at fault. In an organisation that is suspended it waits."""
+    wish, now = read_wish(given, call_origins=call_origins), clock.now()
+    with database.transaction() as session:
+        get_organisation(session, org_id, within)
+        job = NewJob(
+            org_id=org_id,
+            type=job_type(wish.type),
+            payload=wish.payload,
+            retry=wish.retry_policy or USUAL_RETRIES,
+            created_by=actor,
+            priority=wish.priority,
+            server_instance_id=wish.server_instance_id,
+            host_id=host_of_server(session, wish.server_instance_id, org_id),
+        )
+        [job_id] = add_jobs(session, [job], now)
+        add_audit_entry(
+            session,
+            org_id=org_id,
+            actor=actor,
+            action="request",
+            entity="job",
+            entity_id=str(job_id),
+            after={"type": wish.type},
+            now=now,
+        )
+        session.flush()
+        return get_job(session, job_id, within)
+
+
+def cancel_job(  # noqa: PLR0913  the collaborators by name, and who wants what
+    job_id: int,
+    *,
+    within: OrgScope,
+    database: Database,
+    clock: Clock,
+    actor: str,
+    reason: str | None = None,
+    at_once: bool = False,
+) -> OrgJob:
+    """`at_once`: whoever is at work on it is not waited for; only what was begun elsewhere has to stop there first.
+    Safe to repeat. ConflictError: it has ended otherwise."""
+    with database.transaction() as session:
+        run, now = newest_run(session, job_id, within), clock.now()
+        if run.status in ENDED_RUN_STATES - {OrgJobsRunState.CANCELLED}:
+            raise ConflictError(f"Job {job_id} has ended, it is {run.status}: there is nothing to cancel.")
+        if run.status != OrgJobsRunState.CANCELLED:
+            _stop(session, run, actor, reason, now, at_once=at_once)
+            session.flush()
+        return get_job(session, job_id, within)
+
+
+def _stop(session: Session, run: JobRunRow, actor: str, reason: str | None, now: datetime, *, at_once: bool) -> None:
+    is_new = run.cancel_requested_at is None
+    if is_new:
+        run.cancel_requested_at, run.cancelled_by, run.cancel_reason = now, actor, reason
+    was, ends = run.status, run.status == OrgJobsRunState.PENDING or (at_once and run.following is None)
+    if ends:
+        session.flush()
+        end_attempts(session, {run.id: attempt_cancelled(run.cancel_reason)}, actor, now)
+    if is_new or ends:
+        add_audit_entry(
+            session,
+            org_id=run.org_id,
+            actor=actor,
+            action="cancel",
+            entity="job",
+            entity_id=str(run.job_id),
+            before={"status": was},
+            after={"status": run.status, "atOnce": at_once},
+            reason=reason,
+            now=now,
+        )
+
+
+def retry_job(job_id: int, *, within: OrgScope, database: Database, clock: Clock, actor: str) -> OrgJob:
+    """Also when its schedule was deleted since. ConflictError: it waits, is at work, or has succeeded."""
+    with database.transaction() as session:
+        run, now = newest_run(session, job_id, within), clock.now()
+        if run.status not in {OrgJobsRunState.FAILED, OrgJobsRunState.CANCELLED}:
+            raise ConflictError(f"Job {job_id} is {run.status}: only one that failed or was cancelled is done again.")
+        add_run(session, run, actor, now)
+        add_audit_entry(
+            session,
+            org_id=run.org_id,
+            actor=actor,
+            action="retry",
+            entity="job",
+            entity_id=str(job_id),
+            before={"status": run.status},
+            after={"status": OrgJobsRunState.PENDING},
+            now=now,
+        )
+        session.flush()
+        return get_job(session, job_id, within)
+
+
+def release_jobs(*, database: Database, clock: Clock, limit: int) -> Sequence[int]:
+    """The runs. Safe beside another copy of itself. A worker that never came is asked for again after a while."""
+    with database.transaction() as session:
+        now = clock.now()
+        postpone_closed(session, of_service(), now)
+        chosen = next_runs(session, limit, now)
+        return request_workers(session, chosen, now) if chosen else []
+
+
+POSTPONED_FOR = timedelta(minutes=5)
+
+
+def postpone_job(run_id: int, reason: str, *, request: str, database: Database, clock: Clock) -> bool:
+    """Whether it was, to a time within its window; the reason is shown with it. `request` is what the worker came for:
+    once another one was asked for, or none is, its death changes nothing. A run that had begun is found by its lease,
+    and costs an attempt."""
+    with database.transaction() as session:
+        until = opening_of_run(session, run_id, clock.now() + POSTPONED_FOR)
+        return postpone(session, run_id, request, until, reason)
+
+
+# In this order: what is left of a schedule goes before it.
+_PURGES = (
+    (OrgJobRow, purging.purge_jobs),
+    (FireRow, purging.purge_fires),
+    (BatchRow, purging.purge_batches),
+    (OrgScheduleRow, purging.purge_schedules),
+)
+
+
+def purge_old_jobs(look: PurgePass, *, keep_days: int, keep_audit_days: int, database: Database) -> dict[str, int]:
+    """At most `look.limit` of each; what is left is for the next look. Each kind is a transaction of its own."""
+    logged = ((purging.AUDIT_LOG, keep_audit_days), (purging.ALERTS, keep_days))
+    return {**_of_jobs(look, keep_days, database), **purge_expired(logged, look, database=database)}
+
+
+def _of_jobs(look: PurgePass, keep_days: int, database: Database) -> dict[str, int]:
+    if not keep_days:
+        return {table.__tablename__: 0 for table, _ in _PURGES}
+    before = look.before(keep_days)
+    if look.is_dry:
+        with database.reading() as session:
+            return purging.count_old(session, before)
+    taken: dict[str, int] = {}
+    for table, purge in _PURGES:
+        with database.transaction() as session:
+            taken[table.__tablename__] = purge(session, before, look.limit)
+    return taken

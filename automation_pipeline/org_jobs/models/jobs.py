@@ -1,0 +1,276 @@
+"""Jobs of organisations with their runs, attempts and retry policies, and their deterministic keys."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from random import Random
+from typing import Annotated
+from zoneinfo import ZoneInfo
+
+from pydantic import Field, PlainSerializer, StrictBool, StrictInt
+
+from automation_pipeline.core.access import Permission
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.json_model import Id, Instant, JsonModel, is_deeper, parse
+from automation_pipeline.core.retry import Backoff
+from automation_pipeline.core.scheduling.execution_window import ExecutionWindow
+from automation_pipeline.org_jobs.models.fields import KnownId, Payload, Whole
+from automation_pipeline.org_jobs.models.states import OrgJobsRunState
+
+
+class Performer(StrEnum):
+    """AGENT: the agent of the server's host takes it over HTTP. SERVICE: a worker of this system does it."""
+
+    AGENT = "agent"
+    SERVICE = "service"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobType:
+    """`permission`: what whoever asks for such a job must be allowed to write, besides jobs. Of the changing jobs of a
+    host one is at work at a time, of those that only read eight. An alias is another name that it may be asked for by;
+    it is stored under its own."""
+
+    name: str
+    performer: Performer
+    is_mutation: bool
+    limit_seconds: int
+    payload: type[JsonModel]
+    summary: str
+    permission: Permission | None = None
+    aliases: tuple[str, ...] = ()
+
+
+LONGEST_SECONDS = 3600.0
+JITTER = 0.1
+NOT_RETRYABLE = frozenset({"VALIDATION", "NOT_FOUND", "UNSUPPORTED", "EXPIRED"})
+
+# Codes of our own.
+STALE, TIME_LIMIT, EXPIRED, UNSUPPORTED, FAILED = "STALE", "TIME_LIMIT", "EXPIRED", "UNSUPPORTED", "FAILED"
+
+
+class BackoffType(StrEnum):
+    FIXED = "fixed"
+    EXPONENTIAL = "exponential"
+
+
+class RetryPolicy(JsonModel):
+    """After the first attempt there are `max_retries` more. Exponential waits double, up to an hour."""
+
+    max_retries: StrictInt = Field(default=2, ge=0, le=10)
+    backoff_ms: StrictInt = Field(default=2000, ge=0, le=3_600_000)
+    backoff_type: BackoffType = BackoffType.FIXED
+    jitter: StrictBool = Field(default=False, description="Spread the waits by a tenth, to either side.")
+
+    @property
+    def attempts(self) -> int:
+        return self.max_retries + 1
+
+    def wait_seconds(self, failures: int, random: Random) -> float:
+        """Before the next attempt, after so many that failed."""
+        backoff = Backoff(
+            base_seconds=self.backoff_ms / 1000,
+            cap_seconds=LONGEST_SECONDS,
+            multiplier=2 if self.backoff_type is BackoffType.EXPONENTIAL else 1,
+            jitter=JITTER if self.jitter else 0,
+        )
+        return backoff.delay(failures, random)
+
+
+def stored_policy(document: Mapping[str, object]) -> RetryPolicy:
+    """One that is beyond the bounds of today tries nothing again, and keeps nothing else from being done."""
+    try:
+        return parse(RetryPolicy, document, "Invalid retry policy")
+    except InvalidInputError:
+        return RetryPolicy(max_retries=0)
+
+
+@dataclass(frozen=True)
+class StartWindow:
+    """When attempts may begin."""
+
+    window: ExecutionWindow
+    zone: ZoneInfo
+
+    def first_at(self, instant: datetime) -> datetime:
+        return self.window.clamp(instant, self.zone)
+
+
+def retry_at(
+    policy: RetryPolicy, failures: int, now: datetime, window: StartWindow | None, random: Random
+) -> datetime | None:
+    """When it is tried again after so many failures: within the window, or when the next one opens. None: never."""
+    if failures >= policy.attempts:
+        return None
+    wanted = now + timedelta(seconds=policy.wait_seconds(failures, random))
+    return wanted if window is None else window.first_at(wanted)
+
+
+def is_retryable(error_code: str | None) -> bool:
+    return error_code not in NOT_RETRYABLE
+
+
+# Pydantic writes nothing that is nested more than some 250 deep.
+_DEEPEST_SHOWN = 100
+
+
+def _shown(document: Mapping[str, object]) -> Mapping[str, object]:
+    """One that cannot be written does not take its whole list with it."""
+    return {"note": "It is nested too deeply to be shown."} if is_deeper(document, _DEEPEST_SHOWN) else document
+
+
+Document = Annotated[Mapping[str, object], PlainSerializer(_shown, when_used="json")]
+
+# Of jobs that nobody says more about.
+USUAL_RETRIES = RetryPolicy(max_retries=2, backoff_ms=2000, backoff_type=BackoffType.EXPONENTIAL)
+
+
+class JobWish(JsonModel):
+    """A job without a schedule, as people ask for it."""
+
+    server_instance_id: KnownId | None = Field(
+        default=None, description="The server that it is about: for types that agents do, and for no others."
+    )
+    type: str = Field(max_length=100, examples=["SAVE_BACKUP"])
+    payload: Payload = Field(default_factory=dict[str, object], description="What its type needs.")
+    priority: Annotated[Whole, Field(ge=1, le=9, description="1 is done first.")] = 5
+    retry_policy: RetryPolicy | None = Field(
+        default=None, description="Left out: two more attempts, after two and four seconds."
+    )
+
+
+class Attempt(JsonModel):
+    """One that has ended. `late_report` is what an agent said after it was given up."""
+
+    attempt_no: int
+    owner: str | None
+    host_id: Id | None
+    status: OrgJobsRunState
+    started_at: Instant | None
+    finished_at: Instant
+    error_code: str | None
+    error: str | None
+    result: Document | None
+    log_ref: str | None
+    retry_at: Instant | None
+    late_report: Document | None
+
+
+class OrgJobRun(JsonModel):
+    """`next_attempt_at` is set while it waits to be tried again. `following` names what was begun elsewhere, and is
+    waited for. `attempts` are those that have ended."""
+
+    id: Id
+    job_id: Id
+    org_id: str
+    host_id: Id | None
+    status: OrgJobsRunState
+    attempt_no: int
+    max_attempts: int
+    next_attempt_at: Instant | None
+    lease_owner: str | None
+    lease_until: Instant | None
+    started_at: Instant | None
+    deadline_at: Instant | None
+    progress: Document | None
+    progress_at: Instant | None
+    following: Document | None
+    cancel_requested_at: Instant | None
+    cancelled_by: str | None
+    cancel_reason: str | None
+    finished_at: Instant | None
+    result: Document | None
+    log_ref: str | None
+    error_code: str | None
+    error: str | None
+    dagster_run_id: str | None
+    created_by: str
+    created_at: Instant
+    attempts: tuple[Attempt, ...] = ()
+
+
+class OrgJob(JsonModel):
+    """`status` is that of its newest run, which is the last of `runs`. `start_window` is when attempts may begin."""
+
+    id: Id
+    org_id: str
+    batch_id: Id | None
+    server_instance_id: Id | None
+    schedule_id: str | None
+    schedule_fire_id: Id | None
+    scheduled_for: Instant | None
+    type: str
+    performer: Performer
+    payload: Document
+    priority: int
+    retry_policy: RetryPolicy
+    start_window: Document | None
+    status: OrgJobsRunState
+    expires_at: Instant | None
+    created_by: str
+    created_at: Instant
+    finished_at: Instant | None
+    runs: tuple[OrgJobRun, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFilter:
+    """What is None is not asked for."""
+
+    org_id: str | None = None
+    status: OrgJobsRunState | None = None
+    type: str | None = None
+    schedule_id: str | None = None
+    server_instance_id: int | None = None
+    batch_id: int | None = None
+
+
+class QueueStanding(JsonModel):
+    """The queue of an organisation. `waiting` may begin now, `retrying` wait for their next attempt, `claimed` are
+    given to somebody who has not begun."""
+
+    org_id: str
+    name: str
+    max_running: int
+    waiting: int
+    retrying: int
+    claimed: int
+    running: int
+    oldest_waiting_at: Instant | None
+    suspended_at: Instant | None
+    maintenance_until: Instant | None
+
+
+class JobMove(JsonModel):
+    """A line of a job's log: one of its runs moved from one state to another."""
+
+    id: Id
+    run_id: Id
+    from_state: OrgJobsRunState
+    to_state: OrgJobsRunState
+    actor: str
+    reason: str | None
+    at: Instant
+
+
+JOB = "org_job"
+PRODUCER = "org-jobs"
+
+
+def run_key(run_id: int) -> str:
+    """The same for all attempts: whoever is asked by a second one knows that it is the same wish."""
+    return f"org-job-run-{run_id}"
+
+
+def attempt_key(run_id: int, attempt_no: int) -> str:
+    return f"{run_id}:{attempt_no}"
+
+
+def request_key(run_id: int, number: int) -> str:
+    """Of the n-th worker that Dagster is asked for on behalf of a run."""
+    return f"org-job-{run_id}-{number}"
+
+
+def queue_name(org_id: str) -> str:
+    return f"jobs:{org_id}"

@@ -1,0 +1,209 @@
+"""Schedules of organisations: as people write them, as they are stored and shown, and their fires."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.json_model import Id, Instant, JsonModel, as_document, parse
+from automation_pipeline.core.scheduling.execution_window import WindowPolicy
+from automation_pipeline.org_jobs.models.fields import (
+    DAY_MINUTES,
+    LONGEST_DESCRIPTION,
+    CronText,
+    Days,
+    Flag,
+    KnownId,
+    Name,
+    Payload,
+    TimeOfDay,
+    TimeZone,
+    Whole,
+    ZonedInstant,
+)
+from automation_pipeline.org_jobs.models.jobs import RetryPolicy
+from automation_pipeline.org_jobs.models.states import (
+    DEFAULT_AUTO_PAUSE_AFTER,
+    DEFAULT_GRACE_SECONDS,
+    FireOutcome,
+    FireTrigger,
+    MisfirePolicy,
+    OrgJobsRunState,
+    OverlapPolicy,
+    ScheduleState,
+    SkipReason,
+)
+from automation_pipeline.org_jobs.models.timing import TimingFields
+
+DAY_SECONDS = DAY_MINUTES * 60
+YEAR_SECONDS = 365 * DAY_SECONDS
+
+
+class OrgScheduleFields(JsonModel):
+    """What a schedule says. A stored one may have gone wrong: its time zone may be gone."""
+
+    name: Name
+    description: str | None = Field(default=None, max_length=LONGEST_DESCRIPTION)
+    server_instance_id: KnownId | None = Field(
+        default=None, description="The server that the job is about: for types that agents do, and for no others."
+    )
+    cron_expression: str = Field(description="Five fields, or such as @daily.", examples=["0 2 * * *"])
+    timezone: str = Field(default="UTC", examples=["Europe/Paris"])
+    job_type: str = Field(examples=["SERVER_RESTART"])
+    payload: Payload = Field(default_factory=dict[str, object], description="What its type of job needs.")
+    priority: Annotated[Whole, Field(ge=1, le=9, description="1 is done first.")] = 5
+    enabled: Flag = True
+    execution_window_start: str | None = Field(default=None, description="Both ends or none; both are inside.")
+    execution_window_end: str | None = Field(default=None, description="Before the start: over midnight.")
+    window_policy: WindowPolicy = Field(
+        default=WindowPolicy.CLAMP,
+        description="What is due outside the window: CLAMP waits for its next start, FILTER leaves it out.",
+    )
+    latest_start_cutoff_min: Annotated[Whole, Field(ge=0, lt=DAY_MINUTES)] = Field(
+        default=0, description="In the last minutes of the window nothing begins."
+    )
+    retry_policy: RetryPolicy | None = None
+    misfire_policy: MisfirePolicy = MisfirePolicy.FIRE_ONCE
+    misfire_grace_s: Annotated[Whole, Field(ge=0, le=YEAR_SECONDS)] = DEFAULT_GRACE_SECONDS
+    overlap_policy: OverlapPolicy = OverlapPolicy.SKIP
+    jitter_s: Annotated[Whole, Field(ge=0, le=DAY_SECONDS)] = 0
+    start_at: ZonedInstant | None = None
+    end_at: ZonedInstant | None = Field(default=None, description="Included.")
+    excluded_on: tuple[str, ...] = Field(default=(), description="Days as YYYY-MM-DD in its time zone.")
+    skip_if_offline: Flag = False
+    auto_pause_after: Annotated[Whole, Field(ge=0, le=1000)] = Field(
+        default=DEFAULT_AUTO_PAUSE_AFTER, description="So many failures in a row pause it; 0: never."
+    )
+
+
+class OrgScheduleDefinition(OrgScheduleFields):
+    """A schedule as people write it."""
+
+    cron_expression: CronText = Field(description="Five fields, or such as @daily.", examples=["0 2 * * *"])
+    timezone: TimeZone = Field(default="UTC", examples=["Europe/Paris"])
+    job_type: str = Field(max_length=100, examples=["SERVER_RESTART"])
+    execution_window_start: TimeOfDay | None = Field(
+        default=None, description="Both ends or none; both are inside.", examples=["22:00"]
+    )
+    execution_window_end: TimeOfDay | None = Field(
+        default=None, description="Before the start: over midnight.", examples=["06:00"]
+    )
+    excluded_on: Days = Field(default=(), description="Days as YYYY-MM-DD in its time zone.", examples=[["2026-12-25"]])
+
+
+class OrgSchedule(OrgScheduleFields):
+    """A stored schedule. `next_run_at` is when it may begin next, for what the cron says: `next_scheduled_for`."""
+
+    id: str
+    org_id: str
+    state: ScheduleState
+    paused_until: Instant | None
+    pause_reason: str | None
+    is_suspended: bool = Field(description="Paused with its organisation, and resumed with it.")
+    skip_next_run: bool
+    skip_next_run_reason: str | None
+    skip_next_run_requested_at: Instant | None
+    next_run_at: Instant | None
+    next_scheduled_for: Instant | None
+    last_run_at: Instant | None
+    last_run_job_id: Id | None
+    last_dispatch_status: str | None
+    last_job_status: OrgJobsRunState | None
+    last_run_status: str | None
+    last_scheduled_for: Instant | None
+    run_count: int
+    failure_count: int
+    consecutive_failures: int
+    created_by: str
+    created_at: Instant
+    updated_at: Instant
+    version: int
+
+
+class ScheduleFire(JsonModel):
+    """A time that a schedule was due, and what became of it."""
+
+    id: Id
+    org_id: str
+    schedule_id: str
+    scheduled_for: Instant
+    effective_for: Instant
+    fired_at: Instant
+    trigger: FireTrigger
+    outcome: FireOutcome
+    skip_reason: SkipReason | None
+    job_id: Id | None
+    job_status: OrgJobsRunState | None
+    batch_id: Id | None
+    actor: str
+    error: str | None
+    note: str | None
+
+
+class Dispatched(JsonModel):
+    """A run by hand."""
+
+    fire_id: Id
+    job_id: Id
+
+
+def last_run_status(dispatch: str | None, job: str | None) -> str | None:
+    """A failure of the scheduler comes first, then a failed job, which a later skip does not hide, then a skip."""
+    if dispatch is None or dispatch == "scheduler_failed":
+        return dispatch
+    if dispatch.startswith("skipped_") and job != OrgJobsRunState.FAILED:
+        return "skipped"
+    return job or "success"
+
+
+def input_document(schedule: OrgScheduleFields) -> dict[str, object]:
+    """What people write, whatever else is known of it."""
+    names = {field.alias or name for name, field in OrgScheduleDefinition.model_fields.items()}
+    return {name: value for name, value in as_document(schedule).items() if name in names}
+
+
+def timing_fields(schedule: OrgScheduleFields, seed: str, *, jitter_seconds: int | None = None) -> TimingFields:
+    return TimingFields(
+        seed=seed,
+        cron_expression=schedule.cron_expression,
+        timezone=schedule.timezone,
+        window_start=schedule.execution_window_start,
+        window_end=schedule.execution_window_end,
+        window_policy=schedule.window_policy,
+        cutoff_minutes=schedule.latest_start_cutoff_min,
+        jitter_seconds=schedule.jitter_s if jitter_seconds is None else jitter_seconds,
+        start_at=schedule.start_at,
+        end_at=schedule.end_at,
+        excluded_on=schedule.excluded_on,
+    )
+
+
+def is_as_shown(shown: datetime, stored: datetime) -> bool:
+    """Shown instants have no microseconds."""
+    return shown in {stored, stored.replace(microsecond=stored.microsecond // 1000 * 1000)}
+
+
+LONGEST_REASON = 1000
+
+Reason = Annotated[str, Field(max_length=LONGEST_REASON)]
+
+
+class SkipWish(JsonModel):
+    reason: Reason | None = Field(default=None, description="Why, for others to see.")
+
+
+class PauseWish(SkipWish):
+    until: ZonedInstant | None = Field(default=None, description="When it goes on by itself.")
+
+
+def read_pause(reason: str | None, until: datetime | None, now: datetime) -> PauseWish:
+    complaint = "Invalid pause data"
+    wish = parse(PauseWish, {"reason": reason, "until": until}, complaint)
+    if wish.until is not None and wish.until <= now:
+        raise InvalidInputError(complaint, (("until", "must lie ahead"),))
+    return wish
+
+
+def read_skip(reason: str | None) -> SkipWish:
+    return parse(SkipWish, {"reason": reason}, "Invalid skip data")

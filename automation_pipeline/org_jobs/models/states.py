@@ -1,0 +1,119 @@
+"""States of schedules, fires, runs and backfills with their legal moves, and the policies of schedules."""
+
+from enum import StrEnum
+
+from automation_pipeline.core.state_machine import StateMachine
+
+
+class ScheduleState(StrEnum):
+    """`enabled` is what the operator wants; PAUSED says that it is not so."""
+
+    ACTIVE = "ACTIVE"
+    PAUSED = "PAUSED"
+    INVALID_CRON = "INVALID_CRON"
+    COMPLETED = "COMPLETED"
+
+
+class FireOutcome(StrEnum):
+    DISPATCHED = "DISPATCHED"
+    SKIPPED = "SKIPPED"
+    FAILED = "FAILED"
+
+
+class FireTrigger(StrEnum):
+    """CATCHUP: later than the grace allows, because its misfire policy says so."""
+
+    CRON = "CRON"
+    CATCHUP = "CATCHUP"
+    MANUAL = "MANUAL"
+    BACKFILL = "BACKFILL"
+
+
+class SkipReason(StrEnum):
+    OVERLAP = "overlap"
+    OUTSIDE_WINDOW = "outside_window"
+    MISFIRE = "misfire"
+    OPERATOR = "operator"
+    MAINTENANCE = "maintenance"
+    DISABLED = "disabled"
+    HOST_OFFLINE = "host_offline"
+
+
+class OrgJobsRunState(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCESS = "success"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class BatchState(StrEnum):
+    RUNNING = "running"
+    COMPLETED = "completed"
+    COMPLETED_WITH_FAILURES = "completed_with_failures"
+    CANCELLED = "cancelled"
+
+
+FIRST_RUN_STATE = OrgJobsRunState.PENDING
+
+SCHEDULE = StateMachine(
+    name="schedule",
+    moves={
+        ScheduleState.ACTIVE: frozenset({ScheduleState.PAUSED, ScheduleState.INVALID_CRON, ScheduleState.COMPLETED}),
+        ScheduleState.PAUSED: frozenset({ScheduleState.ACTIVE, ScheduleState.INVALID_CRON, ScheduleState.COMPLETED}),
+        ScheduleState.INVALID_CRON: frozenset({ScheduleState.ACTIVE, ScheduleState.PAUSED, ScheduleState.COMPLETED}),
+        # Its end was moved: it goes on.
+        ScheduleState.COMPLETED: frozenset({ScheduleState.ACTIVE, ScheduleState.PAUSED, ScheduleState.INVALID_CRON}),
+    },
+)
+
+# A failed attempt that is tried again goes through FAILED. A job that nobody took in time fails without having run.
+JOB_RUN = StateMachine(
+    name="job run",
+    moves={
+        OrgJobsRunState.PENDING: frozenset(
+            {OrgJobsRunState.RUNNING, OrgJobsRunState.CANCELLED, OrgJobsRunState.FAILED}
+        ),
+        OrgJobsRunState.RUNNING: frozenset(
+            {OrgJobsRunState.SUCCESS, OrgJobsRunState.FAILED, OrgJobsRunState.CANCELLED}
+        ),
+        OrgJobsRunState.FAILED: frozenset({OrgJobsRunState.PENDING}),
+        OrgJobsRunState.SUCCESS: frozenset(),
+        OrgJobsRunState.CANCELLED: frozenset(),
+    },
+)
+
+ACTIVE_RUN_STATES = frozenset({OrgJobsRunState.PENDING, OrgJobsRunState.RUNNING})
+ENDED_RUN_STATES = frozenset({OrgJobsRunState.SUCCESS, OrgJobsRunState.FAILED, OrgJobsRunState.CANCELLED})
+
+
+class OverlapPolicy(StrEnum):
+    """SKIP: the new one is left out. BUFFER_ONE: one waits behind the one at work, further ones are left out.
+    BUFFER_ALL: all wait in line. CANCEL_OTHER: the others are asked to stop, and the new one waits for that.
+    TERMINATE_OTHER: the others are ended at once. ALLOW_ALL: they run side by side."""
+
+    SKIP = "SKIP"
+    BUFFER_ONE = "BUFFER_ONE"
+    BUFFER_ALL = "BUFFER_ALL"
+    CANCEL_OTHER = "CANCEL_OTHER"
+    TERMINATE_OTHER = "TERMINATE_OTHER"
+    ALLOW_ALL = "ALLOW_ALL"
+
+    @property
+    def is_serial(self) -> bool:
+        """Its jobs wait for those before them."""
+        return self is not OverlapPolicy.ALLOW_ALL
+
+
+class MisfirePolicy(StrEnum):
+    """Once a due time is later than the grace. SKIP: all that was missed is left out. FIRE_ONCE: the newest is run.
+    FIRE_ALL: the newest ten are run, oldest first."""
+
+    SKIP = "SKIP"
+    FIRE_ONCE = "FIRE_ONCE"
+    FIRE_ALL = "FIRE_ALL"
+
+
+MOST_CAUGHT_UP = 10
+DEFAULT_GRACE_SECONDS = 3600
+DEFAULT_AUTO_PAUSE_AFTER = 10

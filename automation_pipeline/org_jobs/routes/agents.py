@@ -1,0 +1,116 @@
+"""Routes of agents."""
+
+from collections.abc import Mapping
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from automation_pipeline.api.bodies import OptionalBody, TheBody
+from automation_pipeline.api.guard import GuardedRoute
+from automation_pipeline.api.openapi import takes
+from automation_pipeline.api.parameters import IdInPath, TheServices
+from automation_pipeline.api.responses import Answer, answer, refusals
+from automation_pipeline.api.scopes import TheWithin
+from automation_pipeline.core.json_model import as_document, parse
+from automation_pipeline.org_jobs.agents import (
+    claim_jobs,
+    list_held_jobs,
+    report_progress,
+    report_result,
+    touch_heartbeat,
+)
+from automation_pipeline.org_jobs.models.agents import (
+    AgentJob,
+    ClaimWish,
+    Greeting,
+    Orders,
+    ProgressReport,
+    ResultReport,
+)
+from automation_pipeline.org_jobs.models.jobs import OrgJobRun
+from automation_pipeline.org_jobs.models.organisations import Host
+
+GREETING: Mapping[str, object] = {"agentVersion": "1.4.0"}
+CLAIM: Mapping[str, object] = {"most": 4}
+HALFWAY: Mapping[str, object] = {"attemptNo": 1, "leaseToken": 1, "percent": 50, "message": "Copying the save"}
+SUCCEEDED: Mapping[str, object] = {
+    "attemptNo": 1,
+    "leaseToken": 1,
+    "status": "success",
+    "result": {"backup": "nightly-2026-05-04", "bytes": 7340032},
+    "logRef": "/var/log/agent/12-1.log",
+}
+FAILED: Mapping[str, object] = {
+    "attemptNo": 1,
+    "leaseToken": 1,
+    "status": "failed",
+    "errorCode": "DISK_FULL",
+    "error": "No space is left on /srv/saves.",
+}
+STOPPED: Mapping[str, object] = {"attemptNo": 1, "leaseToken": 1, "status": "cancelled"}
+
+
+router = APIRouter(route_class=GuardedRoute, tags=["agents"])
+HOST = "/api/agents/hosts/{host_id}"
+RUN = "/api/agents/runs/{job_run_id}"
+
+
+@router.post(
+    f"{HOST}/heartbeat",
+    response_model=Answer[Host],
+    responses=refusals(404),
+    openapi_extra=takes(Greeting, required=False, version=GREETING),
+)
+def heartbeat(host_id: IdInPath, body: OptionalBody, services: TheServices, within: TheWithin) -> Response:
+    """Say that the agent of the host is alive; every other call of an agent says so too."""
+    greeting = parse(Greeting, body, "Invalid heartbeat")
+    host = touch_heartbeat(host_id, within=within, database=services.database, agent_version=greeting.agent_version)
+    return answer(as_document(host))
+
+
+@router.post(
+    f"{HOST}/claim",
+    response_model=Answer[list[AgentJob]],
+    responses=refusals(404),
+    openapi_extra=takes(ClaimWish, required=False, some=CLAIM),
+)
+def claim(host_id: IdInPath, body: OptionalBody, services: TheServices, within: TheWithin) -> Response:
+    """Take jobs to do, most urgent first: one that changes something at a time, and up to eight that only read. The
+    list is empty when there is nothing to do."""
+    wish = parse(ClaimWish, body, "Invalid claim")
+    jobs = claim_jobs(host_id, within=within, database=services.database, clock=services.clock, most=wish.most)
+    return answer([as_document(one) for one in jobs])
+
+
+@router.get(f"{HOST}/runs", response_model=Answer[list[AgentJob]], responses=refusals(404))
+def runs(host_id: IdInPath, services: TheServices, within: TheWithin) -> Response:
+    """What the agent of the host has, oldest first: one that was restarted goes on with it."""
+    jobs = list_held_jobs(host_id, within=within, database=services.database)
+    return answer([as_document(one) for one in jobs])
+
+
+@router.post(
+    f"{RUN}/progress",
+    response_model=Answer[Orders],
+    responses=refusals(404, 409),
+    openapi_extra=takes(ProgressReport, halfway=HALFWAY),
+)
+def progress(job_run_id: IdInPath, body: TheBody, services: TheServices, within: TheWithin) -> Response:
+    """Say how far an attempt is, every 30 seconds: the first time begins it, and each time keeps it for another 180.
+    Who is answered 409 stops working on it."""
+    orders = report_progress(job_run_id, body, within=within, database=services.database, clock=services.clock)
+    return answer(as_document(orders))
+
+
+@router.post(
+    f"{RUN}/result",
+    response_model=Answer[OrgJobRun],
+    responses=refusals(404, 409),
+    openapi_extra=takes(ResultReport, succeeded=SUCCEEDED, failed=FAILED, stopped=STOPPED),
+)
+def result(job_run_id: IdInPath, body: TheBody, services: TheServices, within: TheWithin) -> Response:
+    """Say how an attempt has ended. The same again is answered the same; what comes too late is a 409, and is kept."""
+    run = report_result(
+        job_run_id, body, within=within, database=services.database, clock=services.clock, meter=services.meter
+    )
+    return answer(as_document(run))

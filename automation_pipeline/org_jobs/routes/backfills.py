@@ -1,0 +1,83 @@
+"""Routes of backfills."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from starlette.responses import Response
+
+from automation_pipeline.api.bodies import OptionalBody
+from automation_pipeline.api.guard import GuardedRoute
+from automation_pipeline.api.openapi import takes
+from automation_pipeline.api.parameters import IdInPath, Limit, Offset, OneOrg, OneSchedule, TheCaller, TheServices
+from automation_pipeline.api.responses import Answer, Listing, answer, listed, refusals
+from automation_pipeline.api.scopes import TheWithin
+from automation_pipeline.core.json_model import as_document, parse
+from automation_pipeline.org_jobs.backfills import cancel_backfill
+from automation_pipeline.org_jobs.models.states import BatchState
+from automation_pipeline.org_jobs.queries.backfills import get_backfill, list_backfills
+from automation_pipeline.org_jobs.routes.organisations import MISTAKEN, ReasonInput
+from automation_pipeline.org_jobs.rules.backfills import Backfill
+
+router = APIRouter(route_class=GuardedRoute, tags=["organisations' backfills"])
+PATH = "/api/org-backfills"
+ONE = f"{PATH}/{{batch_id}}"
+
+
+@dataclass(frozen=True)
+class BackfillChoice:
+    """Which backfills are wanted."""
+
+    org: OneOrg = None
+    schedule: OneSchedule = None
+    status: Annotated[BatchState | None, Query(description="Only those that stand so.")] = None
+
+
+@router.get(PATH, response_model=Listing[Backfill])
+def list_(
+    within: TheWithin,
+    services: TheServices,
+    chosen: Annotated[BackfillChoice, Depends()],
+    limit: Limit = 50,
+    offset: Offset = 0,
+) -> Response:
+    """List the backfills, newest first, each with how many of its jobs stand how."""
+    with services.database.reading() as session:
+        found = list_backfills(
+            session,
+            within,
+            org_id=chosen.org,
+            schedule_id=chosen.schedule,
+            status=chosen.status,
+            limit=limit,
+            offset=offset,
+        )
+    return listed(found, limit, offset)
+
+
+@router.get(ONE, response_model=Answer[Backfill], responses=refusals(404))
+def show(batch_id: IdInPath, within: TheWithin, services: TheServices) -> Response:
+    """Show one backfill. Its jobs: `/api/org-jobs?batch=`."""
+    with services.database.reading() as session:
+        return answer(as_document(get_backfill(session, batch_id, within)))
+
+
+@router.post(
+    f"{ONE}/cancel",
+    response_model=Answer[Backfill],
+    responses=refusals(404, 409),
+    openapi_extra=takes(ReasonInput, required=False, mistaken=MISTAKEN),
+)
+def cancel(
+    batch_id: IdInPath, body: OptionalBody, within: TheWithin, caller: TheCaller, services: TheServices
+) -> Response:
+    """Cancel those of its jobs that nobody has begun, and ask the others to stop. Safe to repeat."""
+    cancelled = cancel_backfill(
+        batch_id,
+        within=within,
+        database=services.database,
+        clock=services.clock,
+        actor=caller.id,
+        reason=parse(ReasonInput, body, "Invalid cancel data").reason,
+    )
+    return answer(as_document(cancelled))

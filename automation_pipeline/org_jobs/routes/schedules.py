@@ -1,0 +1,440 @@
+"""Routes of organisations' schedules."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Query
+from starlette.responses import Response
+
+from automation_pipeline.api.bodies import OptionalBody, TheBody
+from automation_pipeline.api.etags import expected_number
+from automation_pipeline.api.guard import GuardedRoute
+from automation_pipeline.api.idempotency import DoneOnce, Once
+from automation_pipeline.api.openapi import takes
+from automation_pipeline.api.parameters import (
+    After,
+    AfterId,
+    Coming,
+    Limit,
+    Newest,
+    Offset,
+    OneOrg,
+    OneServer,
+    PartOfName,
+    ScheduleInPath,
+    TheCaller,
+    TheServices,
+)
+from automation_pipeline.api.responses import Answer, Following, Listing, answer, following, listed, refusals
+from automation_pipeline.api.scopes import AnOrg, TheWithin, check_may_have_done, check_may_run
+from automation_pipeline.core.json_model import JsonModel, as_document, parse
+from automation_pipeline.org_jobs.backfills import backfill_schedule
+from automation_pipeline.org_jobs.models.fields import Flag, Payload
+from automation_pipeline.org_jobs.models.organisations import AuditEntry
+from automation_pipeline.org_jobs.models.schedules import (
+    Dispatched,
+    OrgSchedule,
+    OrgScheduleDefinition,
+    PauseWish,
+    ScheduleFire,
+    SkipWish,
+)
+from automation_pipeline.org_jobs.models.states import ScheduleState
+from automation_pipeline.org_jobs.queries.audit_log import audit_log
+from automation_pipeline.org_jobs.queries.schedules import ScheduleFilter, fires_of, get_schedule, list_schedules
+from automation_pipeline.org_jobs.rules.backfills import Backfill, BackfillInput
+from automation_pipeline.org_jobs.rules.previews import SchedulePreview
+from automation_pipeline.org_jobs.schedules import (
+    coming_runs,
+    create_schedule,
+    delete_schedule,
+    keep_next_run,
+    pause_schedule,
+    preview_schedule,
+    resume_schedule,
+    run_schedule_now,
+    skip_next_run,
+    update_schedule,
+)
+
+RESTART: Mapping[str, object] = {
+    "name": "Nightly restart",
+    "serverInstanceId": "12",
+    "cronExpression": "30 4 * * *",
+    "timezone": "Europe/Paris",
+    "jobType": "SERVER_RESTART",
+    "executionWindowStart": "02:00",
+    "executionWindowEnd": "06:00",
+    "retryPolicy": {"maxRetries": 3, "backoffMs": 60000, "backoffType": "exponential"},
+}
+CALL: Mapping[str, object] = {
+    "name": "Warm the cache",
+    "cronExpression": "*/15 * * * *",
+    "jobType": "HTTPS_CALL",
+    "payload": {"url": "https://example.com/warm"},
+    "overlapPolicy": "SKIP",
+}
+CHANGE: Mapping[str, object] = {"cronExpression": "0 5 * * *", "description": None}
+HOLIDAYS: Mapping[str, object] = {"reason": "Closed for the holidays", "until": "2027-01-04T06:00:00Z"}
+EVENT: Mapping[str, object] = {"reason": "The players have a tournament"}
+NOW: Mapping[str, object] = {"ignoreWindow": True}
+NIGHTS: Mapping[str, object] = {
+    "from": "2026-05-01T00:00:00Z",
+    "until": "2026-05-03T23:59:59Z",
+    "behaviour": "failed",
+    "dryRun": True,
+}
+
+
+class OrgScheduleInput(OrgScheduleDefinition):
+    """Once more under a name of its own: automations have schedules too."""
+
+
+class RunNowInput(JsonModel):
+    """`payload` replaces that of the schedule, this once. Outside its execution window it is refused, unless that is
+    ignored."""
+
+    payload: Payload | None = None
+    ignore_window: Flag = False
+
+
+def shown_schedule(schedule: OrgSchedule, *, status: int = 200) -> Response:
+    """The ETag is the number of its version."""
+    return answer(as_document(schedule), status=status, headers={"ETag": f'"{schedule.version}"'})
+
+
+router = APIRouter(route_class=GuardedRoute, tags=["organisations' schedules"])
+PATH = "/api/org-schedules"
+ONE = f"{PATH}/{{org_schedule_id}}"
+
+
+@dataclass(frozen=True)
+class ScheduleChoice:
+    """Which schedules are wanted."""
+
+    org: OneOrg = None
+    state: Annotated[ScheduleState | None, Query(description="Only those that stand so.")] = None
+    job_type: Annotated[str | None, Query(max_length=100, description="Only of this type.")] = None
+    server: OneServer = None
+    q: PartOfName = None
+
+
+@router.get(PATH, response_model=Listing[OrgSchedule])
+def list_(
+    within: TheWithin,
+    services: TheServices,
+    chosen: Annotated[ScheduleChoice, Depends()],
+    limit: Limit = 50,
+    offset: Offset = 0,
+) -> Response:
+    """List the schedules, newest first."""
+    wanted = ScheduleFilter(
+        org_id=chosen.org,
+        state=chosen.state,
+        job_type=chosen.job_type,
+        server_instance_id=chosen.server,
+        q=chosen.q,
+    )
+    with services.database.reading() as session:
+        found = list_schedules(session, within, chosen=wanted, limit=limit, offset=offset)
+    return listed(found, limit, offset)
+
+
+@router.post(
+    PATH,
+    status_code=201,
+    response_model=Answer[OrgSchedule],
+    responses=refusals(404, 409),
+    openapi_extra=takes(OrgScheduleInput, restart=RESTART, call=CALL),
+)
+def create(
+    body: TheBody, org_id: AnOrg, within: TheWithin, caller: TheCaller, services: TheServices, once: DoneOnce
+) -> Response:
+    """Store a new schedule. Some types of jobs ask for a permission of their own: `/api/org-jobs/types`."""
+    check_may_have_done(caller, body.get("jobType"))
+
+    def work() -> Response:
+        made = create_schedule(
+            body,
+            org_id=org_id,
+            within=within,
+            database=services.database,
+            clock=services.clock,
+            actor=caller.id,
+            call_origins=services.settings.org_jobs_https_allowed_origins,
+        )
+        return shown_schedule(made, status=201)
+
+    return once(work)
+
+
+@router.post(
+    f"{PATH}/preview",
+    response_model=Answer[SchedulePreview],
+    openapi_extra=takes(OrgScheduleInput, restart=RESTART, call=CALL),
+)
+def preview(body: TheBody, services: TheServices, after: After = None, count: Coming = 10) -> Response:
+    """Say what is wrong with a schedule, or when it would be due. Nothing is stored."""
+    origins = services.settings.org_jobs_https_allowed_origins
+    shown = preview_schedule(body, count=count, after=after or services.clock.now(), call_origins=origins)
+    return answer(as_document(shown))
+
+
+@router.get(ONE, response_model=Answer[OrgSchedule], responses=refusals(404))
+def show(org_schedule_id: ScheduleInPath, within: TheWithin, services: TheServices) -> Response:
+    """Show one schedule. The ETag is for changing it safely."""
+    with services.database.reading() as session:
+        return shown_schedule(get_schedule(session, org_schedule_id, within))
+
+
+@router.patch(
+    ONE,
+    response_model=Answer[OrgSchedule],
+    responses=refusals(404, 409, 412),
+    openapi_extra=takes(
+        OrgScheduleInput, partial={"updatedAt": {"type": "string", "format": "date-time"}}, later=CHANGE
+    ),
+)
+def update(
+    org_schedule_id: ScheduleInPath,
+    body: TheBody,
+    within: TheWithin,
+    caller: TheCaller,
+    services: TheServices,
+    if_match: Annotated[
+        str | None, Header(alias="If-Match", description="Change it only while its ETag is this one.")
+    ] = None,
+) -> Response:
+    """Change the fields that are named. Null clears a field; payload and retry policy are replaced whole.
+
+    A change of when it is due plans it anew from now. With `If-Match`, or `updatedAt` in the body, nothing is changed
+    that was changed by somebody else meanwhile.
+    """
+    expected, patch = expected_number(if_match, body)
+    with services.database.reading() as session:
+        stored = get_schedule(session, org_schedule_id, within)
+    for type_ in (stored.job_type, patch.get("jobType")):
+        check_may_have_done(caller, type_)
+    changed = update_schedule(
+        org_schedule_id,
+        patch,
+        within=within,
+        database=services.database,
+        clock=services.clock,
+        actor=caller.id,
+        expected=expected,
+        call_origins=services.settings.org_jobs_https_allowed_origins,
+    )
+    return shown_schedule(changed)
+
+
+@router.delete(ONE, status_code=204, responses=refusals(404))
+def delete(org_schedule_id: ScheduleInPath, within: TheWithin, caller: TheCaller, services: TheServices) -> Response:
+    """Delete a schedule. Jobs that nobody has begun are cancelled, others go on; its history stays for a while."""
+    delete_schedule(org_schedule_id, within=within, database=services.database, clock=services.clock, actor=caller.id)
+    return Response(status_code=204)
+
+
+ONE_SCHEDULE = "/api/org-schedules/{org_schedule_id}"
+
+
+@router.post(
+    f"{ONE_SCHEDULE}/pause",
+    response_model=Answer[OrgSchedule],
+    responses=refusals(404, 409),
+    openapi_extra=takes(PauseWish, required=False, holidays=HOLIDAYS),
+)
+def pause(
+    org_schedule_id: ScheduleInPath, body: OptionalBody, within: TheWithin, caller: TheCaller, services: TheServices
+) -> Response:
+    """Begin no more jobs of it until it is resumed, or until the instant that is named. What is at work goes on.
+
+    With `until` it takes what resuming it takes.
+    """
+    wish = parse(PauseWish, body, "Invalid pause data")
+    if wish.until is not None:
+        check_may_run(caller, org_schedule_id, within, services.database)
+    paused = pause_schedule(
+        org_schedule_id,
+        within=within,
+        database=services.database,
+        clock=services.clock,
+        actor=caller.id,
+        reason=wish.reason,
+        until=wish.until,
+    )
+    return shown_schedule(paused)
+
+
+@router.post(f"{ONE_SCHEDULE}/resume", response_model=Answer[OrgSchedule], responses=refusals(404, 409))
+def resume(org_schedule_id: ScheduleInPath, within: TheWithin, caller: TheCaller, services: TheServices) -> Response:
+    """Take a paused schedule into use again, from now on. What fell due during the pause is not made up for."""
+    check_may_run(caller, org_schedule_id, within, services.database)
+    resumed = resume_schedule(
+        org_schedule_id, within=within, database=services.database, clock=services.clock, actor=caller.id
+    )
+    return shown_schedule(resumed)
+
+
+@router.post(
+    f"{ONE_SCHEDULE}/skip-next",
+    response_model=Answer[OrgSchedule],
+    responses=refusals(404, 409),
+    openapi_extra=takes(SkipWish, required=False, tournament=EVENT),
+)
+def skip_next(
+    org_schedule_id: ScheduleInPath, body: OptionalBody, within: TheWithin, caller: TheCaller, services: TheServices
+) -> Response:
+    """Leave out the next time that it is due. Safe to repeat: it is the same time that is left out."""
+    skipping = skip_next_run(
+        org_schedule_id,
+        within=within,
+        database=services.database,
+        clock=services.clock,
+        actor=caller.id,
+        reason=parse(SkipWish, body, "Invalid skip data").reason,
+    )
+    return shown_schedule(skipping)
+
+
+@router.delete(f"{ONE_SCHEDULE}/skip-next", response_model=Answer[OrgSchedule], responses=refusals(404, 409))
+def keep_next(org_schedule_id: ScheduleInPath, within: TheWithin, caller: TheCaller, services: TheServices) -> Response:
+    """Do not leave out the next time after all."""
+    check_may_run(caller, org_schedule_id, within, services.database)
+    keeping = keep_next_run(
+        org_schedule_id, within=within, database=services.database, clock=services.clock, actor=caller.id
+    )
+    return shown_schedule(keeping)
+
+
+@router.post(
+    f"{ONE_SCHEDULE}/run-now",
+    status_code=202,
+    response_model=Answer[Dispatched],
+    responses=refusals(404, 409),
+    openapi_extra=takes(RunNowInput, required=False, now=NOW),
+)
+def run_now(
+    org_schedule_id: ScheduleInPath,
+    body: OptionalBody,
+    within: TheWithin,
+    caller: TheCaller,
+    services: TheServices,
+    once: DoneOnce,
+) -> Response:
+    """Ask for a job of it now, of a paused one too; when it is due next stays as it is.
+
+    Under one `Idempotency-Key` a caller gets one job, however late it asks again.
+    """
+    wish = parse(RunNowInput, body, "Invalid run data")
+    check_may_run(caller, org_schedule_id, within, services.database)
+
+    def work() -> Response:
+        dispatched = run_schedule_now(
+            org_schedule_id,
+            within=within,
+            database=services.database,
+            clock=services.clock,
+            actor=caller.id,
+            client_key=_for_ever(once),
+            payload=wish.payload,
+            ignore_window=wish.ignore_window,
+            call_origins=services.settings.org_jobs_https_allowed_origins,
+        )
+        return answer(as_document(dispatched), status=202)
+
+    return once(work)
+
+
+@router.post(
+    f"{ONE_SCHEDULE}/backfill",
+    status_code=202,
+    response_model=Answer[Backfill],
+    responses={**refusals(404, 409), 200: {"model": Answer[Backfill], "description": "What would be done"}},
+    openapi_extra=takes(BackfillInput, nights=NIGHTS),
+)
+def backfill(
+    org_schedule_id: ScheduleInPath,
+    body: TheBody,
+    within: TheWithin,
+    caller: TheCaller,
+    services: TheServices,
+    once: DoneOnce,
+) -> Response:
+    """Ask for the jobs of a period that is over. With `dryRun`, only say which those are."""
+    check_may_run(caller, org_schedule_id, within, services.database)
+
+    def work() -> Response:
+        made = backfill_schedule(
+            org_schedule_id,
+            body,
+            within=within,
+            database=services.database,
+            clock=services.clock,
+            actor=caller.id,
+            call_origins=services.settings.org_jobs_https_allowed_origins,
+        )
+        return answer(as_document(made), status=200 if made.dry_run else 202)
+
+    return once(work)
+
+
+def _for_ever(once: Once) -> str | None:
+    """A caller's key as the schedule keeps it, whose keys are of all callers and no longer than this."""
+    return None if once.key is None else hashlib.sha256(f"{once.caller} {once.key}".encode()).hexdigest()
+
+
+@router.get(f"{ONE_SCHEDULE}/next", response_model=Answer[SchedulePreview], responses=refusals(404))
+def coming(
+    org_schedule_id: ScheduleInPath,
+    within: TheWithin,
+    services: TheServices,
+    after: After = None,
+    count: Coming = 10,
+) -> Response:
+    """List the coming due times, with what summer time does to them."""
+    preview = coming_runs(
+        org_schedule_id, within=within, database=services.database, clock=services.clock, count=count, after=after
+    )
+    return answer(as_document(preview))
+
+
+@router.get(f"{ONE_SCHEDULE}/fires", response_model=Following[ScheduleFire], responses=refusals(404))
+def fires(
+    org_schedule_id: ScheduleInPath,
+    within: TheWithin,
+    services: TheServices,
+    after: AfterId = 0,
+    limit: Limit = 50,
+    newest: Newest = False,
+) -> Response:
+    """List the times that it was due, oldest first, and what became of each: a job, or why there was none."""
+    with services.database.reading() as session:
+        found = fires_of(session, org_schedule_id, within, limit, after, newest_first=newest)
+    return following(found, limit)
+
+
+@router.get(f"{ONE_SCHEDULE}/log", response_model=Following[AuditEntry], responses=refusals(404))
+def log(
+    org_schedule_id: ScheduleInPath,
+    within: TheWithin,
+    services: TheServices,
+    after: AfterId = 0,
+    limit: Limit = 100,
+    newest: Newest = False,
+) -> Response:
+    """Who changed what of it, when and why. Oldest first."""
+    with services.database.reading() as session:
+        get_schedule(session, org_schedule_id, within)
+        found = audit_log(
+            session,
+            within,
+            entity="schedule",
+            entity_id=org_schedule_id,
+            limit=limit,
+            after_id=after,
+            newest_first=newest,
+        )
+    return following(found, limit)

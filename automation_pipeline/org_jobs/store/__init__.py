@@ -1,1 +1,0 @@
-"""Queries of organisations' jobs; each is bound to the organisations that the caller reaches."""

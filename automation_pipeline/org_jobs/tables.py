@@ -1,0 +1,401 @@
+"""Tables of organisations' jobs: organisations, schedules, jobs with their runs, and records."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from automation_pipeline.storage.types import BigId, Json, JsonObject, Table, TextList, UtcDateTime
+
+
+class OrganisationRow(Table):
+    """A tenant. `max_running` jobs of it are at work at the same time, at most."""
+
+    __tablename__ = "organisations"
+    __table_args__ = (CheckConstraint("max_running BETWEEN 1 AND 1000", name="max_running"),)
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    max_running: Mapped[int]
+    suspended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    suspend_reason: Mapped[str | None]
+    maintenance_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class HostRow(Table):
+    """A machine that an agent works on. `last_seen_at` is the agent's last call, by the database's clock."""
+
+    __tablename__ = "org_hosts"
+    __table_args__ = (UniqueConstraint("org_id", "name"),)
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    org_id: Mapped[str] = mapped_column(ForeignKey("organisations.id", ondelete="CASCADE"))
+    name: Mapped[str]
+    maintenance_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    last_seen_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    agent_version: Mapped[str | None]
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class ServerRow(Table):
+    """What an agent's jobs are about. Without a host its jobs wait until it has one."""
+
+    __tablename__ = "server_instances"
+    __table_args__ = (UniqueConstraint("org_id", "name"), Index(None, "host_id"))
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    org_id: Mapped[str] = mapped_column(ForeignKey("organisations.id", ondelete="CASCADE"))
+    host_id: Mapped[int | None] = mapped_column(ForeignKey("org_hosts.id"))
+    name: Mapped[str]
+    is_enabled: Mapped[bool]
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+_ACTIVE = text("state = 'ACTIVE' AND deleted_at IS NULL")
+_PAUSED_UNTIL = text("paused_until IS NOT NULL")
+_BY_CRON = text("trigger IN ('CRON', 'CATCHUP')")
+_OF_A_BATCH = text("batch_id IS NOT NULL")
+_BY_HAND = text("client_key IS NOT NULL")
+
+
+class OrgScheduleRow(Table):
+    """`next_run_at` is when it may be dispatched next; it stands for `next_scheduled_for`, what the cron says. Both are
+    NULL unless it is ACTIVE. `enabled` is what the operator wants. `version` rises with every change."""
+
+    __tablename__ = "org_schedules"
+    __table_args__ = (
+        CheckConstraint("state IN ('ACTIVE', 'PAUSED', 'INVALID_CRON', 'COMPLETED')", name="state"),
+        CheckConstraint("state <> 'ACTIVE' OR (enabled AND next_run_at IS NOT NULL)", name="active_is_due"),
+        CheckConstraint("state = 'ACTIVE' OR next_run_at IS NULL", name="only_active_is_due"),
+        CheckConstraint("(next_run_at IS NULL) = (next_scheduled_for IS NULL)", name="next"),
+        CheckConstraint(
+            "(execution_window_start IS NULL) = (execution_window_end IS NULL)"
+            " AND (execution_window_start IS NULL OR execution_window_start <> execution_window_end)",
+            name="execution_window",
+        ),
+        CheckConstraint("window_policy IN ('CLAMP', 'FILTER')", name="window_policy"),
+        CheckConstraint("misfire_policy IN ('SKIP', 'FIRE_ONCE', 'FIRE_ALL')", name="misfire_policy"),
+        CheckConstraint(
+            "overlap_policy IN ('SKIP', 'BUFFER_ONE', 'BUFFER_ALL', 'CANCEL_OTHER', 'TERMINATE_OTHER', 'ALLOW_ALL')",
+            name="overlap_policy",
+        ),
+        Index("ix_org_schedules_due", "next_run_at", postgresql_where=_ACTIVE, sqlite_where=_ACTIVE),
+        Index(
+            "ix_org_schedules_paused_until", "paused_until", postgresql_where=_PAUSED_UNTIL, sqlite_where=_PAUSED_UNTIL
+        ),
+        Index(None, "org_id", "created_at"),
+        Index(None, "server_instance_id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    org_id: Mapped[str] = mapped_column(ForeignKey("organisations.id", ondelete="CASCADE"))
+    server_instance_id: Mapped[int | None] = mapped_column(ForeignKey("server_instances.id"))
+    name: Mapped[str]
+    description: Mapped[str | None]
+    cron_expression: Mapped[str]
+    timezone: Mapped[str]
+    job_type: Mapped[str]
+    payload: Mapped[JsonObject] = mapped_column(Json)
+    priority: Mapped[int]
+    enabled: Mapped[bool]
+    state: Mapped[str]
+    execution_window_start: Mapped[str | None]
+    execution_window_end: Mapped[str | None]
+    window_policy: Mapped[str]
+    latest_start_cutoff_min: Mapped[int]
+    retry_policy: Mapped[JsonObject | None] = mapped_column(Json)
+    misfire_policy: Mapped[str]
+    misfire_grace_s: Mapped[int]
+    overlap_policy: Mapped[str]
+    jitter_s: Mapped[int]
+    start_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    end_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # Days as YYYY-MM-DD in its own time zone.
+    excluded_on: Mapped[Sequence[str]] = mapped_column(TextList)
+    skip_if_offline: Mapped[bool]
+    auto_pause_after: Mapped[int]
+    paused_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    pause_reason: Mapped[str | None]
+    # Paused with its organisation, and to be resumed with it.
+    is_suspended: Mapped[bool] = mapped_column(default=False)
+    skip_next_run: Mapped[bool] = mapped_column(default=False)
+    skip_next_run_reason: Mapped[str | None]
+    skip_next_run_requested_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    next_run_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    next_scheduled_for: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    last_run_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    last_run_job_id: Mapped[int | None] = mapped_column(BigInteger)
+    last_dispatch_status: Mapped[str | None]
+    last_job_status: Mapped[str | None]
+    last_scheduled_for: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    run_count: Mapped[int] = mapped_column(default=0)
+    failure_count: Mapped[int] = mapped_column(default=0)
+    consecutive_failures: Mapped[int] = mapped_column(default=0)
+    created_by: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    version: Mapped[int] = mapped_column(default=1)
+    deleted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class FireRow(Table):
+    """One due time of a schedule and what became of it. A time that the cron says is decided upon once, whoever does
+    it; one of a backfill once a backfill; one by hand once for the caller's key."""
+
+    __tablename__ = "org_schedule_fires"
+    __table_args__ = (
+        CheckConstraint("trigger IN ('CRON', 'CATCHUP', 'MANUAL', 'BACKFILL')", name="trigger"),
+        CheckConstraint("outcome IN ('DISPATCHED', 'SKIPPED', 'FAILED')", name="outcome"),
+        CheckConstraint("(outcome = 'SKIPPED') = (skip_reason IS NOT NULL)", name="skip_reason"),
+        CheckConstraint("(outcome = 'FAILED') = (error IS NOT NULL)", name="error"),
+        CheckConstraint("(trigger = 'BACKFILL') = (batch_id IS NOT NULL)", name="batch"),
+        Index(
+            "uq_org_schedule_fires_cron",
+            "schedule_id",
+            "scheduled_for",
+            unique=True,
+            postgresql_where=_BY_CRON,
+            sqlite_where=_BY_CRON,
+        ),
+        Index(
+            "uq_org_schedule_fires_batch",
+            "batch_id",
+            "scheduled_for",
+            unique=True,
+            postgresql_where=_OF_A_BATCH,
+            sqlite_where=_OF_A_BATCH,
+        ),
+        Index(
+            "uq_org_schedule_fires_client_key",
+            "schedule_id",
+            "client_key",
+            unique=True,
+            postgresql_where=_BY_HAND,
+            sqlite_where=_BY_HAND,
+        ),
+        Index(None, "schedule_id", "fired_at"),
+        Index(None, "fired_at"),
+    )
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    org_id: Mapped[str] = mapped_column(ForeignKey("organisations.id", ondelete="CASCADE"))
+    schedule_id: Mapped[str] = mapped_column(ForeignKey("org_schedules.id", ondelete="CASCADE"))
+    scheduled_for: Mapped[datetime] = mapped_column(UtcDateTime)
+    effective_for: Mapped[datetime] = mapped_column(UtcDateTime)
+    fired_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    trigger: Mapped[str]
+    outcome: Mapped[str]
+    skip_reason: Mapped[str | None]
+    batch_id: Mapped[int | None] = mapped_column(ForeignKey("org_job_batches.id", ondelete="CASCADE"))
+    client_key: Mapped[str | None]
+    actor: Mapped[str]
+    # Why it failed, in words; of one that was left out, more about it.
+    error: Mapped[str | None]
+    note: Mapped[str | None]
+
+
+_STATES = "('pending', 'running', 'success', 'failed', 'cancelled')"
+_PENDING = text("status = 'pending'")
+_RUNNING = text("status = 'running'")
+_ACTIVE_RUN = text("status IN ('pending', 'running')")
+
+
+class BatchRow(Table):
+    """Jobs that were made together: a backfill."""
+
+    __tablename__ = "org_job_batches"
+    __table_args__ = (
+        CheckConstraint("status IN ('running', 'completed', 'completed_with_failures', 'cancelled')", name="status"),
+        Index(None, "org_id", "created_at"),
+    )
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    org_id: Mapped[str] = mapped_column(ForeignKey("organisations.id", ondelete="CASCADE"))
+    schedule_id: Mapped[str] = mapped_column(ForeignKey("org_schedules.id", ondelete="CASCADE"), index=True)
+    type: Mapped[str]
+    status: Mapped[str]
+    # Which due times of the period: none, failed or completed ones are done again.
+    behaviour: Mapped[str]
+    from_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    until_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    total: Mapped[int]
+    created_by: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    finished_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class OrgJobRow(Table):
+    """What is to be done, as it was when it was asked for. `status` is that of its newest run. `start_window` is where
+    its attempts may begin: {"start", "end", "timezone"}; NULL: whenever."""
+
+    __tablename__ = "org_jobs"
+    __table_args__ = (
+        CheckConstraint(f"status IN {_STATES}", name="status"),
+        CheckConstraint("performer IN ('agent', 'service')", name="performer"),
+        Index(None, "org_id", "created_at"),
+        Index(None, "schedule_id", "created_at"),
+        Index(None, "batch_id"),
+        Index(None, "server_instance_id"),
+        Index(None, "finished_at"),
+    )
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    org_id: Mapped[str] = mapped_column(ForeignKey("organisations.id", ondelete="CASCADE"))
+    batch_id: Mapped[int | None] = mapped_column(ForeignKey("org_job_batches.id", ondelete="CASCADE"))
+    server_instance_id: Mapped[int | None] = mapped_column(ForeignKey("server_instances.id"))
+    schedule_id: Mapped[str | None] = mapped_column(ForeignKey("org_schedules.id", ondelete="CASCADE"))
+    schedule_fire_id: Mapped[int | None] = mapped_column(
+        ForeignKey("org_schedule_fires.id", ondelete="CASCADE"), unique=True
+    )
+    scheduled_for: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    type: Mapped[str]
+    performer: Mapped[str]
+    payload: Mapped[JsonObject] = mapped_column(Json)
+    priority: Mapped[int]
+    retry_policy: Mapped[JsonObject] = mapped_column(Json)
+    start_window: Mapped[JsonObject | None] = mapped_column(Json)
+    status: Mapped[str]
+    # Unless it has begun by then, it fails.
+    expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    created_by: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    finished_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class JobRunRow(Table):
+    """A job being done, with up to `max_attempts` attempts; an operator's retry is another run. While somebody has it,
+    `lease_until` lies ahead by the database's clock; a later holder has a higher `lease_token`. `following` names what
+    was begun elsewhere and is waited for without a worker. Runs of one `line` are begun one at a time, in the order of
+    their ids."""
+
+    __tablename__ = "org_job_runs"
+    __table_args__ = (
+        CheckConstraint(f"status IN {_STATES}", name="status"),
+        CheckConstraint("performer IN ('agent', 'service')", name="performer"),
+        CheckConstraint("attempt_no BETWEEN 1 AND max_attempts", name="attempt_no"),
+        CheckConstraint("(status IN ('pending', 'running')) = (finished_at IS NULL)", name="finished"),
+        CheckConstraint("status <> 'running' OR started_at IS NOT NULL", name="started"),
+        CheckConstraint("status <> 'failed' OR error_code IS NOT NULL", name="error_code"),
+        Index("ix_org_job_runs_pending", "org_id", "priority", "id", postgresql_where=_PENDING, sqlite_where=_PENDING),
+        Index("ix_org_job_runs_running", "lease_until", postgresql_where=_RUNNING, sqlite_where=_RUNNING),
+        Index("ix_org_job_runs_line", "line", "id", postgresql_where=_ACTIVE_RUN, sqlite_where=_ACTIVE_RUN),
+        Index("ix_org_job_runs_host", "host_id", postgresql_where=_ACTIVE_RUN, sqlite_where=_ACTIVE_RUN),
+        Index("ix_org_job_runs_schedule", "schedule_id", postgresql_where=_ACTIVE_RUN, sqlite_where=_ACTIVE_RUN),
+        Index(None, "job_id"),
+    )
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    job_id: Mapped[int] = mapped_column(ForeignKey("org_jobs.id", ondelete="CASCADE"))
+    org_id: Mapped[str] = mapped_column(ForeignKey("organisations.id", ondelete="CASCADE"))
+    schedule_id: Mapped[str | None]
+    # For jobs of agents: the host of its server, known at the latest when an agent takes it.
+    host_id: Mapped[int | None] = mapped_column(ForeignKey("org_hosts.id"))
+    performer: Mapped[str]
+    is_mutation: Mapped[bool]
+    priority: Mapped[int]
+    line: Mapped[str | None]
+    status: Mapped[str]
+    attempt_no: Mapped[int] = mapped_column(default=1)
+    max_attempts: Mapped[int]
+    next_attempt_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # When Dagster was asked for a worker for this attempt; how often it was asked in all.
+    requested_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    requests: Mapped[int] = mapped_column(default=0)
+    lease_owner: Mapped[str | None]
+    lease_token: Mapped[int] = mapped_column(BigInteger, default=0)
+    lease_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # The beginning and the latest end of the attempt.
+    started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    deadline_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    progress: Mapped[JsonObject | None] = mapped_column(Json)
+    progress_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    following: Mapped[JsonObject | None] = mapped_column(Json)
+    cancel_requested_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    cancelled_by: Mapped[str | None]
+    cancel_reason: Mapped[str | None]
+    finished_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    result: Mapped[JsonObject | None] = mapped_column(Json)
+    log_ref: Mapped[str | None]
+    error_code: Mapped[str | None]
+    error: Mapped[str | None]
+    dagster_run_id: Mapped[str | None]
+    created_by: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class AttemptRow(Table):
+    """One attempt that has ended. `late_report` is what an agent said after its attempt was given up."""
+
+    __tablename__ = "org_job_attempts"
+    __table_args__ = (
+        CheckConstraint("status IN ('success', 'failed', 'cancelled')", name="status"),
+        UniqueConstraint("run_id", "attempt_no"),
+    )
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    run_id: Mapped[int] = mapped_column(ForeignKey("org_job_runs.id", ondelete="CASCADE"))
+    org_id: Mapped[str] = mapped_column(ForeignKey("organisations.id", ondelete="CASCADE"))
+    attempt_no: Mapped[int]
+    owner: Mapped[str | None]
+    host_id: Mapped[int | None]
+    status: Mapped[str]
+    started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    finished_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    error_code: Mapped[str | None]
+    error: Mapped[str | None]
+    result: Mapped[JsonObject | None] = mapped_column(Json)
+    log_ref: Mapped[str | None]
+    retry_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    late_report: Mapped[JsonObject | None] = mapped_column(Json)
+
+
+class AuditLogRow(Table):
+    """Something that somebody did, with what was changed by it."""
+
+    __tablename__ = "org_audit_log"
+    __table_args__ = (Index(None, "org_id", "at"), Index(None, "entity", "entity_id"))
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    org_id: Mapped[str] = mapped_column(ForeignKey("organisations.id", ondelete="CASCADE"))
+    actor: Mapped[str]
+    action: Mapped[str]
+    entity: Mapped[str]
+    entity_id: Mapped[str]
+    before: Mapped[JsonObject | None] = mapped_column(Json)
+    after: Mapped[JsonObject | None] = mapped_column(Json)
+    reason: Mapped[str | None]
+    at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class OrgAlertRow(Table):
+    """An alert that was raised, and how its webhook stands. `subject` is what it is about."""
+
+    __tablename__ = "org_alerts"
+    __table_args__ = (
+        CheckConstraint("severity IN ('warning', 'critical')", name="severity"),
+        CheckConstraint("status IN ('pending', 'sent', 'failed', 'unsent')", name="status"),
+        Index(None, "name", "subject", "raised_at"),
+        Index(None, "org_id", "raised_at"),
+        Index(None, "status", "next_retry_at"),
+    )
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    # NULL: about the scheduler itself.
+    org_id: Mapped[str | None] = mapped_column(ForeignKey("organisations.id", ondelete="CASCADE"))
+    name: Mapped[str]
+    severity: Mapped[str]
+    subject: Mapped[str]
+    message: Mapped[str]
+    raised_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    # `unsent`: no webhook was configured.
+    status: Mapped[str]
+    attempts: Mapped[int] = mapped_column(default=0)
+    status_code: Mapped[int | None]
+    last_error: Mapped[str | None]
+    next_retry_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    sent_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

@@ -1,0 +1,393 @@
+"""Prices, guardrails, previews and runs as text and tables."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import cast
+
+from rich.text import Text
+
+from automation_pipeline.cli.output import minute, one_line, print_facts, print_fitted_table, say
+from automation_pipeline.pricing.models.rules import Policy
+from automation_pipeline.pricing.models.runs import (
+    LoggedMove,
+    PricingRunState,
+    RollbackState,
+    RuleRun,
+    RuleTarget,
+    SkippedVariant,
+    TargetState,
+)
+from automation_pipeline.pricing.models.shop import PriceDocument, price_text
+from automation_pipeline.pricing.models.transforms import Skip, Warn
+from automation_pipeline.pricing.rules.runs import PREVIEW_LIFETIME, approval_fault
+
+NOTHING = "-"
+
+
+def price(document: PriceDocument) -> str:
+    return price_text(document.unit_amount, document.currency)
+
+
+def amount(units: int | None, currency: str) -> str:
+    return NOTHING if units is None else price_text(units, currency)
+
+
+def change(before: int, after: int, currency: str) -> Text:
+    """By how much, and by which share of the price before: red when it falls, green when it rises."""
+    difference = after - before
+    words = f"{'+' if difference > 0 else ''}{price_text(difference, currency)}"
+    share = percent(before, after)
+    return Text(words if share is None else f"{share}  {words}", _colour(difference))
+
+
+def percent(before: int, after: int) -> str | None:
+    """None from zero, where no share can be told."""
+    if before == 0:
+        return None
+    share = Decimal(after - before) * 100 / before
+    told = f"{share:+.1f} %"
+    if share and not round(share, 1):
+        return f"{'-' if share < 0 else '+'}<0.1 %"
+    return told
+
+
+def compare_at_change(before: PriceDocument, after: PriceDocument, *, is_written: bool) -> str:
+    """What becomes of the price shown struck through; nothing where it is left alone."""
+    if not is_written:
+        return ""
+    was, becomes = amount(before.compare_at, before.currency), amount(after.compare_at, after.currency)
+    return f"{becomes} (as it was)" if was == becomes else f"{was} -> {becomes}"
+
+
+def _colour(difference: int) -> str:
+    if difference == 0:
+        return ""
+    return "red" if difference < 0 else "green"
+
+
+Facts = Mapping[str, object]
+
+
+def print_policy(project_id: str, policy: Policy | None) -> None:
+    if policy is None:
+        print_facts({"project": project_id, "guardrails": "none: its runs are applied without an approval"})
+        return
+    approval = "not needed" if policy.auto_apply else "by somebody else than who made the run"
+    money = policy.currency or ""
+    print_facts(
+        {
+            "project": project_id,
+            "approval": approval,
+            "largest change": _share(policy.max_pct_delta),
+            "change in a day": _share(policy.daily_change_budget_pct),
+            "floor": None if policy.floor is None else amount(policy.floor, money),
+            "ceiling": None if policy.ceiling is None else amount(policy.ceiling, money),
+            "floors": _each(policy.floors, money),
+            "ceilings": _each(policy.ceilings, money),
+        }
+    )
+
+
+def check_words(check: Facts, currency: str) -> str:
+    """Why a guardrail has blocked a price."""
+    name = str(check.get("name"))
+    words = _WORDS.get(name)
+    if words is None or not words[1] <= check.keys():
+        return name
+    return words[0](check, currency)
+
+
+def _delta(check: Facts, _currency: str) -> str:
+    return f"changes by {_percent(check['deltaPct'])}, more than {_percent(check['limit'])}"
+
+
+def _budget(check: Facts, _currency: str) -> str:
+    left, limit = _percent(check["remaining"]), _percent(check["limit"])
+    return f"changes by {_percent(check['deltaPct'])}, and {left} of {limit} are left today"
+
+
+def _floor(check: Facts, currency: str) -> str:
+    return f"below the floor of {_money(check['floor'], currency)}"
+
+
+def _ceiling(check: Facts, currency: str) -> str:
+    return f"above the ceiling of {_money(check['ceiling'], currency)}"
+
+
+def _currency(check: Facts, currency: str) -> str:
+    return f"the floor and ceiling are in {check['policyCurrency']}, the price is in {currency}"
+
+
+# By name of the check: its words, and the facts that they need.
+_WORDS: Mapping[str, tuple[Callable[[Facts, str], str], frozenset[str]]] = {
+    "maxPctDelta": (_delta, frozenset({"deltaPct", "limit"})),
+    "dailyBudget": (_budget, frozenset({"deltaPct", "remaining", "limit"})),
+    "floor": (_floor, frozenset({"floor"})),
+    "ceiling": (_ceiling, frozenset({"ceiling"})),
+    "currency": (_currency, frozenset({"policyCurrency"})),
+}
+
+
+def _money(units: object, currency: str) -> str:
+    return amount(int(str(units)), currency)
+
+
+def _percent(share: object) -> str:
+    """Of a fraction: 0.15 is 15 %."""
+    return f"{round(Decimal(str(share)) * 100, 2).normalize():f} %"
+
+
+def _share(limit: Decimal | None) -> str | None:
+    return None if limit is None else f"{_percent(limit)} of the price"
+
+
+def _each(bounds: Mapping[str, int], currency: str) -> str | None:
+    return ", ".join(f"{sku} {amount(units, currency)}" for sku, units in bounds.items()) or None
+
+
+# Targets keep the sentence: it stands once below the table.
+_IN_SHORT = {one.words: one.replace("_", " ") for one in Warn}
+_SKIPS = {str(one): one.why for one in Skip}
+
+
+def print_targets(run: RuleRun, targets: Sequence[RuleTarget]) -> None:
+    if not targets:
+        return
+    print_fitted_table(
+        ("target", "variant", "sku", "before", "after", "change", "compare-at", "limited by", "warnings"),
+        map(_target, targets),
+        texts={"variant", "sku", "limited by", "warnings"},
+    )
+    for warning, count in Counter(warning for target in targets for warning in target.warnings).items():
+        say(f"{_IN_SHORT.get(warning, 'warned')} ({count}): {warning}")
+    if run.total_targets > len(targets):
+        say(f"{len(targets)} of {run.total_targets} are shown: --all shows every one.")
+
+
+def print_blocked(run: RuleRun, blocked: Sequence[SkippedVariant]) -> None:
+    if not blocked:
+        return
+    say(f"Blocked by the project's guardrails: {run.blocked}")
+    columns = ("variant", "sku", "price", "proposed", "because")
+    print_fitted_table(columns, map(_blocked, blocked), texts={"variant", "sku", "because"})
+    if run.blocked > len(blocked):
+        say(f"{len(blocked)} of {run.blocked} blocked ones are shown: --all shows every one.")
+
+
+def print_account(run: RuleRun) -> None:
+    """How many are picked, and what becomes of them."""
+    say(f"Picked: {picked(run)}.")
+    for reason, count in skipped_by_reason(run).items():
+        say(f"  {count} left alone: {_SKIPS.get(reason, reason)}")
+    conflicts = cast("Sequence[str]", (run.explain or {}).get("conflicts") or ())
+    if conflicts:
+        runs = ", ".join(conflicts)
+        say(f"Beware: other runs are changing some of the same prices (run {runs}).")
+
+
+def picked(run: RuleRun) -> str:
+    """The law that everything that is picked is to be changed, left alone or blocked."""
+    return f"{run.matched} = {run.total_targets} to change + {run.skipped} left alone + {run.blocked} blocked"
+
+
+def skipped_by_reason(run: RuleRun) -> Mapping[str, int]:
+    """The most frequent first."""
+    counted = cast("Mapping[str, int]", (run.explain or {}).get("skippedByReason") or {})
+    return dict(sorted(counted.items(), key=lambda entry: -entry[1]))
+
+
+def variant_name(title: str | None, product_id: str, variant_id: str | None) -> str:
+    ids = f"{product_id}/{variant_id or '?'}"
+    return f"{title}  {ids}" if title else ids
+
+
+def _target(target: RuleTarget) -> tuple[object, ...]:
+    before, after = target.before, target.after
+    return (
+        target.id,
+        variant_name(target.title, target.product_id, target.variant_id),
+        target.sku_id,
+        price(before),
+        price(after),
+        change(before.unit_amount, after.unit_amount, before.currency),
+        compare_at_change(before, after, is_written=target.writes_compare_at),
+        ", ".join(_limits(target)),
+        Text(", ".join(_IN_SHORT.get(warning, warning) for warning in target.warnings), "yellow"),
+    )
+
+
+def _limits(target: RuleTarget) -> Iterable[str]:
+    """The limits of the rule that moved the price, each once."""
+    constraints = cast("Mapping[str, Sequence[str]]", (target.trace or {}).get("constraints") or {})
+    return dict.fromkeys(limit.partition(":")[0] for limit in constraints.get("applied", ()))
+
+
+def _blocked(variant: SkippedVariant) -> tuple[object, ...]:
+    failing = [check_words(check, variant.currency) for check in variant.checks] or [variant.why]
+    return (
+        variant_name(variant.title, variant.product_id, variant.variant_id),
+        variant.sku_id,
+        amount(variant.current_amount, variant.currency),
+        amount(variant.proposed_amount, variant.currency),
+        Text("; ".join(failing), "yellow"),
+    )
+
+
+RUNS = "automation pricing runs"
+
+
+def next_step(run: RuleRun, policy: Policy | None) -> str | None:
+    """A sentence; None where nothing is left to be done. A project without a policy needs no approval."""
+    if run.wish is not None or run.status in {PricingRunState.QUEUED, PricingRunState.APPLYING}:
+        return f"Follow it: `{RUNS} watch {run.id}`."
+    if run.status is PricingRunState.PREVIEW:
+        return _of_preview(run, policy)
+    steps: list[str] = []
+    if run.targets.failed:
+        steps += [f"See what failed: `{RUNS} targets {run.id} --status FAILED`; try again: `{RUNS} retry {run.id}`."]
+    if run.targets.applied:
+        rest = "the rest" if run.rollback_state is RollbackState.PARTIAL else "it"
+        steps += [f"Take {rest} back: `{RUNS} rollback {run.id}`."]
+    return " ".join(steps) or None
+
+
+def _of_preview(run: RuleRun, policy: Policy | None) -> str | None:
+    if run.previewed_at is None or run.cancel_requested_at is not None:
+        return None
+    if run.total_targets == 0:
+        return "There is nothing to apply."
+    until = f"until {run.previewed_at + PREVIEW_LIFETIME:%H:%M} UTC"
+    apply = f"`{RUNS} apply {run.id}`"
+    # Who wrote the rule is not told here: it is asked where somebody approves, and again where the run is queued.
+    fault = policy and approval_fault(
+        auto_apply=policy.auto_apply, created_by=run.created_by, written_by=None, approved_by=run.approved_by
+    )
+    if fault:
+        return f"A second person must approve it, with `{RUNS} approve {run.id}`. Then apply it, {until}: {apply}."
+    return f"Apply it, {until}: {apply}."
+
+
+RUN_COLOURS = {
+    PricingRunState.APPLIED: "green",
+    PricingRunState.PARTIAL: "yellow",
+    PricingRunState.FAILED: "red",
+    PricingRunState.APPLYING: "cyan",
+    PricingRunState.QUEUED: "cyan",
+}
+TARGET_COLOURS = {
+    TargetState.APPLIED: "green",
+    TargetState.FAILED: "red",
+    TargetState.APPLYING: "cyan",
+    TargetState.QUEUED: "cyan",
+}
+
+
+def print_runs(runs: Iterable[RuleRun]) -> None:
+    """Left alone and blocked variants are told by `show`."""
+    print_fitted_table(
+        ("id", "rule", "project", "status", "by", "made (UTC)", "targets"),
+        (
+            (r.id, f"{r.rule_id} {r.rule_name}", r.project_id, _status(r), r.trigger, minute(r.created_at),
+             target_counts(r))
+            for r in runs
+        ),
+        texts={"rule", "project", "status", "targets"},
+    )  # fmt: skip
+
+
+def print_run(run: RuleRun, policy: Policy | None) -> None:
+    print_facts(
+        {
+            "run": f"{run.id} of rule {run.rule_id}, {run.rule_name}, version {run.rule_version}{_parent(run)}",
+            "project": run.project_id,
+            "shop": run.shop,
+            "status": _status(run),
+            "made": f"{_second(run.created_at)} by {run.created_by} ({run.trigger})",
+            "approved": run.approved_by and f"{_second(run.approved_at)} by {run.approved_by}",
+            "planned": _second(run.previewed_at),
+            "queued": _second(run.queued_at),
+            "began": _second(run.started_at),
+            "ended": _second(run.finished_at),
+            "goes on": _second(run.resume_at),
+            "cancelled": run.cancel_requested_at and f"asked for {_second(run.cancel_requested_at)}",
+            "picked": picked(run),
+            "left alone": ", ".join(f"{count} {reason}" for reason, count in skipped_by_reason(run).items()) or None,
+            "targets": target_counts(run),
+            "success": None if run.success_rate is None else f"{run.success_rate * 100:.1f} %",
+            "rollback": None if run.rollback_state is RollbackState.NONE else run.rollback_state.lower(),
+            "trouble": _error(run),
+        }
+    )
+    step = next_step(run, policy)
+    if step:
+        say(step)
+
+
+def print_run_targets(targets: Iterable[RuleTarget]) -> None:
+    print_fitted_table(
+        ("target", "variant", "sku", "before", "after", "change", "status", "tries", "why"),
+        map(_run_target, targets),
+        texts={"variant", "sku", "why"},
+    )
+
+
+def print_log(moves: Iterable[LoggedMove]) -> None:
+    for move in moves:
+        why = f": {one_line(move.reason)}" if move.reason else ""
+        what = f"{move.machine} {move.entity_id}"
+        say(f"{move.at:%Y-%m-%d %H:%M:%S}  {what:<18}  {move.from_state} -> {move.to_state}  by {move.actor}{why}")
+
+
+def target_counts(run: RuleRun) -> str | None:
+    counts = {name: count for name, count in run.targets.model_dump().items() if count and name != "cancelled"}
+    if not counts:
+        return None
+    words = " + ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
+    cancelled = f" ({run.targets.cancelled} of them cancelled)" if run.targets.cancelled else ""
+    return f"{run.total_targets} = {words}{cancelled}"
+
+
+def outcome(run: RuleRun) -> str:
+    """How a run has ended, in a sentence."""
+    return f"Run {run.id} is {run.status}: {target_counts(run) or 'no target'}."
+
+
+def _status(run: RuleRun) -> Text:
+    wish = f", {run.wish} is asked for" if run.wish else ""
+    return Text(f"{run.status}{wish}", RUN_COLOURS.get(run.status, ""))
+
+
+def _parent(run: RuleRun) -> str:
+    return "" if run.parent_run_id is None else f", made from run {run.parent_run_id}"
+
+
+def _error(run: RuleRun) -> Text | None:
+    told: Sequence[str] = [words for words in (run.error_type, run.error_message) if words]
+    return Text(one_line(": ".join(told)), "red") if told else None
+
+
+def _second(instant: object) -> str | None:
+    return f"{instant:%Y-%m-%d %H:%M:%S} UTC" if instant else None
+
+
+def _run_target(target: RuleTarget) -> tuple[object, ...]:
+    before, after = target.before, target.after
+    return (
+        target.id,
+        variant_name(target.title, target.product_id, target.variant_id),
+        target.sku_id,
+        price(before),
+        price(after),
+        change(before.unit_amount, after.unit_amount, before.currency),
+        Text(target.status, TARGET_COLOURS.get(target.status, "")),
+        target.attempts or "",
+        _why(target),
+    )
+
+
+def _why(target: RuleTarget) -> str:
+    if target.error_type is None:
+        return one_line(target.error_message or "")
+    again = "" if target.error_retryable else ", not worth another try as things are"
+    return one_line(f"{target.error_type}{again}: {target.error_message or ''}")

@@ -1,0 +1,355 @@
+"""Values of the shop: amounts and prices, variants, calls with their results and failures."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from automation_pipeline.core.errors import InvalidInputError, PermanentError, TransientError
+from automation_pipeline.core.json_model import JsonModel
+
+LARGEST_AMOUNT = 10**12
+
+_WITHOUT_COINS = frozenset(
+    {
+        "BIF",
+        "CLP",
+        "DJF",
+        "GNF",
+        "ISK",
+        "JPY",
+        "KMF",
+        "KRW",
+        "PYG",
+        "RWF",
+        "UGX",
+        "UYI",
+        "VND",
+        "VUV",
+        "XAF",
+        "XOF",
+        "XPF",
+    }
+)
+_IN_THOUSANDTHS = frozenset({"BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"})
+_CURRENCY = re.compile(r"[A-Z]{3}")
+_WRITTEN = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
+
+
+def is_currency(text: str) -> bool:
+    return _CURRENCY.fullmatch(text) is not None
+
+
+def decimals_of(currency: str) -> int:
+    """How many digits stand behind the point: 2 for EUR, 0 for JPY, 3 for KWD."""
+    if currency in _WITHOUT_COINS:
+        return 0
+    return 3 if currency in _IN_THOUSANDTHS else 2
+
+
+def round_half_up(number: Decimal) -> int:
+    """The nearest whole number; of two as near, the one further from zero."""
+    return int(number.to_integral_value(ROUND_HALF_UP))
+
+
+def parse_amount(text: str, currency: str) -> int:
+    """Minor units of what a shop wrote, such as "19.99". Digits that the currency has no coin for are rounded."""
+    if not _WRITTEN.fullmatch(text.strip()):
+        raise InvalidInputError(f"{text!r} is not an amount of {currency}.")
+    return round_half_up(Decimal(text.strip()).scaleb(decimals_of(currency)))
+
+
+def format_amount(amount: int, currency: str) -> str:
+    """As a shop writes it: "19.99" in EUR, "1299" in JPY."""
+    return f"{Decimal(amount).scaleb(-decimals_of(currency)):f}"
+
+
+def price_text(amount: int, currency: str) -> str:
+    return f"{format_amount(amount, currency)} {currency}"
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a variant costs. `compare_at` is the price shown struck through; None: none is shown."""
+
+    unit_amount: int
+    currency: str
+    compare_at: int | None = None
+
+    def stands_as(self, other: "Price", *, with_compare_at: bool) -> bool:
+        """Whether the two are one price, the struck-through one only where it is asked about."""
+        is_same = (self.unit_amount, self.currency) == (other.unit_amount, other.currency)
+        return is_same and (not with_compare_at or self.compare_at == other.compare_at)
+
+
+class PriceDocument(JsonModel):
+    """A price as targets keep it. Stored as `{"unit_amount": 1299, "currency": "USD", "compare_at": null}`."""
+
+    unit_amount: int
+    currency: str
+    compare_at: int | None = None
+
+
+def price_document(price: Price) -> dict[str, object]:
+    return {"unit_amount": price.unit_amount, "currency": price.currency, "compare_at": price.compare_at}
+
+
+def price_of(document: object) -> Price:
+    kept = PriceDocument.model_validate(document)
+    return Price(kept.unit_amount, kept.currency, kept.compare_at)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """Amounts are in `currency`. `cost` is what the shop pays for it; None where the shop does not say."""
+
+    variant_id: str
+    product_id: str
+    currency: str
+    amount: int | None
+    compare_at: int | None = None
+    cost: int | None = None
+    sku: str | None = None
+    barcode: str | None = None
+    variant_title: str | None = None
+    title: str | None = None
+    handle: str | None = None
+    vendor: str | None = None
+    product_type: str | None = None
+    tags: tuple[str, ...] = ()
+    inventory: int | None = None
+    is_active: bool = True
+
+    @property
+    def price(self) -> Price | None:
+        return None if self.amount is None else Price(self.amount, self.currency, self.compare_at)
+
+
+class VariantField(StrEnum):
+    """What a selector may ask about by name. Anything else is refused: no column is reached by its name."""
+
+    SKU = "sku"
+    BARCODE = "barcode"
+    VARIANT_TITLE = "variantTitle"
+    TITLE = "title"
+    HANDLE = "handle"
+    VENDOR = "vendor"
+    PRODUCT_TYPE = "productType"
+    INVENTORY = "inventory"
+    ON_SALE = "onSale"
+
+
+NUMBER_FIELDS = frozenset({VariantField.INVENTORY})
+FLAG_FIELDS = frozenset({VariantField.ON_SALE})
+
+
+def text_of(variant: Variant, field: VariantField) -> str | None:
+    return {
+        VariantField.SKU: variant.sku,
+        VariantField.BARCODE: variant.barcode,
+        VariantField.VARIANT_TITLE: variant.variant_title,
+        VariantField.TITLE: variant.title,
+        VariantField.HANDLE: variant.handle,
+        VariantField.VENDOR: variant.vendor,
+        VariantField.PRODUCT_TYPE: variant.product_type,
+    }[field]
+
+
+def is_on_sale(variant: Variant) -> bool:
+    return variant.amount is not None and variant.compare_at is not None and variant.compare_at > variant.amount
+
+
+class FailureKind(StrEnum):
+    RATE_LIMIT = "rate_limit"
+    NETWORK = "network"
+    SERVER = "server"
+    VALIDATION = "validation"
+    AUTHENTICATION = "authentication"
+    AUTHORIZATION = "authorization"
+    NOT_FOUND = "not_found"
+    CONFLICT = "conflict"
+    SHOP_CLOSED = "shop_closed"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+
+
+RETRYABLE = frozenset({FailureKind.RATE_LIMIT, FailureKind.NETWORK, FailureKind.SERVER})
+# The shop would refuse every other target for the same reason: nothing more is called.
+CRITICAL = frozenset({FailureKind.AUTHENTICATION, FailureKind.SHOP_CLOSED})
+
+PRICE_DRIFT = "CONFLICT_PRICE_DRIFT"
+
+_STATUSES: Mapping[int, FailureKind] = {
+    400: FailureKind.VALIDATION,
+    401: FailureKind.AUTHENTICATION,
+    402: FailureKind.SHOP_CLOSED,
+    403: FailureKind.AUTHORIZATION,
+    404: FailureKind.NOT_FOUND,
+    408: FailureKind.NETWORK,
+    409: FailureKind.CONFLICT,
+    410: FailureKind.NOT_FOUND,
+    422: FailureKind.VALIDATION,
+    423: FailureKind.SHOP_CLOSED,
+    429: FailureKind.RATE_LIMIT,
+}
+_CODES: Mapping[str, FailureKind] = {
+    "429": FailureKind.RATE_LIMIT,
+    "THROTTLED": FailureKind.RATE_LIMIT,
+    "ECONNRESET": FailureKind.NETWORK,
+    "ETIMEDOUT": FailureKind.NETWORK,
+    "ENOTFOUND": FailureKind.NETWORK,
+    "ECONNREFUSED": FailureKind.NETWORK,
+    "INTERNAL_SERVER_ERROR": FailureKind.SERVER,
+    "ACCESS_DENIED": FailureKind.AUTHORIZATION,
+    "SHOP_INACTIVE": FailureKind.SHOP_CLOSED,
+    "MAX_COST_EXCEEDED": FailureKind.VALIDATION,
+    PRICE_DRIFT: FailureKind.CONFLICT,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureSignal:
+    """What was seen of a failure. `retryable` is the word of one who knows better; `user_error` is a complaint about
+    one variant in an answer that was otherwise well; `lost` is an answer that never came to a call that was sent."""
+
+    status: int | None = None
+    code: str | None = None
+    retryable: bool | None = None
+    user_error: bool = False
+    lost: bool = False
+
+
+@dataclass(frozen=True)
+class CallFailure:
+    """`outcome_unknown`: the price may have been written; it is read before anything else is tried."""
+
+    kind: FailureKind
+    message: str
+    retryable: bool
+    outcome_unknown: bool = False
+    retry_after_seconds: float | None = None
+
+    @property
+    def is_critical(self) -> bool:
+        return self.kind in CRITICAL and not self.retryable
+
+
+# Of the targets that a cancelled run gives up.
+CANCELLED = CallFailure(FailureKind.CANCELLED, "The run was cancelled before it was tried.", retryable=False)
+
+
+def classify_failure(signal: FailureSignal, message: str, retry_after_seconds: float | None = None) -> CallFailure:
+    kind = _kind(signal)
+    return CallFailure(
+        kind=kind,
+        message=message,
+        retryable=(kind in RETRYABLE) if signal.retryable is None else signal.retryable,
+        outcome_unknown=signal.lost or kind is FailureKind.SERVER or signal.status == 408,
+        retry_after_seconds=retry_after_seconds,
+    )
+
+
+def _kind(signal: FailureSignal) -> FailureKind:
+    code = (signal.code or "").upper()
+    if signal.user_error:
+        is_gone = code.endswith(("DOES_NOT_EXIST", "NOT_FOUND"))
+        return FailureKind.NOT_FOUND if is_gone else FailureKind.VALIDATION
+    if code in _CODES:
+        return _CODES[code]
+    if signal.status is None:
+        return FailureKind.NETWORK if signal.lost else FailureKind.UNKNOWN
+    if signal.status in _STATUSES:
+        return _STATUSES[signal.status]
+    return _of_family(signal.status // 100)
+
+
+def _of_family(hundreds: int) -> FailureKind:
+    return {4: FailureKind.VALIDATION, 5: FailureKind.SERVER}.get(hundreds, FailureKind.UNKNOWN)
+
+
+Value = TypeVar("Value")
+
+
+class ShopRestingError(TransientError):
+    """The shop must be left alone for longer than the caller waits."""
+
+
+class CallWithdrawnError(PermanentError):
+    """While the call waited for its turn, its reason went away."""
+
+
+@dataclass(frozen=True)
+class BucketStatus:
+    """Points: every call takes some, and they come back at a steady rate."""
+
+    available: float
+    maximum: float
+    restore_rate: float
+
+
+@dataclass(frozen=True)
+class CallResult(Generic[Value]):
+    """Exactly one of `value` and `failure` is there. `bucket` is as the shop told it, if it did."""
+
+    value: Value | None = None
+    failure: CallFailure | None = None
+    bucket: BucketStatus | None = None
+    request_id: str | None = None
+
+    @property
+    def is_throttled(self) -> bool:
+        return self.failure is not None and self.failure.kind is FailureKind.RATE_LIMIT
+
+
+@dataclass(frozen=True)
+class CataloguePage:
+    """Variants of the shop's catalogue, and where the next page begins; None after the last."""
+
+    variants: Sequence[Variant]
+    after: str | None
+
+
+@dataclass(frozen=True)
+class PriceWrite:
+    """The compare-at price is left as it is unless it `writes_compare_at`; then None clears it."""
+
+    variant_id: str
+    price: Price
+    writes_compare_at: bool
+
+
+# By variant: the price as the shop confirms it, or why it refuses this one.
+Written = Mapping[str, Price | CallFailure]
+# By variant; those that the shop does not know are not there.
+Prices = Mapping[str, Price]
+
+
+@dataclass(frozen=True)
+class CallCosts:
+    """Points that calls ask for: a page of the catalogue, the price of one variant, a write to one product. `prices`
+    is asked for on top, once for each call that reads prices."""
+
+    page: float
+    each_price: float
+    write: float
+    prices: float = 0.0
+
+    def reading(self, variants: int) -> float:
+        return self.prices + variants * self.each_price
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShopOptions:
+    """`longest_pause_seconds` is how long a worker stays for what will be due: for longer it leaves, and comes back.
+    A lease outlives every call, so that whoever takes a run over finds no call of the former holder under way."""
+
+    calls_at_once: int = 5
+    call_seconds: float = 30.0
+    lease_seconds: float = 120.0
+    longest_pause_seconds: float = 90.0
+    reconciles: bool = True
+    # The zone whose days the guardrails' daily budgets are of.
+    time_zone: str = "Europe/Paris"

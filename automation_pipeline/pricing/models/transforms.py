@@ -1,0 +1,436 @@
+"""What a rule does to a price: fields, rounding, transforms, and the outcome for one variant."""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Annotated, Literal, cast
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from automation_pipeline.core.json_model import Instant, JsonModel
+from automation_pipeline.pricing.models.shop import LARGEST_AMOUNT, Price, Variant, is_currency, round_half_up
+
+MAX_NAMES = 10_000
+MAX_DECIMALS = 6
+# With these bounds all arithmetic on rules and prices is exact in Python's 28 decimal digits.
+LARGEST_NUMBER = Decimal(LARGEST_AMOUNT)
+
+Untouched = Literal["untouched"]
+PriceBefore = Literal["before"]
+UNTOUCHED: Untouched = "untouched"
+PRICE_BEFORE: PriceBefore = "before"
+
+_DIGITS = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?")
+_ENDING = re.compile(r"[0-9]{0,3}(\.[0-9]{1,3})?")
+_ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt _].*)?", re.DOTALL)
+_SUCH_AS = "such as 2026-05-04T02:00:00Z"
+
+
+def _number(given: object) -> Decimal:
+    number = _decimal(given)
+    if number is None:
+        raise ValueError("must be a number")
+    if not number.is_finite():
+        raise ValueError("must be a finite number")
+    if abs(number) > LARGEST_NUMBER:
+        raise ValueError(f"must lie between -{LARGEST_AMOUNT} and {LARGEST_AMOUNT}")
+    if number != round(number, MAX_DECIMALS):
+        raise ValueError(f"must have at most {MAX_DECIMALS} decimals")
+    return number
+
+
+def _decimal(given: object) -> Decimal | None:
+    """A float is the decimal that it is written as."""
+    match given:
+        case bool():
+            return None
+        case int() | Decimal():
+            return Decimal(given)
+        case float():
+            return Decimal(repr(given))
+        case str():
+            return Decimal(given) if _DIGITS.fullmatch(given) else None
+        case _:
+            return None
+
+
+def _shown(number: Decimal) -> int | float:
+    """So that 10, 10.0 and "10" are written alike."""
+    return int(number) if number == int(number) else float(number)
+
+
+def _amount(given: object) -> int:
+    number = _number(given)
+    if number != int(number):
+        raise ValueError("must be a whole number of minor units, such as 1299 for 12.99")
+    if number < 0:
+        raise ValueError("must be at least 0")
+    return int(number)
+
+
+def _currency(text: str) -> str:
+    if not is_currency(text):
+        raise ValueError("must be a currency of three capital letters, such as EUR")
+    return text
+
+
+def check_entries(given: object) -> object:
+    """Checked before the entries are: pydantic counts only those that are well."""
+    entries = cast("list[object]", given) if isinstance(given, list | tuple) else [given]
+    if not 0 < len(entries) <= MAX_NAMES:
+        raise ValueError(f"must have 1 to {MAX_NAMES} entries")
+    return cast("object", given)
+
+
+def _names(given: object) -> object:
+    """One text is a list of one; each is kept once, without the blanks around it."""
+    if isinstance(given, str):
+        return _names([given])
+    if not isinstance(given, list | tuple):
+        return given
+    entries = [entry.strip() if isinstance(entry, str) else entry for entry in cast("list[object]", given)]
+    if any(entry == "" for entry in entries):
+        raise ValueError("must not hold an empty text")
+    return list(dict.fromkeys(entries)) if all(isinstance(entry, str) for entry in entries) else entries
+
+
+def _compare_at(given: object) -> object:
+    if given is None or (isinstance(given, str) and given in {UNTOUCHED, PRICE_BEFORE}):
+        return given
+    try:
+        return _amount(given)
+    except ValueError:
+        raise ValueError(
+            'must be null to clear it, a whole number of minor units to set it, or "before" for the price so far'
+        ) from None
+
+
+def _ending(given: object) -> object:
+    if given is None:
+        return None
+    if not isinstance(given, str) or not given or not _ENDING.fullmatch(given):
+        raise ValueError('must be how prices end, as a text such as ".99"')
+    return given.removeprefix("0") if given.startswith("0.") else given
+
+
+def _written_out(given: object) -> object:
+    """Pydantic takes bare numbers, and texts of them, for seconds or milliseconds since 1970."""
+    if isinstance(given, datetime) or (isinstance(given, str) and _ISO.fullmatch(given)):
+        return given
+    raise ValueError(f"must be a date and time with its time zone, {_SUCH_AS}")
+
+
+def _in_utc(instant: datetime) -> datetime:
+    if instant.tzinfo is None:
+        raise ValueError(f"must say its time zone, {_SUCH_AS}")
+    try:
+        return instant.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("lies outside the calendar") from None
+
+
+Flag = Annotated[bool, Field(strict=True)]
+Whole = Annotated[int, Field(strict=True)]
+Exact = Annotated[Decimal, PlainSerializer(_shown, when_used="json")]
+Number = Annotated[Exact, BeforeValidator(_number)]
+Amount = Annotated[int, BeforeValidator(_amount)]
+Currency = Annotated[str, AfterValidator(_currency)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_names), BeforeValidator(check_entries)]
+CompareAt = Annotated[int | Untouched | PriceBefore | None, BeforeValidator(_compare_at)]
+Ending = Annotated[str | None, BeforeValidator(_ending)]
+ZonedInstant = Annotated[Instant, AfterValidator(_in_utc), BeforeValidator(_written_out)]
+
+
+class Round(StrEnum):
+    NONE = "none"
+    UP = "up"
+    DOWN = "down"
+    NEAREST = "nearest"
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """The prices `first`, `first + step`, `first + 2 * step`, and so on, in minor units."""
+
+    step: int
+    first: int = 0
+
+    def holds(self, amount: int) -> bool:
+        return amount >= self.first and (amount - self.first) % self.step == 0
+
+
+def multiples(precision: int, decimals: int) -> Lattice:
+    """`precision` counts decimals of the major unit; finer than the smallest coin is the smallest coin."""
+    return Lattice(10 ** max(decimals - precision, 0))
+
+
+def with_ending(ending: str, decimals: int) -> Lattice | None:
+    """The prices that end so. None where the currency has none: its decimals must be said, and no more of them."""
+    whole, _, cents = ending.partition(".")
+    if bool(cents) != bool(decimals) or len(cents) > decimals:
+        return None
+    return Lattice(step=10 ** (len(whole) + decimals), first=int(whole + cents.ljust(decimals, "0")))
+
+
+_WAYS: dict[Round, Callable[[Decimal], int]] = {
+    Round.UP: math.ceil,
+    Round.DOWN: math.floor,
+    Round.NEAREST: lambda steps: math.floor(steps + Decimal("0.5")),
+}
+
+
+def rounded(exact: Decimal, way: Round, lattice: Lattice) -> int:
+    """Of two prices as near, the higher. An amount that is no price is not rounded, so that it does not become one.
+    Where the lattice has no price below, rounding down keeps the exact price, cut to the smallest coin."""
+    if way is Round.NONE or exact <= 0:
+        return round_half_up(exact)
+    steps = _WAYS[way]((exact - lattice.first) / lattice.step)
+    if steps < 0 and way is Round.DOWN:
+        return math.floor(exact)
+    return lattice.first + lattice.step * max(steps, 0)
+
+
+_LARGEST_PERCENT = 10_000
+_LARGEST_FACTOR = 1000
+_ALL = Decimal(-100)
+
+
+class Operation(StrEnum):
+    PERCENT = "percent"
+    ABSOLUTE = "absolute"
+    SET = "set"
+    MULTIPLY = "multiply"
+    FROM_COMPARE_AT = "from_compare_at"
+
+
+IN_MINOR_UNITS = frozenset({Operation.ABSOLUTE, Operation.SET})
+_NEED_A_VALUE = frozenset({Operation.PERCENT, *IN_MINOR_UNITS})
+
+
+class Transform(JsonModel):
+    """Amounts are minor units. `from_compare_at` starts from the struck-through price, `value` percent off or on it.
+
+    `margin_over_cost_percent` is counted on the cost: 15 keeps the price at or above 1.15 times the cost.
+    """
+
+    op: Operation
+    allow_zero: Flag = False
+    value: Number | None = None
+    factor: Annotated[Number | None, Field(gt=0, le=_LARGEST_FACTOR)] = None
+    compare_at: CompareAt = UNTOUCHED
+    floor: Amount | None = None
+    ceiling: Amount | None = None
+    max_change_percent: Annotated[Number | None, Field(gt=0, le=_LARGEST_PERCENT)] = None
+    margin_over_cost_percent: Annotated[Number | None, Field(ge=0, le=_LARGEST_PERCENT)] = None
+    ending: Ending = None
+    precision: Annotated[Whole | None, Field(ge=0, le=4)] = None
+    round: Round = Round.NONE
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_our_words(cls, given: object) -> object:
+        """Other spellings are read; and a field that is missing can be named only if it is there."""
+        if not isinstance(given, Mapping):
+            return given
+        written = {"value": None, "factor": None, **cast("Mapping[str, object]", given)}
+        if "ceil" in written and "ceiling" not in written:
+            written["ceiling"] = written.pop("ceil")
+        if written.get("round") == "nearest_99" and written.get("ending") is None:
+            written |= {"round": Round.NEAREST, "ending": ".99"}
+        wants_rounding = written.get("ending") is not None or written.get("precision") is not None
+        if wants_rounding and "round" not in written:
+            written["round"] = Round.NEAREST
+        return written
+
+    @field_validator("value")
+    @classmethod
+    def _suits_the_operation(cls, value: Decimal | None, info: ValidationInfo) -> Decimal | None:
+        op: Operation | None = info.data.get("op")
+        if op is None:
+            return value
+        if value is None:
+            if op in _NEED_A_VALUE:
+                raise ValueError(f"is required for {op}")
+            return None
+        fault = _amount_fault(op, value) if op in IN_MINOR_UNITS else _percent_fault(op, value)
+        if fault is None and op is Operation.SET and value == 0 and not info.data.get("allow_zero"):
+            fault = "must be at least 1 unless allowZero is true"
+        if fault is not None:
+            raise ValueError(fault)
+        return value
+
+    @field_validator("factor")
+    @classmethod
+    def _goes_with_multiply(cls, factor: Decimal | None, info: ValidationInfo) -> Decimal | None:
+        op: Operation | None = info.data.get("op")
+        if op is Operation.MULTIPLY and factor is None:
+            raise ValueError("is required for multiply")
+        if op not in {Operation.MULTIPLY, None} and factor is not None:
+            raise ValueError("goes with multiply only")
+        return factor
+
+    @field_validator("ceiling")
+    @classmethod
+    def _is_not_below_the_floor(cls, ceiling: int | None, info: ValidationInfo) -> int | None:
+        floor: int | None = info.data.get("floor")
+        if floor is not None and ceiling is not None and ceiling < floor:
+            raise ValueError(f"must not be below the floor of {floor}")
+        return ceiling
+
+    @field_validator("precision")
+    @classmethod
+    def _goes_without_an_ending(cls, precision: int | None, info: ValidationInfo) -> int | None:
+        if precision is not None and info.data.get("ending") is not None:
+            raise ValueError("cannot go with an ending")
+        return precision
+
+    @field_validator("round")
+    @classmethod
+    def _is_a_way_to_the_ending(cls, way: Round, info: ValidationInfo) -> Round:
+        if way is Round.NONE and info.data.get("ending") is not None:
+            raise ValueError("must be up, down or nearest with an ending")
+        return way
+
+
+def names_amounts(transform: Transform) -> bool:
+    """Whether it holds amounts, which mean nothing without a currency."""
+    if transform.op in IN_MINOR_UNITS or transform.floor is not None or transform.ceiling is not None:
+        return True
+    return transform.compare_at not in {UNTOUCHED, PRICE_BEFORE, None}
+
+
+def _amount_fault(op: Operation, value: Decimal) -> str | None:
+    if value != int(value):
+        return "must be a whole number of minor units, such as 1299 for 12.99"
+    return "must be at least 0" if op is Operation.SET and value < 0 else None
+
+
+def _percent_fault(op: Operation, value: Decimal) -> str | None:
+    if op is Operation.MULTIPLY:
+        return "does not go with multiply, which has a factor"
+    return None if _ALL < value <= _LARGEST_PERCENT else f"must be more than {_ALL} and at most {_LARGEST_PERCENT}"
+
+
+class Skip(StrEnum):
+    """Why a rule leaves a variant alone. Keys are kept for good; the words are in `why`."""
+
+    NOT_ACTIVE = "not_active"
+    NO_PRICE = "no_price"
+    ZERO_PRICE = "zero_price"
+    OTHER_CURRENCY = "other_currency"
+    NO_COMPARE_AT = "no_compare_at"
+    NO_COST = "no_cost"
+    NO_SUCH_ENDING = "no_such_ending"
+    LIMITS_CONFLICT = "limits_conflict"
+    NO_PRICE_LEFT = "no_price_left"
+    NO_CHANGE = "no_change"
+
+    @property
+    def why(self) -> str:
+        return _SKIP_TEXTS[self]
+
+
+_SKIP_TEXTS = {
+    Skip.NOT_ACTIVE: "Its product is not on sale in the shop.",
+    Skip.NO_PRICE: "It has no price.",
+    Skip.ZERO_PRICE: "Its price is zero, and the rule does not allow zero.",
+    Skip.OTHER_CURRENCY: "It is priced in another currency than the rule.",
+    Skip.NO_COMPARE_AT: "It has no compare-at price to start from.",
+    Skip.NO_COST: "The shop does not say what it costs, so its margin cannot be kept.",
+    Skip.NO_SUCH_ENDING: "No price in its currency ends as the rule wants.",
+    Skip.LIMITS_CONFLICT: "Its margin needs more than the rule's ceiling allows.",
+    Skip.NO_PRICE_LEFT: "The rule would leave no price above zero.",
+    Skip.NO_CHANGE: "The rule changes nothing about it.",
+}
+
+
+class Warn(StrEnum):
+    """What a person should look at before approving. The words are in `words`."""
+
+    ENDING_LOST = "ending_lost"
+    CHANGE_OVER_MAXIMUM = "change_over_maximum"
+    CHANGE_NOT_MEASURED = "change_not_measured"
+    COMPARE_AT_NOT_ABOVE = "compare_at_not_above"
+    BELOW_COST = "below_cost"
+    DIRECTION_REVERSED = "direction_reversed"
+
+    @property
+    def words(self) -> str:
+        return _WARNING_TEXTS[self]
+
+
+_WARNING_TEXTS = {
+    Warn.ENDING_LOST: "A limit, or a price below the smallest with that ending, overrides the rounding.",
+    Warn.CHANGE_OVER_MAXIMUM: "The floor, the ceiling or the margin forces a larger change than the rule's maximum.",
+    Warn.CHANGE_NOT_MEASURED: "From a price of zero the maximum change cannot be measured: it was not applied.",
+    Warn.COMPARE_AT_NOT_ABOVE: "The compare-at price is not above the price: the shop shows no reduction.",
+    Warn.BELOW_COST: "The price lies below the cost.",
+    Warn.DIRECTION_REVERSED: "Rounding or a limit turned a discount into an increase, or an increase into a discount.",
+}
+
+
+@dataclass(frozen=True)
+class Clamp:
+    """A limit that moved the price: to `bound`."""
+
+    limit: str
+    bound: int
+
+    def __str__(self) -> str:
+        return f"{self.limit}:{self.bound}"
+
+
+class TraceConstraints(JsonModel):
+    """The limits of one variant in minor units, and those that moved its price, in the order in which they did."""
+
+    floor: int | None
+    ceiling: int | None
+    lowest_change: int | None
+    highest_change: int | None
+    margin: int | None
+    applied: tuple[str, ...]
+
+
+class PriceTrace(JsonModel):
+    """What each part of the rule did to one price."""
+
+    operation: Operation
+    input_price: int
+    intermediate_price: Exact
+    rounded_price: int
+    constraints: TraceConstraints
+    final_price: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriceOutcome:
+    """`after` is there exactly if nothing was skipped. The compare-at price is written only if the rule touches it."""
+
+    variant: Variant
+    before: Price | None
+    after: Price | None = None
+    writes_compare_at: bool = False
+    trace: PriceTrace | None = None
+    warnings: tuple[Warn, ...] = ()
+    skipped: Skip | None = None
+
+
+@dataclass(frozen=True)
+class CalculatedPrice:
+    """A price on its way: after the operation, after the rounding."""
+
+    start: int
+    exact: Decimal
+    rounded: int

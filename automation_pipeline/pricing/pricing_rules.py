@@ -1,0 +1,99 @@
+"""Rules and guardrails: create, update, delete."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from uuid import uuid4
+
+from automation_pipeline.core.clock import Clock, iso
+from automation_pipeline.core.errors import ConflictError, NotFoundError, OutdatedError
+from automation_pipeline.pricing import events as rule_events
+from automation_pipeline.pricing.models.rules import (
+    INVALID_POLICY,
+    INVALID_RULE,
+    Policy,
+    PricingRule,
+    changed_rule,
+    check_project,
+    parse_policy,
+    parse_rule,
+)
+from automation_pipeline.pricing.queries import rules as policies
+from automation_pipeline.pricing.queries.rules import add_rule, lock_rule, mark_deleted, save_rule
+from automation_pipeline.pricing.queries.runs import active_run_of
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.outbox import enqueue
+
+
+def create_rule(
+    given: Mapping[str, object], *, project_id: str, database: Database, clock: Clock, actor: str
+) -> PricingRule:
+    """InvalidInputError names every field at fault. A `scheduleAt` that lies behind starts it at the next look."""
+    check_project(project_id, INVALID_RULE)
+    rule = parse_rule(given)
+    with database.transaction() as session:
+        stored = add_rule(session, rule, project_id=project_id, actor=actor, now=clock.now())
+        enqueue(session, [rule_events.rule_created(stored)])
+        return stored
+
+
+def update_rule(
+    rule_id: int,
+    patch: Mapping[str, object],
+    *,
+    database: Database,
+    clock: Clock,
+    actor: str,
+    expected: datetime | None = None,
+) -> PricingRule:
+    """What the patch does not name stays, null clears what may be null. A change of what decides prices is a new
+    version; runs that were previewed before are stale by it.
+
+    OutdatedError when the rule was last changed at another instant than the expected one, which may be as it is shown.
+    """
+    with database.transaction() as session:
+        stored = lock_rule(session, rule_id)
+        if expected is not None and not _is_of(stored, expected):
+            raise OutdatedError(f"Pricing rule {rule_id} was changed meanwhile: look at it again.")
+        changed = changed_rule(stored, patch)
+        if changed == stored.as_input:
+            return stored
+        return save_rule(session, rule_id, changed, actor=actor, now=clock.now())
+
+
+def _is_of(stored: PricingRule, expected: datetime) -> bool:
+    """Shown instants have no microseconds."""
+    is_as_shown = expected.microsecond % 1000 == 0 and iso(expected) == iso(stored.updated_at)
+    return is_as_shown or expected == stored.updated_at
+
+
+def delete_rule(rule_id: int, *, database: Database, clock: Clock, actor: str) -> None:
+    """ConflictError while a run of it waits or is at work."""
+    with database.transaction() as session:
+        rule, now = lock_rule(session, rule_id), clock.now()
+        run_id = active_run_of(session, rule_id)
+        if run_id is not None:
+            raise ConflictError(
+                f"Pricing rule {rule_id} cannot be deleted while run {run_id} is not over: "
+                "wait for its end, or cancel it."
+            )
+        mark_deleted(session, rule_id, now)
+        enqueue(session, [rule_events.rule_deleted(rule, actor, now)])
+
+
+def put_policy(project_id: str, given: Mapping[str, object], *, database: Database, clock: Clock, actor: str) -> Policy:
+    """From now on runs of the project need an approval, unless the policy says `autoApply`."""
+    check_project(project_id, INVALID_POLICY)
+    policy = parse_policy(given)
+    with database.transaction() as session:
+        now = clock.now()
+        policies.save_policy(session, project_id, policy, actor=actor, now=now)
+        enqueue(session, [rule_events.policy_changed(project_id, policy, actor, now, uuid4().hex)])
+    return policy
+
+
+def remove_policy(project_id: str, *, database: Database, clock: Clock, actor: str) -> None:
+    """Take a project's guardrails away: its runs are checked by their rules alone, and need no approval."""
+    with database.transaction() as session:
+        if not policies.delete_policy(session, project_id):
+            raise NotFoundError(f"Project {project_id} has no pricing policy.")
+        enqueue(session, [rule_events.policy_removed(project_id, actor, clock.now())])

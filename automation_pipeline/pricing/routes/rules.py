@@ -1,0 +1,196 @@
+"""HTTP endpoints of pricing rules."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from starlette.responses import Response
+
+from automation_pipeline.api.bodies import OptionalBody, TheBody
+from automation_pipeline.api.errors import AuthorizationError
+from automation_pipeline.api.etags import etag_of, expected_instant
+from automation_pipeline.api.guard import GuardedRoute
+from automation_pipeline.api.idempotency import DoneOnce
+from automation_pipeline.api.openapi import takes
+from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheCaller, TheServices
+from automation_pipeline.api.responses import Answer, Done, Listing, answer, listed, refusals, said
+from automation_pipeline.api.upstream_errors import asking_outside, done_in_time
+from automation_pipeline.core.access import Action, Caller, Permission
+from automation_pipeline.core.json_model import parse
+from automation_pipeline.pricing.models.rules import DEFAULT_PROJECT, PricingRule, RuleInput, RuleVersion, rule_document
+from automation_pipeline.pricing.models.runs import RuleTrigger
+from automation_pipeline.pricing.planning import preview_rule
+from automation_pipeline.pricing.pricing_rules import create_rule, delete_rule, update_rule
+from automation_pipeline.pricing.queries.rules import get_rule, list_rules, versions_of
+from automation_pipeline.pricing.queries.runs import get_run
+from automation_pipeline.pricing.routes.common import (
+    CHANGE,
+    FORCED,
+    SALE,
+    Force,
+    ItsProject,
+    Project,
+    RunAnswer,
+    shown_run,
+)
+from automation_pipeline.pricing.runs import request_rule_run
+
+_TIMES = ("scheduleAt", "endsAt")
+
+
+def may_change_prices(caller: Caller) -> bool:
+    return caller.reach(Permission.PRICING_RUNS, Action.WRITE) is not None
+
+
+def check_times(caller: Caller, *rules: Mapping[str, object]) -> None:
+    """A rule with a time changes prices by itself then, without anybody who applies it."""
+    if any(rule.get(name) is not None for rule in rules for name in _TIMES) and not may_change_prices(caller):
+        raise AuthorizationError(
+            "A rule with scheduleAt or endsAt changes prices by itself: pricing.runs.write is needed"
+        )
+
+
+router = APIRouter(route_class=GuardedRoute, tags=["pricing rules"])
+PATH = "/api/pricing/rules"
+ONE = f"{PATH}/{{rule_id}}"
+
+
+@router.get(PATH, response_model=Listing[PricingRule])
+def list_(
+    services: TheServices,
+    *,
+    project: Project = None,
+    enabled: Annotated[bool | None, Query(description="Only those in use, or only the others.")] = None,
+    q: Annotated[str | None, Query(max_length=255, description="Part of the name.")] = None,
+    limit: Limit = 50,
+    offset: Offset = 0,
+) -> Response:
+    """List the rules, newest first."""
+    with services.database.reading() as session:
+        found = list_rules(session, project_id=project, enabled=enabled, q=q, limit=limit, offset=offset)
+    return listed(found, limit, offset)
+
+
+@router.post(
+    PATH,
+    status_code=201,
+    response_model=Answer[PricingRule],
+    responses=refusals(409),
+    openapi_extra=takes(RuleInput, spring_sale=SALE),
+)
+def create(
+    body: TheBody, caller: TheCaller, services: TheServices, once: DoneOnce, project: ItsProject = DEFAULT_PROJECT
+) -> Response:
+    """Store a new rule. With `scheduleAt` it runs then, and with `endsAt` what it applied is rolled back then.
+
+    Either needs `pricing.runs.write` too, because nobody applies it.
+    """
+    check_times(caller, body)
+
+    def work() -> Response:
+        rule = create_rule(body, project_id=project, database=services.database, clock=services.clock, actor=caller.id)
+        return _shown(rule, status=201)
+
+    return once(work)
+
+
+@router.get(ONE, response_model=Answer[PricingRule], responses=refusals(404))
+def show(rule_id: IdInPath, services: TheServices) -> Response:
+    """Show one rule. The ETag is for changing it safely."""
+    with services.database.reading() as session:
+        return _shown(get_rule(session, rule_id))
+
+
+@router.patch(
+    ONE,
+    response_model=Answer[PricingRule],
+    responses=refusals(404, 409, 412),
+    openapi_extra=takes(RuleInput, partial={"updatedAt": {"type": "string", "format": "date-time"}}, stop=CHANGE),
+)
+def update(
+    rule_id: IdInPath,
+    body: TheBody,
+    caller: TheCaller,
+    services: TheServices,
+    if_match: Annotated[
+        str | None, Header(alias="If-Match", description="Change it only while its ETag is this one.")
+    ] = None,
+) -> Response:
+    """Change the fields that are named. Null clears a field; selector and transform are replaced whole.
+
+    What decides prices makes a new version, and previews of older ones stale. With `If-Match`, or `updatedAt` in the
+    body, nothing is changed that was changed by somebody else meanwhile. A rule with a time is only for who may change
+    prices.
+    """
+    expected, patch = expected_instant(if_match, body)
+    if not may_change_prices(caller):
+        with services.database.reading() as session:
+            check_times(caller, patch, rule_document(get_rule(session, rule_id)))
+    rule = update_rule(
+        rule_id, patch, database=services.database, clock=services.clock, actor=caller.id, expected=expected
+    )
+    return _shown(rule)
+
+
+@router.delete(ONE, response_model=Done, responses=refusals(404, 409))
+def delete(rule_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
+    """Delete a rule. Its runs and versions stay to be looked at."""
+    delete_rule(rule_id, database=services.database, clock=services.clock, actor=caller.id)
+    return said(message="Pricing rule deleted")
+
+
+@router.get(f"{ONE}/versions", response_model=Listing[RuleVersion], responses=refusals(404))
+def versions(rule_id: IdInPath, services: TheServices, limit: Limit = 50, offset: Offset = 0) -> Response:
+    """List what the rule was at each of its versions, newest first; of a deleted one too."""
+    with services.database.reading() as session:
+        found = versions_of(session, rule_id, limit, offset)
+    return listed(found, limit, offset)
+
+
+@router.post(f"{ONE}/preview", status_code=201, response_model=RunAnswer, responses=refusals(404, 409, 502))
+def preview(rule_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
+    """Read the shop's catalogue now, and plan a run without applying anything. Of a disabled rule too.
+
+    A catalogue that takes longer than `API_TIMEOUT_SECONDS` is a 504: preview on the command line, which has no such
+    limit, or ask for a run with `apply`, which a worker plans.
+    """
+    front, database, clock = services.storefront, services.database, services.clock
+    work = preview_rule(rule_id, front=front, database=database, clock=clock, actor=caller.id, trigger=RuleTrigger.API)
+    with asking_outside():
+        run = done_in_time(work, services)
+    return shown_run(run, services, status=201)
+
+
+@router.post(
+    f"{ONE}/apply",
+    status_code=202,
+    response_model=RunAnswer,
+    responses=refusals(404, 409),
+    openapi_extra=takes(Force, required=False, at_once=FORCED),
+)
+def apply(rule_id: IdInPath, body: OptionalBody, caller: TheCaller, services: TheServices, once: DoneOnce) -> Response:
+    """Ask for a run: a worker plans and applies it. One that needs an approval is planned, and stays a preview.
+
+    Without `force`, a rule that rests after its last run is a 409.
+    """
+    force = parse(Force, body, "Invalid apply data").force
+
+    def work() -> Response:
+        run_id = request_rule_run(
+            rule_id,
+            database=services.database,
+            clock=services.clock,
+            shop=services.storefront.name,
+            actor=caller.id,
+            trigger=RuleTrigger.API,
+            force=force,
+        )
+        with services.database.reading() as session:
+            run = get_run(session, run_id)
+        return shown_run(run, services, status=202)
+
+    return once(work)
+
+
+def _shown(rule: PricingRule, *, status: int = 200) -> Response:
+    return answer(rule_document(rule), status=status, headers={"ETag": etag_of(rule.updated_at)})

@@ -1,0 +1,251 @@
+"""HTTP endpoints of pricing runs: read, act, reconcile."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from starlette.responses import Response
+
+from automation_pipeline.api.bodies import OptionalBody
+from automation_pipeline.api.guard import GuardedRoute
+from automation_pipeline.api.idempotency import DoneOnce
+from automation_pipeline.api.openapi import takes
+from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheCaller, TheServices
+from automation_pipeline.api.responses import Answer, Following, Listing, answer, following, listed, refusals
+from automation_pipeline.api.upstream_errors import asking_outside, done_in_time
+from automation_pipeline.core.json_model import as_document, parse
+from automation_pipeline.pricing.checks import reconcile_run, repair_run
+from automation_pipeline.pricing.models.history import ReconciliationReport, RuleCheck
+from automation_pipeline.pricing.models.runs import (
+    LoggedMove,
+    PricingRunState,
+    RuleRun,
+    RuleRunFilter,
+    RuleTarget,
+    RuleTrigger,
+    RunResult,
+    SkippedVariant,
+    TargetState,
+)
+from automation_pipeline.pricing.queries.checks import checks_of, next_manual_name
+from automation_pipeline.pricing.queries.runs import (
+    get_run,
+    list_runs,
+    result_of,
+    skipped_of,
+    targets_of,
+    transitions_of,
+)
+from automation_pipeline.pricing.routes.common import (
+    FORCED,
+    SOME,
+    AfterId,
+    Force,
+    Project,
+    RuleId,
+    RunAnswer,
+    TargetWish,
+    shown_run,
+)
+from automation_pipeline.pricing.runs import approve_run, cancel_run, queue_run, retry_run, roll_back_run
+
+router = APIRouter(route_class=GuardedRoute, tags=["pricing runs"])
+PATH = "/api/pricing/runs"
+ONE = f"{PATH}/{{rule_run_id}}"
+
+
+@dataclass(frozen=True)
+class RunChoice:
+    """Which runs are wanted."""
+
+    project: Project = None
+    rule_id: RuleId = None
+    status: Annotated[PricingRunState | None, Query(description="Only those that stand so.")] = None
+    trigger: Annotated[RuleTrigger | None, Query(description="Only those made by this.")] = None
+
+
+@router.get(PATH, response_model=Listing[RuleRun])
+def list_(
+    services: TheServices, chosen: Annotated[RunChoice, Depends()], limit: Limit = 20, offset: Offset = 0
+) -> Response:
+    """List the runs, newest first."""
+    wanted = RuleRunFilter(
+        project_id=chosen.project, rule_id=chosen.rule_id, status=chosen.status, trigger=chosen.trigger
+    )
+    with services.database.reading() as session:
+        found = list_runs(session, wanted, limit, offset)
+    return listed(found, limit, offset)
+
+
+@router.get(ONE, response_model=RunAnswer, responses=refusals(404))
+def show(rule_run_id: IdInPath, services: TheServices) -> Response:
+    """Show one run: how it stands, and how many of its targets stand where."""
+    with services.database.reading() as session:
+        run = get_run(session, rule_run_id)
+    return shown_run(run, services)
+
+
+@router.get(f"{ONE}/targets", response_model=Following[RuleTarget], responses=refusals(404))
+def targets(
+    rule_run_id: IdInPath,
+    services: TheServices,
+    status: Annotated[TargetState | None, Query(description="Only those that stand so.")] = None,
+    after: AfterId = 0,
+    limit: Limit = 100,
+) -> Response:
+    """What the run changes, variant by variant: prices before and after, and what became of each."""
+    with services.database.reading() as session:
+        found = targets_of(session, rule_run_id, status=status, limit=limit, after_id=after)
+    return following(found, limit)
+
+
+@router.get(f"{ONE}/skipped", response_model=Listing[SkippedVariant], responses=refusals(404))
+def skipped(
+    rule_run_id: IdInPath,
+    services: TheServices,
+    reason: Annotated[str | None, Query(max_length=100, description="Only those left alone for this.")] = None,
+    limit: Limit = 100,
+    offset: Offset = 0,
+) -> Response:
+    """The variants that the rule picks and leaves alone, or that the guardrails block, each with why."""
+    with services.database.reading() as session:
+        found = skipped_of(session, rule_run_id, reason=reason, limit=limit, offset=offset)
+    return listed(found, limit, offset)
+
+
+@router.get(f"{ONE}/result", response_model=Answer[RunResult], responses=refusals(404))
+def result(rule_run_id: IdInPath, services: TheServices) -> Response:
+    """How the run went, as a report of what was tried."""
+    with services.database.reading() as session:
+        return answer(as_document(result_of(session, rule_run_id)))
+
+
+@router.get(f"{ONE}/log", response_model=Following[LoggedMove], responses=refusals(404))
+def log(rule_run_id: IdInPath, services: TheServices, after: AfterId = 0, limit: Limit = 100) -> Response:
+    """Every move of the run and of its targets: from where to where, by whom, why and when. Oldest first."""
+    with services.database.reading() as session:
+        found = transitions_of(session, rule_run_id, limit, after)
+    return following(found, limit)
+
+
+@router.post(f"{ONE}/approve", response_model=RunAnswer, responses=refusals(404, 409))
+def approve(rule_run_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
+    """Say yes to a planned run of a project whose guardrails ask for it. Neither its creator nor the author of
+    the version of its rule can."""
+    run = approve_run(rule_run_id, database=services.database, clock=services.clock, actor=caller.id)
+    return shown_run(run, services)
+
+
+@router.post(
+    f"{ONE}/apply",
+    status_code=202,
+    response_model=RunAnswer,
+    responses=refusals(404, 409),
+    openapi_extra=takes(Force, required=False, at_once=FORCED),
+)
+def apply(
+    rule_run_id: IdInPath, body: OptionalBody, caller: TheCaller, services: TheServices, once: DoneOnce
+) -> Response:
+    """Apply the prices that were previewed: not of a preview that is stale, or not approved where it must be."""
+    force = parse(Force, body, "Invalid apply data").force
+
+    def work() -> Response:
+        run = queue_run(rule_run_id, database=services.database, clock=services.clock, actor=caller.id, force=force)
+        return shown_run(run, services, status=202)
+
+    return once(work)
+
+
+@router.post(
+    f"{ONE}/retry",
+    status_code=202,
+    response_model=RunAnswer,
+    responses=refusals(404, 409),
+    openapi_extra=takes(TargetWish, required=False, some=SOME, forced=FORCED),
+)
+def retry(
+    rule_run_id: IdInPath, body: OptionalBody, caller: TheCaller, services: TheServices, once: DoneOnce
+) -> Response:
+    """Try failed targets again: those named, or all that are worth it. `force` takes the hopeless too, whose cause was
+    removed."""
+    wish = parse(TargetWish, body, "Invalid retry data")
+
+    def work() -> Response:
+        run = retry_run(
+            rule_run_id,
+            database=services.database,
+            clock=services.clock,
+            actor=caller.id,
+            target_ids=wish.target_ids,
+            force=wish.force,
+        )
+        return shown_run(run, services, status=202)
+
+    return once(work)
+
+
+@router.post(
+    f"{ONE}/rollback",
+    status_code=202,
+    response_model=RunAnswer,
+    responses=refusals(404, 409),
+    openapi_extra=takes(TargetWish, required=False, some=SOME, forced=FORCED),
+)
+def roll_back(
+    rule_run_id: IdInPath, body: OptionalBody, caller: TheCaller, services: TheServices, once: DoneOnce
+) -> Response:
+    """Take applied prices back: of the targets named, or of all. `force` overwrites what somebody has changed since."""
+    wish = parse(TargetWish, body, "Invalid rollback data")
+
+    def work() -> Response:
+        run = roll_back_run(
+            rule_run_id,
+            database=services.database,
+            clock=services.clock,
+            actor=caller.id,
+            target_ids=wish.target_ids,
+            force=wish.force,
+        )
+        return shown_run(run, services, status=202)
+
+    return once(work)
+
+
+@router.post(f"{ONE}/cancel", response_model=RunAnswer, responses=refusals(404, 409))
+def cancel(rule_run_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
+    """Stop a run: what was not begun is not begun any more, what was applied stays. Safe to repeat."""
+    run = cancel_run(rule_run_id, database=services.database, clock=services.clock, actor=caller.id)
+    return shown_run(run, services)
+
+
+@router.get(f"{ONE}/checks", response_model=Answer[list[RuleCheck]], responses=refusals(404))
+def checks(rule_run_id: IdInPath, services: TheServices) -> Response:
+    """The looks at the shop after the run, in the order in which they are due; one without a report is to come."""
+    with services.database.reading() as session:
+        get_run(session, rule_run_id)
+        found = checks_of(session, rule_run_id)
+    return answer([as_document(one) for one in found])
+
+
+@router.post(f"{ONE}/reconcile", response_model=Answer[ReconciliationReport], responses=refusals(404, 409, 502))
+def reconcile(rule_run_id: IdInPath, services: TheServices) -> Response:
+    """Read the applied prices in the shop now, and tell those that differ. Nothing is changed; the report is kept."""
+    front, database, clock = services.storefront, services.database, services.clock
+    with database.reading() as session:
+        get_run(session, rule_run_id)
+        name = next_manual_name(session, rule_run_id)
+    with asking_outside():
+        work = reconcile_run(rule_run_id, front=front, database=database, clock=clock, name=name)
+        report = done_in_time(work, services)
+    return answer(as_document(report))
+
+
+@router.post(f"{ONE}/repair", status_code=201, response_model=RunAnswer, responses=refusals(404, 409))
+def repair(rule_run_id: IdInPath, caller: TheCaller, services: TheServices, once: DoneOnce) -> Response:
+    """Plan a new run that restores what the last look at the shop found changed. Apply it as any other."""
+
+    def work() -> Response:
+        run = repair_run(rule_run_id, database=services.database, clock=services.clock, actor=caller.id)
+        return shown_run(run, services, status=201)
+
+    return once(work)

@@ -1,1 +1,0 @@
-"""Queries of pricing: rules, runs, targets, shops and what came after."""

@@ -1,1 +1,0 @@
-"""Realtime events to browsers, by Pusher's protocol."""

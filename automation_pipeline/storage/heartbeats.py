@@ -1,0 +1,114 @@
+"""Heartbeats by the database's clock: of Dagster's daemon, of runs and of steps on other hosts."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from automation_pipeline.storage.clock import database_now, database_time
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.statements import insert_into
+from automation_pipeline.storage.types import Table, UtcDateTime
+
+DAEMON = "dagster-daemon"
+SHORTEST_INTERVAL_SECONDS = 5.0
+
+
+class ProcessHeartbeatRow(Table):
+    __tablename__ = "pulses"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    beat_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+def record_heartbeat(session: Session, name: str) -> None:
+    insert = insert_into(session, ProcessHeartbeatRow)
+    session.execute(
+        insert.values(name=name, beat_at=database_now()).on_conflict_do_update(
+            index_elements=["name"], set_={"beat_at": database_now()}
+        )
+    )
+
+
+def heartbeat_of(database: Database, name: str) -> Callable[[], None]:
+    """Beats when it is called, but not more often than every few seconds."""
+    last = float("-inf")
+
+    def beat() -> None:
+        nonlocal last
+        if time.monotonic() - last >= SHORTEST_INTERVAL_SECONDS:
+            with database.transaction() as session:
+                record_heartbeat(session, name)
+            last = time.monotonic()
+
+    return beat
+
+
+def seconds_since_heartbeat(session: Session, name: str) -> float | None:
+    """None: it never beat."""
+    beat_at = session.scalar(select(ProcessHeartbeatRow.beat_at).where(ProcessHeartbeatRow.name == name))
+    return None if beat_at is None else (database_time(session) - beat_at).total_seconds()
+
+
+# The step key of the process that executes a run, or waits for its steps: a run whose steps are queued is not lost.
+RUN_WORKER = ""
+
+
+class StepHeartbeatRow(Table):
+    """A step at work. Whoever ends it removes the row; what is left in it and silent was lost with its worker."""
+
+    __tablename__ = "step_beats"
+
+    dagster_run_id: Mapped[str] = mapped_column(primary_key=True)
+    step_key: Mapped[str] = mapped_column(primary_key=True)
+    worker: Mapped[str]
+    beat_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+@dataclass(frozen=True)
+class StepHeartbeat:
+    dagster_run_id: str
+    step_key: str
+    worker: str
+    beat_at: datetime
+    now: datetime
+
+
+def record_step_heartbeat(session: Session, dagster_run_id: str, step_key: str, worker: str) -> None:
+    key, changes = (
+        {"dagster_run_id": dagster_run_id, "step_key": step_key},
+        {"worker": worker, "beat_at": database_now()},
+    )
+    beat = insert_into(session, StepHeartbeatRow).values(**key, **changes)
+    session.execute(beat.on_conflict_do_update(index_elements=["dagster_run_id", "step_key"], set_=changes))
+
+
+def end_step(session: Session, dagster_run_id: str, step_key: str, worker: str) -> None:
+    """A copy of the step that has been begun elsewhere meanwhile keeps its row."""
+    mine = (
+        StepHeartbeatRow.dagster_run_id == dagster_run_id,
+        StepHeartbeatRow.step_key == step_key,
+        StepHeartbeatRow.worker == worker,
+    )
+    session.execute(delete(StepHeartbeatRow).where(*mine))
+
+
+def delete_step_heartbeats(session: Session, dagster_run_id: str) -> None:
+    session.execute(delete(StepHeartbeatRow).where(StepHeartbeatRow.dagster_run_id == dagster_run_id))
+
+
+def step_heartbeats(session: Session, dagster_run_id: str | None = None) -> list[StepHeartbeat]:
+    """Of the run's steps at work, or of everybody's."""
+    query = select(
+        StepHeartbeatRow.dagster_run_id,
+        StepHeartbeatRow.step_key,
+        StepHeartbeatRow.worker,
+        StepHeartbeatRow.beat_at,
+        database_now(),
+    ).order_by(StepHeartbeatRow.beat_at)
+    if dagster_run_id is not None:
+        query = query.where(StepHeartbeatRow.dagster_run_id == dagster_run_id)
+    return [StepHeartbeat(*row) for row in session.execute(query).tuples()]

@@ -1,1 +1,0 @@
-"""What a transcript is and how it is cut into chunks."""

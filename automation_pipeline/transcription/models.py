@@ -1,0 +1,317 @@
+"""Domain values of transcription: a run over one fiche's recordings, its tasks, transcripts, requests and options."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import StrEnum
+from typing import Annotated, cast
+
+from msgspec import Struct
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.events import LogLevel
+from automation_pipeline.core.json_model import JsonModel, parse
+from automation_pipeline.core.query_values import Count, DigitsText, Moment
+from automation_pipeline.core.retry import Backoff
+from automation_pipeline.core.state_machine import StateMachine
+from automation_pipeline.fiches.models.days import DayFinding
+from automation_pipeline.fiches.rules import never_requested
+
+
+def is_transcribed(has_transcription: bool, transcribed_at: datetime | None, renew_before: datetime | None) -> bool:
+    """Whether the recording's transcript counts for a run that makes those from before an instant again."""
+    if not has_transcription or renew_before is None:
+        return has_transcription
+    return transcribed_at is not None and transcribed_at >= renew_before
+
+
+class TranscriptionPriority(StrEnum):
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+
+
+# Among waiting recordings the lowest urgency goes first.
+URGENCY: Mapping[TranscriptionPriority, int] = {
+    TranscriptionPriority.HIGH: 0,
+    TranscriptionPriority.NORMAL: 1,
+    TranscriptionPriority.LOW: 2,
+}
+
+
+NO_URL = "No recording URL available"
+
+
+class TranscriptionStatus(StrEnum):
+    """`completed`: everything was attempted, some may have failed. `failed`: it could not be attempted."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class TaskState(StrEnum):
+    WAITING = "waiting"
+    WORKING = "working"
+    DONE = "done"
+    CACHED = "cached"
+    FAILED = "failed"
+
+
+ENDED_STATES = (TaskState.DONE, TaskState.CACHED, TaskState.FAILED)
+
+TASK_MACHINE = StateMachine(
+    "transcription task",
+    {
+        TaskState.WAITING: frozenset({TaskState.WORKING, TaskState.FAILED}),
+        TaskState.WORKING: frozenset({TaskState.WAITING, TaskState.DONE, TaskState.CACHED, TaskState.FAILED}),
+        TaskState.DONE: frozenset(),
+        TaskState.CACHED: frozenset(),
+        TaskState.FAILED: frozenset(),
+    },
+)
+
+
+@dataclass(frozen=True)
+class PlannedRecording:
+    recording_id: int
+    call_id: str
+    url: str
+
+
+@dataclass(frozen=True)
+class TranscriptionPlan:
+    """What a fiche needs: `targets` in the order of the calls, the blank URLs among them to fail one by one."""
+
+    total: int
+    already_transcribed: int
+    targets: tuple[PlannedRecording, ...]
+    renew_before: datetime | None = None
+
+
+@dataclass(frozen=True)
+class TranscriptionSummary:
+    """Counters of a run. They are about this run; what the fiche has by now is asked of its recordings. `error`: it
+    could not be attempted."""
+
+    run_id: str
+    fiche_id: str
+    status: TranscriptionStatus
+    total: int
+    already_transcribed: int
+    target_total: int
+    processed: int = 0
+    cached: int = 0
+    failed: int = 0
+    error: str | None = None
+
+    @property
+    def transcribed(self) -> int:
+        return min(self.total, self.already_transcribed + self.processed - self.failed)
+
+    @property
+    def new(self) -> int:
+        return self.processed - self.cached - self.failed
+
+    @property
+    def percentage(self) -> int:
+        return round(100 * self.transcribed / self.total) if self.total else 100
+
+    @property
+    def is_planned(self) -> bool:
+        """A run is recorded before its fiche is fetched. A plan without targets completes its run at once, so a running
+        run without targets has no plan yet."""
+        return self.status is not TranscriptionStatus.RUNNING or self.target_total > 0
+
+    @property
+    def is_over(self) -> bool:
+        return self.processed >= self.target_total
+
+
+def why_incomplete(run: TranscriptionSummary, failed: Sequence[tuple[str, str]]) -> str | None:
+    """Why a run that is over did less than it could, given its failed recordings and their reasons. None: every
+    recording that has audio is transcribed. One without audio is reported, but another attempt cannot help it."""
+    if run.error is not None:
+        return run.error
+    causes = [reason for _, reason in failed if reason != NO_URL]
+    if not causes:
+        return None
+    number = f"{len(causes)} of {run.total} recordings of fiche {run.fiche_id} could not be transcribed"
+    return f"{number}: {causes[0]}"
+
+
+SPACING = "spacing"
+
+
+class Word(Struct, frozen=True, gc=False, rename={"kind": "type", "speaker": "speaker_id"}):
+    """A piece of the audio, in seconds from its start. `kind` is the provider's: `word`, `spacing`, `audio_event` …;
+    `speaker` is None where the provider does not say who it is. A structure of msgspec's, for there are tens of
+    thousands: they are read from the provider's JSON, with its names, as they are."""
+
+    text: str
+    start: float
+    end: float
+    kind: str
+    speaker: str | None = None
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """One recording. Empty text and no words are a transcript too: nothing was said."""
+
+    transcription_id: str
+    text: str
+    language_code: str | None
+    language_probability: float | None
+    words: tuple[Word, ...]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Up to ten messages. Audits cite it by its index, which therefore never changes for the same words."""
+
+    index: int
+    start: float
+    end: float
+    message_count: int
+    speakers: tuple[str, ...]
+    full_text: str
+
+
+@dataclass(frozen=True)
+class SpeechOptions:
+    """How hard to try, and how many at once. Leases are kept by a heartbeat, a quarter of their length apart."""
+
+    per_minute: int
+    max_attempts: int
+    backoff: Backoff
+    lease_seconds: float
+    per_fiche: int
+    progress_every: int
+
+
+@dataclass(frozen=True)
+class RequestHistory:
+    """What a batch finds about a fiche: its wishes of the day, whether one is under way, whether nothing is lacking."""
+
+    requests_today: int = 0
+    under_way: bool = False
+    complete: bool = False
+
+
+@dataclass(frozen=True)
+class RequestedTranscription:
+    """`run_id` is the run that will work on the fiche, or works on it. Without a `key` nothing new was asked for."""
+
+    fiche_id: str
+    run_id: str | None
+    key: str | None
+
+
+def single_key(fiche_id: str, now: datetime) -> str:
+    """Every wish for one fiche is its own."""
+    return f"transcribe-{fiche_id}-{round(now.timestamp() * 1000)}"
+
+
+def batch_key(fiche_id: str, day: date, history: RequestHistory) -> str | None:
+    """None when the batch asks for nothing new. Once a day is enough, but a fiche whose wish has been carried out and
+    that still lacks transcripts is asked for again on purpose."""
+    key = f"transcribe-{fiche_id}-{day.isoformat()}"
+    if history.requests_today == 0:
+        return key
+    return None if history.under_way or history.complete else f"{key}-retry-{history.requests_today}"
+
+
+INVALID_BATCH = "Invalid request - fiche_ids array required"
+MAX_FICHES = 10_000
+
+
+def parse_priority(given: object) -> TranscriptionPriority:
+    """Anything that is no priority is the normal one."""
+    return next((priority for priority in TranscriptionPriority if priority == given), TranscriptionPriority.NORMAL)
+
+
+def _unique(given: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(given))
+
+
+class TranscriptionBatchWish(JsonModel):
+    model_config = ConfigDict(alias_generator=None)
+
+    fiche_ids: Annotated[tuple[DigitsText, ...], Field(min_length=1, max_length=MAX_FICHES), AfterValidator(_unique)]
+    priority: Annotated[TranscriptionPriority, BeforeValidator(parse_priority, json_schema_input_type=str)] = (
+        TranscriptionPriority.NORMAL
+    )
+
+
+def parse_batch(given: Mapping[str, object]) -> TranscriptionBatchWish:
+    """InvalidInputError that names what is wrong with each id."""
+    return parse(TranscriptionBatchWish, given, INVALID_BATCH)
+
+
+INVALID_LOG_QUERY = "The logs cannot be shown"
+
+RunId = Annotated[str, StringConstraints(strip_whitespace=True, max_length=200)]
+
+
+class LogQuery(JsonModel):
+    """`run_id` and `trace_id` mean the same: the run that wrote the line."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+    run_id: RunId | None = None
+    trace_id: RunId | None = None
+    level: LogLevel | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    limit: Annotated[int, Field(ge=1, le=1000)] = 200
+    offset: Count = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_is_not_given(cls, given: object) -> object:
+        if not isinstance(given, Mapping):
+            return given
+        return {name: value for name, value in cast("Mapping[str, object]", given).items() if value not in ("", None)}
+
+    @property
+    def trace(self) -> str | None:
+        return self.run_id or self.trace_id
+
+
+def parse_log_query(given: Mapping[str, object]) -> LogQuery:
+    """InvalidInputError that names every parameter at fault."""
+    try:
+        return parse(LogQuery, given, INVALID_LOG_QUERY)
+    except InvalidInputError as error:
+        moments = [field for field, _ in error.fields if field in {"since", "until"}]
+        if not moments:
+            raise
+        raise InvalidInputError(f"Invalid {moments[0]} (expected ISO 8601 date-time)", error.fields) from None
+
+
+MIN_COVERAGE = 0.95
+COVERAGE_CHECK = "transcript_coverage"
+
+
+@dataclass(frozen=True)
+class DayTranscripts:
+    """`failures` are the causes for which recordings of the day were given up, with how many each."""
+
+    recordings: int
+    transcribed: int
+    minutes: float
+    failures: Mapping[str, int]
+
+    @property
+    def coverage(self) -> float:
+        return self.transcribed / self.recordings if self.recordings else 1.0
+
+
+def judge_transcripts(day: DayTranscripts, *, history: bool) -> DayFinding:
+    """Without a sales list of the day (`asked`), that no transcripts are missing says nothing."""
+    if not history:
+        return never_requested((COVERAGE_CHECK,))[0]
+    says = f"{day.transcribed} of {day.recordings} recordings of the day are transcribed."
+    return DayFinding(COVERAGE_CHECK, day.coverage >= MIN_COVERAGE, says)

@@ -1,0 +1,263 @@
+"""Queries of tasks, one per recording of a run: claim, extend, release, finish. Instants are the database's."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import (
+    ColumnElement,
+    Float,
+    Integer,
+    Select,
+    Text,
+    UpdateBase,
+    and_,
+    bindparam,
+    exists,
+    func,
+    literal_column,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.orm import Session, aliased
+
+from automation_pipeline.fiches.tables import CallRecordingRow
+from automation_pipeline.storage.claims import RowClaims
+from automation_pipeline.storage.clock import database_now
+from automation_pipeline.storage.prepared import PreparedRow, execute
+from automation_pipeline.storage.retention import Kind
+from automation_pipeline.storage.statements import among_given
+from automation_pipeline.transcription.models import TaskState, TranscriptionStatus, is_transcribed
+from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
+
+Task = TranscriptionTaskRow
+TASKS = RowClaims(Task, Task.id, owner=Task.owner, token=Task.token, until=Task.leased_until)
+
+CLAIM_LOCK = 7_310_201_812
+
+
+@dataclass(frozen=True)
+class RecordingClaim:
+    """The right to work on one recording, for as long as nobody holds a higher token."""
+
+    task_id: int
+    token: int
+    owner: str
+    run_id: str
+    fiche_id: str
+    call_id: str
+    place: tuple[int, int]
+    attempts: int
+    audio_failures: int
+    recording_id: int
+    url: str
+    duration_seconds: int
+    has_transcription: bool
+
+
+_HELD = (Task.id == bindparam("task"), Task.token == bindparam("with_token"), Task.state == TaskState.WORKING)
+_BEGIN = update(Task).where(*_HELD, TASKS.is_held()).values(attempts=Task.attempts + 1)
+_FINISH = (
+    update(Task)
+    .where(*_HELD)
+    .values(state=bindparam("then"), error=bindparam("why"), finished_at=database_now(), leased_until=None)
+)
+
+
+# Said as the index of live tasks says it, or SQLite looks at all that ever were.
+_IS_LIVE = Task.state.in_([literal_column(f"'{state}'") for state in (TaskState.WAITING, TaskState.WORKING)])
+
+
+def _is_free() -> ColumnElement[bool]:
+    waiting = and_(Task.state == TaskState.WAITING, Task.available_at <= database_now())
+    abandoned = and_(Task.state == TaskState.WORKING, TASKS.is_free())
+    return and_(_IS_LIVE, or_(waiting, abandoned))
+
+
+def _working_on_same_fiche() -> ColumnElement[int]:
+    other = aliased(Task)
+    return (
+        select(func.count())
+        .where(
+            other.fiche_id == Task.fiche_id,
+            other.state == TaskState.WORKING,
+            other.leased_until > database_now(),
+        )
+        .correlate(Task)
+        .scalar_subquery()
+    )
+
+
+def _build_claim() -> UpdateBase:
+    working = _working_on_same_fiche().label("working")
+    per_fiche = bindparam("per_fiche", type_=Integer())
+    free = (
+        select(Task.id, Task.urgency, Task.fiche_id, working)
+        .where(_is_free(), working < per_fiche)
+        .order_by(Task.urgency, Task.id)
+        .limit(bindparam("most", type_=Integer()))
+        .cte("free")
+    )
+    nth = func.row_number().over(partition_by=free.c.fiche_id, order_by=(free.c.urgency, free.c.id))
+    numbered = select(free.c.id, (free.c.working + nth).label("place")).subquery()
+    claimed = TASKS.by(bindparam("by", type_=Text()), bindparam("seconds", type_=Float(53)))
+    return (
+        update(Task)
+        .where(Task.id.in_(select(numbered.c.id).where(numbered.c.place <= per_fiche)))
+        .values(state=TaskState.WORKING, **claimed)
+        .returning(Task.id)
+    )
+
+
+_CLAIM = _build_claim()
+
+
+def _held_by(claim: RecordingClaim) -> dict[str, object]:
+    return {"task": claim.task_id, "with_token": claim.token}
+
+
+def claim_next(
+    session: Session, owner: str, most: int, *, lease_seconds: float, per_fiche: int
+) -> list[RecordingClaim]:
+    """The most urgent recordings that may be worked on, whoever's fiche it is; the oldest among equals. So many at
+    most, and fewer where those of one fiche would be too many at once."""
+    lock_claiming(session)
+    wanted = {"most": most, "per_fiche": per_fiche, "by": owner, "seconds": lease_seconds}
+    return _claims(session, [id_ for (id_,) in execute(session, _CLAIM, wanted)])
+
+
+def extend_claims(session: Session, owner: str, lease_seconds: float) -> None:
+    """Keep all that this owner still holds."""
+    session.execute(
+        update(Task)
+        .where(Task.owner == owner, Task.state == TaskState.WORKING, TASKS.is_held())
+        .values(leased_until=database_now(lease_seconds))
+        .execution_options(synchronize_session=False)
+    )
+
+
+def runs_worked_on(session: Session, owner: str) -> list[str]:
+    """The runs whose recordings this owner holds, its own and others'."""
+    held = (Task.owner == owner, Task.state == TaskState.WORKING)
+    return list(session.scalars(select(Task.run_id).where(*held).distinct()))
+
+
+def begin_attempt(session: Session, claim: RecordingClaim) -> bool:
+    """Count one provider call, right before it is made. False: the claim has ended or passed on."""
+    return execute(session, _BEGIN, _held_by(claim)).changed == 1
+
+
+def release_for_retry(session: Session, claim: RecordingClaim, after: timedelta, error: str, *, of_audio: bool) -> bool:
+    """Free for anybody, after the wait. Trouble with the audio is counted apart from calls of the provider."""
+    return _settle(
+        session,
+        claim,
+        state=TaskState.WAITING,
+        available_at=database_now(after.total_seconds()),
+        audio_failures=Task.audio_failures + int(of_audio),
+        error=error,
+        owner=None,
+        leased_until=None,
+    )
+
+
+def finish_task(session: Session, claim: RecordingClaim, state: TaskState, error: str | None = None) -> bool:
+    values = {**_held_by(claim), "then": state, "why": error}
+    return execute(session, _FINISH, values).changed == 1
+
+
+def fail_waiting_tasks(
+    session: Session, run_id: str, call_ids: Sequence[str] | None, error: str
+) -> list[tuple[str, int]]:
+    """Those of the run that have not ended (of these calls, when given) fail: their calls and places."""
+    unended = Task.state.in_((TaskState.WAITING, TaskState.WORKING))
+    chosen = [] if call_ids is None else [Task.call_id.in_(call_ids)]
+    failed = session.execute(
+        update(Task)
+        .where(Task.run_id == run_id, unended, *chosen)
+        .values(state=TaskState.FAILED, error=error, finished_at=database_now(), owner=None, leased_until=None)
+        .returning(Task.call_id, Task.recording_index)
+        .execution_options(synchronize_session=False)
+    ).tuples()
+    return sorted(failed, key=lambda place: place[1])
+
+
+def _settle(session: Session, claim: RecordingClaim, **values: object) -> bool:
+    settle = update(Task).where(*_HELD).values(**values)
+    return session.connection().execute(settle, _held_by(claim)).rowcount == 1
+
+
+def lock_claiming(session: Session) -> None:
+    """Claims are made one after the other, or two could count the same places of a fiche. SQLite does so anyway."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(select(func.pg_advisory_xact_lock(CLAIM_LOCK)))
+
+
+def _claims(session: Session, task_ids: Sequence[int]) -> list[RecordingClaim]:
+    if not task_ids:
+        return []
+    return [_claim_from_row(row) for row in execute(session, _select_claimed, {"tasks": task_ids})]
+
+
+def _select_claimed(postgres: bool) -> Select[tuple[object, ...]]:
+    return (
+        select(
+            Task.id,
+            Task.token,
+            Task.owner,
+            Task.run_id,
+            Task.fiche_id,
+            Task.call_id,
+            Task.recording_index,
+            Task.attempts,
+            Task.audio_failures,
+            Task.recording_id,
+            TranscriptionRunRow.target_total,
+            TranscriptionRunRow.renew_before,
+            CallRecordingRow.recording_url,
+            CallRecordingRow.duration_seconds,
+            CallRecordingRow.has_transcription,
+            CallRecordingRow.transcribed_at,
+        )
+        .join(TranscriptionRunRow, TranscriptionRunRow.id == Task.run_id)
+        .join(CallRecordingRow, CallRecordingRow.id == Task.recording_id)
+        .where(among_given(Task.id, "tasks", postgres=postgres))
+        .order_by(Task.urgency, Task.id)
+    )
+
+
+def _claim_from_row(row: PreparedRow) -> RecordingClaim:
+    return RecordingClaim(
+        task_id=row.id,
+        token=row.token,
+        owner=row.owner or "",
+        run_id=row.run_id,
+        fiche_id=row.fiche_id,
+        call_id=row.call_id,
+        place=(row.recording_index, row.target_total),
+        attempts=row.attempts,
+        audio_failures=row.audio_failures,
+        recording_id=row.recording_id,
+        url=row.recording_url,
+        duration_seconds=row.duration_seconds,
+        has_transcription=is_transcribed(row.has_transcription, row.transcribed_at, row.renew_before),
+    )
+
+
+def waiting_tasks(session: Session) -> int:
+    query = select(func.count()).where(TranscriptionTaskRow.state == TaskState.WAITING)
+    return session.scalar(query) or 0
+
+
+RunColumns, TaskColumns = TranscriptionRunRow, TranscriptionTaskRow
+
+
+def _old_tasks(before: datetime) -> Sequence[ColumnElement[bool]]:
+    is_over = TaskColumns.state.in_((TaskState.DONE, TaskState.CACHED)), TaskColumns.finished_at <= before
+    return *is_over, ~exists().where(
+        RunColumns.id == TaskColumns.run_id, RunColumns.status == TranscriptionStatus.RUNNING
+    )
+
+
+OLD_TASKS = Kind("transcription_tasks", TaskColumns, _old_tasks)

@@ -1,0 +1,213 @@
+"""HTTP endpoints of transcription: request, status, logs, transcripts."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+from starlette.requests import Request
+from starlette.responses import Response
+
+from automation_pipeline.api.bodies import TheBody
+from automation_pipeline.api.guard import GuardedRoute
+from automation_pipeline.api.idempotency import DoneOnce
+from automation_pipeline.api.openapi import takes
+from automation_pipeline.api.parameters import FicheInPath, TheReach, TheServices, asked_with
+from automation_pipeline.api.responses import Answer, WorkflowLines, answer, refusals, said
+from automation_pipeline.core.json_model import Instant
+from automation_pipeline.core.scheduling.zones import zone
+from automation_pipeline.fiches.queries.fiches import check_visible
+from automation_pipeline.transcription.models import (
+    LogQuery,
+    TranscriptionBatchWish,
+    parse_batch,
+    parse_log_query,
+    parse_priority,
+)
+from automation_pipeline.transcription.queries.recordings import (
+    recording_document,
+    transcription_logs,
+    transcription_status,
+)
+from automation_pipeline.transcription.requests import request_transcriptions
+
+BATCH_EXAMPLE: Mapping[str, object] = {"fiche_ids": ["1900417", "1900418"], "priority": "high"}
+
+
+class _Camel(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
+
+
+class RecordingStanding(_Camel):
+    call_id: str
+    has_transcription: bool
+    transcription_id: str | None
+    transcribed_at: Instant | None
+    recording_date: str | None
+    recording_time: str | None
+    duration_seconds: int | None
+    has_url: bool
+
+
+class TranscriptionTask(_Camel):
+    """One recording of a run. `owner` holds the claim for `seconds_left` more; `again_in_seconds` is until the next
+    attempt."""
+
+    call_id: str
+    state: Literal["waiting", "working", "done", "cached", "failed"]
+    attempts: int
+    error: str | None
+    owner: str | None
+    token: int
+    seconds_left: float | None
+    again_in_seconds: float | None
+
+
+class TranscriptionRun(_Camel):
+    id: str
+    state: Literal["processing", "finished", "finished with failures", "failed"]
+    priority: Literal["high", "normal", "low"]
+    target_total: int
+    processed: int
+    cached: int
+    failed: int
+    error: str | None
+    started_at: Instant
+    finished_at: Instant | None
+    last_sign_of_life_at: Instant
+    tasks: list[TranscriptionTask]
+
+
+class TranscriptionStanding(_Camel):
+    fiche_id: str
+    total: int
+    transcribed: int
+    pending: int
+    percentage: int
+    recordings: list[RecordingStanding]
+    run: TranscriptionRun | None = Field(description="The fiche's last run; null when there was none.")
+
+
+class TranscriptShown(BaseModel):
+    text: str
+    language_code: str | None
+    language_probability: float | None
+    words: list[dict[str, Any]] = Field(description="Empty: what was said is kept in the text, not word by word.")
+
+
+class RecordingShown(BaseModel):
+    call_id: str
+    recording_url: str | None = Field(description="Only for callers who may read recordings.")
+    duration_seconds: int | None
+    transcription_id: str | None
+    has_transcription: bool
+    transcription: TranscriptShown
+
+
+class TranscriptionQueued(BaseModel):
+    """`event_id` is the key of the request; `run_id` the run that works on the fiche, or will."""
+
+    success: Literal[True] = True
+    message: Literal["Transcription job queued"]
+    fiche_id: str
+    event_id: str
+    run_id: str
+
+
+class TranscriptionsQueued(BaseModel):
+    """`event_ids` are of what was newly asked for; the rest is under way, or complete. `run_ids` are by fiche, of those
+    that a run works on, or will."""
+
+    success: Literal[True] = True
+    message: str
+    fiche_ids: list[str]
+    event_ids: list[str]
+    run_ids: dict[str, str]
+
+
+class TranscriptionLines(WorkflowLines):
+    trace_id: str | None
+
+
+router = APIRouter(route_class=GuardedRoute, tags=["transcriptions"])
+PATH = "/api/transcriptions"
+OF_FICHE = f"{PATH}/{{fiche_id}}"
+CallInPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.:-]{1,200}$", examples=["880001"])]
+
+
+@router.post(
+    f"{PATH}/batch",
+    response_model=TranscriptionsQueued,
+    responses=refusals(404, 409),
+    openapi_extra=takes(TranscriptionBatchWish, two=BATCH_EXAMPLE),
+)
+def batch(body: TheBody, reach: TheReach, services: TheServices, once: DoneOnce) -> Response:
+    """Ask for transcripts of many fiches: once a day, unless what was asked for came to less than all."""
+    wish = parse_batch(body)
+    with services.database.reading() as session:
+        check_visible(session, reach, wish.fiche_ids)
+
+    def work() -> Response:
+        asked = request_transcriptions(
+            wish.fiche_ids, priority=wish.priority, batch=True, database=services.database, clock=services.clock
+        )
+        keys = [one.key for one in asked if one.key is not None]
+        fiche_ids = [one.fiche_id for one in asked]
+        run_ids = {one.fiche_id: one.run_id for one in asked if one.run_id is not None}
+        message = f"{len(keys)} transcription jobs queued"
+        return said(message=message, fiche_ids=fiche_ids, event_ids=keys, run_ids=run_ids)
+
+    return once(work)
+
+
+@router.post(OF_FICHE, response_model=TranscriptionQueued, responses=refusals(404, 409))
+def ask(
+    fiche_id: FicheInPath,
+    services: TheServices,
+    once: DoneOnce,
+    priority: Annotated[str, Query(description="high, normal or low; anything else is normal.")] = "normal",
+) -> Response:
+    """Ask for transcripts of a fiche's calls that have none yet."""
+
+    def work() -> Response:
+        [asked] = request_transcriptions(
+            [fiche_id],
+            priority=parse_priority(priority),
+            batch=False,
+            database=services.database,
+            clock=services.clock,
+        )
+        return said(message="Transcription job queued", fiche_id=fiche_id, event_id=asked.key, run_id=asked.run_id)
+
+    return once(work)
+
+
+@router.get(f"{OF_FICHE}/status", response_model=Answer[TranscriptionStanding], responses=refusals(404))
+def status(fiche_id: FicheInPath, services: TheServices) -> Response:
+    """Show which of a fiche's calls have a transcript, and its last run: counts, and who works on each recording."""
+    with services.database.reading() as session:
+        document = transcription_status(session, fiche_id)
+    return answer(TranscriptionStanding.model_validate(document).model_dump(mode="json", by_alias=True))
+
+
+@router.get(
+    f"{OF_FICHE}/logs",
+    response_model=TranscriptionLines,
+    responses=refusals(404),
+    openapi_extra=asked_with(LogQuery),
+)
+def logs(fiche_id: FicheInPath, request: Request, services: TheServices) -> Response:
+    """What was written down while the fiche's calls were transcribed, oldest first."""
+    chosen = parse_log_query(dict(request.query_params))
+    with services.database.reading() as session:
+        lines, total = transcription_logs(session, fiche_id, chosen, zone(services.settings.automation_timezone))
+    trace, limit, offset = chosen.trace, chosen.limit, chosen.offset
+    return answer(lines, count=len(lines), total=total, trace_id=trace, limit=limit, offset=offset)
+
+
+@router.get(f"{OF_FICHE}/recordings/{{call_id}}", response_model=Answer[RecordingShown], responses=refusals(404))
+def recording(fiche_id: FicheInPath, call_id: CallInPath, services: TheServices) -> Response:
+    """Show one call with what was said in it."""
+    with services.database.reading() as session:
+        return answer(recording_document(session, fiche_id, call_id))

@@ -1,1 +1,0 @@
-"""Queries of transcription: runs, tasks, transcripts, and what people ask."""
