@@ -43,7 +43,10 @@ def length(function: Function) -> int:
 
 def test_every_module_has_a_docstring_of_at_most_five_lines() -> None:
     def lacks_a_short_docstring(path: Path) -> bool:
-        doc = ast.get_docstring(ast.parse(path.read_text()))
+        text = path.read_text()
+        if path.name == "__init__.py" and not text:
+            return False
+        doc = ast.get_docstring(ast.parse(text))
         return not doc or len(doc.splitlines()) > 5
 
     assert offenders(MODULES, lacks_a_short_docstring) == []
@@ -93,10 +96,10 @@ def test_no_code_is_marked_as_unfinished() -> None:
 def test_only_one_module_reads_bodies_of_others() -> None:
     """`clients.http` reads them raw and bounded. What else httpx offers decompresses, or holds a body of any size."""
     ways = {f"{way}_{what}" for way in ("iter", "aiter") for what in ("bytes", "raw", "text", "lines")}
-    reading = {"json", "text", "aread"} | ways
+    reading = {"aread"} | ways
     # Of these names other things have too: they are looked at where they belong to an answer or to a client.
-    unbounded = {"content", "read", "get", "post", "put", "patch", "delete", "request", "stream"}
-    of_http = {"answer", "response", "http", "_http", "client", "httpx"}
+    unbounded = {"content", "json", "text", "read", "get", "post", "put", "patch", "delete", "request", "stream"}
+    of_http = {"response", "http", "client", "httpx"}
     calls = re.compile(r"HttpClient\b|GuardedTransport\b|httpx\.(Client|Response|AsyncClient)\b")
     users = [path for path in MODULES if path.name != "http.py" and calls.search(path.read_text())]
     assert len(users) > 5

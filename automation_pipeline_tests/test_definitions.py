@@ -95,7 +95,7 @@ def test_what_draws_and_what_serves_is_not_loaded_with_the_definitions() -> None
 def test_a_run_loads_its_own_job_and_nothing_of_the_rest() -> None:
     found = {name for name in loaded_by("defs().get_job('automation_run')") if name.startswith("automation_pipeline.")}
     rooms = {name.split(".")[1] for name in found}
-    assert rooms & {"audits", "clients", "enrichment", "org_jobs", "pricing", "transcription"} == set()
+    assert rooms & {"clients", "enrichment", "org_jobs", "pricing"} == set()
     assert {name for name in found if name.startswith("automation_pipeline.defs.")} == {
         "automation_pipeline.defs.automation",
         "automation_pipeline.defs.automation.hook",

@@ -208,7 +208,7 @@ class UnreadDay(JsonModel):
     error: str
 
 
-class LeftOut(JsonModel):
+class AutomationLeftOut(JsonModel):
     """A fiche that would not be worked on: the stable key of the reason, and its text."""
 
     fiche_id: str
@@ -228,8 +228,8 @@ class SelectionPreview(JsonModel):
     selected: int
     counts: Mapping[str, int]
     fiches: tuple[str, ...]
-    dropped: tuple[LeftOut, ...]
-    ignored: tuple[LeftOut, ...]
+    dropped: tuple[AutomationLeftOut, ...]
+    ignored: tuple[AutomationLeftOut, ...]
     audit_configs: tuple[Id, ...]
     empty_reason: str | None
 
@@ -304,20 +304,23 @@ def _preview_candidates(session: Session, wish: SelectionRequest, sold: Sequence
     return [*mirrored, *fiches_named(session, [each for each in dict.fromkeys(sold) if each not in known])]
 
 
-def _dropped(choice: FicheChoice) -> tuple[LeftOut, ...]:
+def _dropped(choice: FicheChoice) -> tuple[AutomationLeftOut, ...]:
     return tuple(
-        LeftOut(fiche_id=fiche_id, reason=reason, why=reason.words) for fiche_id, reason in choice.reasons.items()
+        AutomationLeftOut(fiche_id=fiche_id, reason=reason, why=reason.words)
+        for fiche_id, reason in choice.reasons.items()
     )
 
 
-def _ignored(session: Session, found: SelectionResult, now: datetime, most_recordings: int) -> tuple[LeftOut, ...]:
+def _ignored(
+    session: Session, found: SelectionResult, now: datetime, most_recordings: int
+) -> tuple[AutomationLeftOut, ...]:
     details = known_since(session, found.kept, EPOCH, now)
     groupes = groupes_of(session, [one.fiche_id for one in details])
-    ignored: list[LeftOut] = []
+    ignored: list[AutomationLeftOut] = []
     for one in details:
         reason: tuple[Reason, str] | None = (Reason.NOT_FOUND, NOT_FOUND_REASON)
         if isinstance(one, DetailsKnown):
             reason = ignore_reason(groupes.get(one.fiche_id), one.recordings, found.wish.selection, most_recordings)
         if reason is not None:
-            ignored.append(LeftOut(fiche_id=one.fiche_id, reason=reason[0], why=reason[1]))
+            ignored.append(AutomationLeftOut(fiche_id=one.fiche_id, reason=reason[0], why=reason[1]))
     return tuple(sorted(ignored, key=lambda one: one.fiche_id))

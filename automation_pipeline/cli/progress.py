@@ -46,7 +46,7 @@ def follows(command: str, *, wait: bool, timeout: float | None, here: bool) -> b
     return wait or here or timeout is not None
 
 
-class Waiting:
+class LaunchWait:
     """`why` knows reasons of its own for which work does not begin. `worker` does the work here."""
 
     def __init__(
@@ -90,14 +90,14 @@ class Waiting:
 @contextmanager
 def waiting(
     desk: Client, keys: Sequence[str], *, timeout: float | None = None, here: bool = False
-) -> Generator[Waiting]:
+) -> Generator[LaunchWait]:
     """With `here` the work is done by this command for as long as the block lasts."""
     if not here:
-        yield Waiting(desk, keys, timeout=timeout)
+        yield LaunchWait(desk, keys, timeout=timeout)
         return
     worker = desk.launching.work_here(keys)
     try:
-        yield Waiting(desk, keys, timeout=timeout, worker=worker)
+        yield LaunchWait(desk, keys, timeout=timeout, worker=worker)
         worker.wait()
     finally:
         worker.close()
@@ -106,9 +106,11 @@ def waiting(
 POLL_SECONDS = 0.5
 
 
-def watch_run(run_id: int, desk: Client, *, pause: threading.Event, quiet: bool, waits: Waiting | None = None) -> Run:
+def watch_run(
+    run_id: int, desk: Client, *, pause: threading.Event, quiet: bool, waits: LaunchWait | None = None
+) -> Run:
     """The ended run, with a bar for each phase."""
-    waits = waits or Waiting(desk, [manual_run_key(run_id)])
+    waits = waits or LaunchWait(desk, [manual_run_key(run_id)])
     goes_on = f"Run {run_id} goes on without us: `automation runs show {run_id}` tells how it stands."
     run, advance = desk.runs.advance(run_id)
     with _watching(goes_on, quiet=quiet) as progress:
@@ -141,7 +143,7 @@ def phase_bars(run: Run, advance: Advance) -> list[tuple[str, int, int | None]]:
 
 
 def follow_transcriptions(
-    requested: Sequence[RequestedTranscription], desk: Client, *, pause: threading.Event, quiet: bool, waits: Waiting
+    requested: Sequence[RequestedTranscription], desk: Client, *, pause: threading.Event, quiet: bool, waits: LaunchWait
 ) -> Mapping[str, TranscriptionSummary | NeverStarted]:
     """How the runs of the fiches ended, every one of them, by fiche: their own, or those that they joined."""
     goes_on = "The transcription goes on without us: `automation fiches show FICHE_ID` tells how its calls stand."
@@ -160,7 +162,7 @@ def follow_transcriptions(
 
 def follow_rerun(rerun_id: str, audit_id: int, desk: Client, *, pause: threading.Event, quiet: bool) -> str | None:
     """None when what was found is stored, else why the rerun failed."""
-    waits = Waiting(desk, [rerun_id])
+    waits = LaunchWait(desk, [rerun_id])
     goes_on = f"The rerun goes on without us: `automation audits show {audit_id} --steps` tells what it finds."
     with _watching(goes_on, quiet=quiet) as progress:
         bar = progress.add_task("rerun: waiting for Dagster", total=1)
@@ -178,7 +180,7 @@ def follow_rerun(rerun_id: str, audit_id: int, desk: Client, *, pause: threading
 
 
 def follow_audits(
-    requested: Sequence[Asked], desk: Client, *, pause: threading.Event, quiet: bool, waits: Waiting
+    requested: Sequence[Asked], desk: Client, *, pause: threading.Event, quiet: bool, waits: LaunchWait
 ) -> Mapping[str, AuditStanding | NeverStarted]:
     """How the audits ended, every one of them, by tracking id."""
     goes_on = "The audit goes on without us: `automation audits list` tells how it stands."

@@ -21,7 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from automation_pipeline.cli.client.base import client
 from automation_pipeline.cli.client.ports import AskedCompany, Client
 from automation_pipeline.cli.output import AsJson, print_json, print_table, screen
-from automation_pipeline.cli.progress import POLL_SECONDS, Here, Timeout, Waiting, follows
+from automation_pipeline.cli.progress import POLL_SECONDS, Here, LaunchWait, Timeout, follows
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, sentence_of
 from automation_pipeline.core.safe_text import csv_cell
 from automation_pipeline.enrichment.models import FIELDS, EnrichmentStatus, parse_request
@@ -171,7 +171,7 @@ def follow(
         with _bar(quiet=quiet) as progress:
             bar = progress.add_task("companies", total=len(_request_ids(asked)))
             known = sum(one.asked.job_id is None for one in asked if one.asked)
-            waits = Waiting(desk, timeout=timeout)
+            waits = LaunchWait(desk, timeout=timeout)
             while True:
                 asked = refresh_statuses(asked, desk)
                 progress.update(bar, completed=_count_ended(asked))

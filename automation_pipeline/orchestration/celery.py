@@ -104,13 +104,13 @@ class StepsOnWorkers(CeleryExecutor):
         self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan
     ) -> Generator[dg.DagsterEvent]:
         warnings.filterwarnings("ignore", category=DuplicateTaskNameWarning)  # Dagster makes its task for every step
-        waiting = Waiting(plan_context.run_id, plan_context.instance, self._our, make_app(self.app_args()))
+        waiting = StepWatch(plan_context.run_id, plan_context.instance, self._our, make_app(self.app_args()))
         seconds = self._our.settings.automation_heartbeat_seconds
         with repeating(waiting.look, seconds, "The steps of the run are not watched"):
             yield from core_celery_execution_loop(plan_context, execution_plan, step_execution_fn=waiting.send)
 
 
-class Waiting:
+class StepWatch:
     """What the process of a run knows of its steps. `is_over`: no result is waited for any more."""
 
     def __init__(self, run_id: str, instance: DagsterInstance, our: Services, app: celery.Celery) -> None:
@@ -156,7 +156,7 @@ class SentStep:
     """What Dagster's loop asks for a step's result. While the broker is away, sending and looking are tried again."""
 
     def __init__(
-        self, waiting: Waiting, key: str, send: Callable[[], AsyncResult], away: tuple[type[Exception], ...]
+        self, waiting: StepWatch, key: str, send: Callable[[], AsyncResult], away: tuple[type[Exception], ...]
     ) -> None:
         self._waiting, self._key, self._send, self._away = waiting, key, send, away
         self._result: AsyncResult | None = None

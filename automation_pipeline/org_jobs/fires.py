@@ -11,7 +11,7 @@ from automation_pipeline.org_jobs.events import FIRE_LATENCY_MS, FIRES
 from automation_pipeline.org_jobs.models.states import FireOutcome
 from automation_pipeline.org_jobs.queries.attempts import SCHEDULER
 from automation_pipeline.org_jobs.queries.dispatch import (
-    DueCandidate,
+    OrgDueCandidate,
     cancel_superseded,
     lock_due_schedules,
     record_decided,
@@ -58,7 +58,7 @@ def fire_due_schedules(*, database: Database, clock: Clock, meter: Meter) -> Fir
     return report
 
 
-def _fire(session: Session, held: Sequence[DueCandidate], now: datetime) -> list[WrittenFire]:
+def _fire(session: Session, held: Sequence[OrgDueCandidate], now: datetime) -> list[WrittenFire]:
     record_unreadable(session, [one for one in held if one.fault is not None], now)
     decided = [(one, decide(one.schedule, now)) for one in held if one.schedule is not None]
     fires = [_new_fire(one, fire, decision) for one, decision in decided for fire in decision.fires]
@@ -77,7 +77,7 @@ def _by_schedule(written: Sequence[WrittenFire]) -> Mapping[str, Sequence[Writte
     return by_schedule
 
 
-def _new_fire(candidate: DueCandidate, fire: PlannedFire, decision: FireDecision) -> NewFire:
+def _new_fire(candidate: OrgDueCandidate, fire: PlannedFire, decision: FireDecision) -> NewFire:
     row, note = candidate.row, None
     if decision.is_cut and fire is decision.fires[0]:
         note = "More was missed before this, which is not listed."
@@ -90,7 +90,7 @@ def _new_fire(candidate: DueCandidate, fire: PlannedFire, decision: FireDecision
     return NewFire(org_id=row.org_id, schedule_id=row.id, fire=fire, actor=SCHEDULER, job=job, note=note)
 
 
-def _job(candidate: DueCandidate, fire: PlannedFire) -> NewJob:
+def _job(candidate: OrgDueCandidate, fire: PlannedFire) -> NewJob:
     row = candidate.row
     assert candidate.timing is not None  # noqa: S101  it was read: it is decided upon
     job = job_of(row, candidate.timing, fire.scheduled_for, candidate.host_id)
@@ -99,7 +99,7 @@ def _job(candidate: DueCandidate, fire: PlannedFire) -> NewJob:
 
 
 def _count(
-    report: FireReport, held: Sequence[DueCandidate], written: Sequence[WrittenFire], meter: Meter, now: datetime
+    report: FireReport, held: Sequence[OrgDueCandidate], written: Sequence[WrittenFire], meter: Meter, now: datetime
 ) -> None:
     report.unreadable += sum(one.fault is not None for one in held)
     for one in written:

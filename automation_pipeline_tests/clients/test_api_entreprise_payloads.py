@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from automation_pipeline.clients.registries.api_entreprise import company_of, errors_of
-from automation_pipeline.clients.registries.common import RegistryFormatError
+from automation_pipeline.clients.registries.calls import RegistryFormatError
 from automation_pipeline.enrichment.models import CompanyFields, SourceRecord
 from automation_pipeline_tests.clients.registers import OTHER, SIREN, complaint, extract
 from automation_pipeline_tests.tables import every_case

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from automation_pipeline.clients.registries.common import RegistryFormatError
+from automation_pipeline.clients.registries.calls import RegistryFormatError
 from automation_pipeline.clients.registries.inpi import company_of, token_of
 from automation_pipeline.enrichment.models import CompanyFields, SourceError, SourceRecord
 from automation_pipeline_tests.clients.registers import OTHER, SIREN, SIRET, fetch, formality, inpi, logged_in

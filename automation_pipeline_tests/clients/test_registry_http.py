@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from automation_pipeline.clients.registries import common as registry_http
-from automation_pipeline.clients.registries.common import failed, raise_if_wrong
+from automation_pipeline.clients.registries import calls as registry_http
+from automation_pipeline.clients.registries.calls import failed, raise_if_wrong
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.enrichment.models import ErrorCode, SourceError, SourceRecord

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.clients.registries.common import (
+from automation_pipeline.clients.registries.calls import (
     LenientText,
     RegistryFormatError,
     RegistryPayload,

@@ -9,9 +9,9 @@ import pytest
 
 COUNTED = """
 import ctypes, gc, sys, threading
-from automation_pipeline.core.garbage import settle_for_work
+from automation_pipeline.core.background import tune_memory
 
-settle_for_work() if sys.argv[2] == "settled" else None
+tune_memory() if sys.argv[2] == "settled" else None
 together = threading.Barrier(8)
 
 def work():

@@ -126,10 +126,10 @@ class Bench:
 
     def work_and_die(self, job_id: int | None, place: SourceApi | None = SEARCH) -> None:
         """Killed while it waits for this source's answer; None: when all of it is written and nothing is kept."""
-        owner, finish = f"killed-{next(self._numbers)}", worker.finish
+        owner, finish = f"killed-{next(self._numbers)}", worker.finish_job
         self.claims.gone.add(owner)
         if place is None:
-            worker.finish = _finish_and_die(finish)
+            worker.finish_job = _finish_and_die(finish)
         else:
             self.sources[place].script.insert(0, _die)
         try:
@@ -137,7 +137,7 @@ class Bench:
         except KilledError:
             pass
         finally:
-            worker.finish = finish
+            worker.finish_job = finish
             for source in self.sources.values():
                 source.script = [told for told in source.script if told is not _die]
 

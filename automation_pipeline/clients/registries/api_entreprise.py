@@ -10,7 +10,7 @@ from urllib.parse import quote
 import httpx
 from pydantic import Field
 
-from automation_pipeline.clients.registries.common import (
+from automation_pipeline.clients.registries.calls import (
     Document,
     LenientText,
     RegistryAnswer,

@@ -7,7 +7,7 @@ from typing import cast
 import httpx
 from pydantic import Field
 
-from automation_pipeline.clients.registries.common import (
+from automation_pipeline.clients.registries.calls import (
     Document,
     LenientText,
     RegistryAnswer,

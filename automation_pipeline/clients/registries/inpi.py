@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from automation_pipeline.clients.http import PerLoop
-from automation_pipeline.clients.registries.common import (
+from automation_pipeline.clients.registries.calls import (
     LenientText,
     RegistryAnswer,
     RegistryFormatError,

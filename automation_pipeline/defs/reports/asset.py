@@ -10,7 +10,6 @@ from automation_pipeline.defs.audits.asset import audit_outcomes
 from automation_pipeline.fiches.queries.days import sales_day
 from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of
 from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
-from automation_pipeline.orchestration.report import rows_filed, write_report
 from automation_pipeline.orchestration.resource import ServicesResource
 
 
@@ -19,6 +18,8 @@ from automation_pipeline.orchestration.resource import ServicesResource
 )
 def daily_quality_report(context: dg.AssetExecutionContext, services: ServicesResource) -> dg.MaterializeResult:
     """Scores by groupe, what calls do not meet, why fiches failed; and a file of the audits that count."""
+    from automation_pipeline.orchestration.report import write_report  # noqa: PLC0415  it loads pandas and more
+
     our = services.get()
     with verdicts():
         with our.database.reading() as session:
@@ -31,6 +32,8 @@ def daily_quality_report_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> dg.AssetCheckResult:
     """The file has a row for every audit that counts now."""
+    from automation_pipeline.orchestration.report import rows_filed  # noqa: PLC0415  it loads pandas and more
+
     our, day = services.get(), day_of(context)
     with our.database.reading() as session:
         audits, listed = audits_on(session, day), sales_day(session, day)

@@ -12,7 +12,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from automation_pipeline.cli.client.base import client
 from automation_pipeline.cli.client.ports import Client
 from automation_pipeline.cli.output import AsJson, Limit, Offset, one_more, print_json, say, say_more, screen
-from automation_pipeline.cli.progress import POLL_SECONDS, Waiting
+from automation_pipeline.cli.progress import POLL_SECONDS, LaunchWait
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
 from automation_pipeline.core.launching import NotStartedError
 from automation_pipeline.org_jobs.commands.arguments import (
@@ -61,7 +61,7 @@ def follow_job(job_id: int, desk: Client, *, pause: threading.Event, quiet: bool
     """The job once it has ended, however long that takes."""
     jobs = desk.org_jobs.jobs
     job = jobs.get(job_id)
-    waits = Waiting(desk, why=lambda: _why_nothing_begins(job, desk))
+    waits = LaunchWait(desk, why=lambda: _why_nothing_begins(job, desk))
     try:
         with _line(quiet=quiet) as progress:
             line = progress.add_task(status_line(job), total=None)

@@ -50,7 +50,7 @@ ServersAndHosts = Mapping[int, tuple[ServerRow, HostRow | None]]
 
 
 @dataclass(frozen=True)
-class DueCandidate:
+class OrgDueCandidate:
     """A schedule that is due. Its row belongs to no session: all that are decided upon are written together. `fault`:
     it cannot be read any more, and has no `timing`."""
 
@@ -65,7 +65,7 @@ class DueCandidate:
 class DueBatch:
     """`is_all`: nothing else is due, but for what others hold."""
 
-    candidates: Sequence[DueCandidate]
+    candidates: Sequence[OrgDueCandidate]
     is_all: bool
 
 
@@ -102,7 +102,7 @@ def _is_due(now: datetime) -> tuple[ColumnElement[bool], ...]:
     )
 
 
-def _with_surroundings(session: Session, rows: Sequence[OrgScheduleRow], now: datetime) -> list[DueCandidate]:
+def _with_surroundings(session: Session, rows: Sequence[OrgScheduleRow], now: datetime) -> list[OrgDueCandidate]:
     if not rows:
         return []
     counts = _active_runs(session, [row.id for row in rows])
@@ -143,12 +143,12 @@ def _candidate(
     places: ServersAndHosts,
     organisation: OrganisationRow,
     now: datetime,
-) -> DueCandidate:
+) -> OrgDueCandidate:
     server, host = places.get(row.server_instance_id or 0, (None, None))
     try:
         timing = timing_of(row)
     except InvalidInputError as error:
-        return DueCandidate(row, None, None, None, str(error))
+        return OrgDueCandidate(row, None, None, None, str(error))
     assert row.next_scheduled_for is not None  # noqa: S101  a due one has both
     assert row.next_run_at is not None  # noqa: S101  the same
     around = ScheduleFacts(
@@ -168,7 +168,7 @@ def _candidate(
         skips_next=row.skip_next_run,
         around=around,
     )
-    return DueCandidate(row, timing, schedule, None if host is None else host.id)
+    return OrgDueCandidate(row, timing, schedule, None if host is None else host.id)
 
 
 def _lasts(until: datetime | None, now: datetime) -> bool:
@@ -193,7 +193,7 @@ Written = Mapping[str, Sequence[WrittenFire]]
 
 
 def record_decided(
-    session: Session, decided: Sequence[tuple[DueCandidate, FireDecision]], written: Written, now: datetime
+    session: Session, decided: Sequence[tuple[OrgDueCandidate, FireDecision]], written: Written, now: datetime
 ) -> None:
     """Whatever became of it, a schedule is due again, unless it is over."""
     told: list[Event] = []
@@ -211,7 +211,7 @@ def record_decided(
     enqueue(session, told)
 
 
-def record_unreadable(session: Session, candidates: Sequence[DueCandidate], now: datetime) -> None:
+def record_unreadable(session: Session, candidates: Sequence[OrgDueCandidate], now: datetime) -> None:
     """They are due no more, until somebody corrects them."""
     for one in candidates:
         move_schedule(session, one.row, ScheduleState.INVALID_CRON, actor=SCHEDULER, now=now, reason=one.fault)
@@ -219,7 +219,7 @@ def record_unreadable(session: Session, candidates: Sequence[DueCandidate], now:
     enqueue(session, [_invalid(one, now) for one in candidates])
 
 
-def _invalid(one: DueCandidate, now: datetime) -> Event:
+def _invalid(one: OrgDueCandidate, now: datetime) -> Event:
     row = one.row
     payload = {"error": one.fault, "consecutiveFailures": row.consecutive_failures}
     return events.schedule_event(row.org_id, row.id, "invalid", str(row.version), now, payload)

@@ -10,7 +10,7 @@ from automation_pipeline.cli.client.ports import DeadLetterClient
 from automation_pipeline.cli.output import AsJson, counted, minute, one_line, print_fitted_table, print_json, say
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.pricing.commands.common import PROJECT, Project, Targets
+from automation_pipeline.pricing.commands.arguments import PROJECT, Project, Targets
 from automation_pipeline.pricing.models.history import DeadLetter, DeadLetterReport
 
 

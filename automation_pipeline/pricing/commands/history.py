@@ -17,7 +17,7 @@ from automation_pipeline.cli.output import (
     say_more,
 )
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
-from automation_pipeline.pricing.commands.common import OfProject, every_change
+from automation_pipeline.pricing.commands.arguments import OfProject, every_change
 from automation_pipeline.pricing.commands.rendering import amount, change
 from automation_pipeline.pricing.models.history import AlertSeverity, PriceChange, PriceChangeFilter, PricingAlert
 

@@ -8,7 +8,7 @@ import typer
 from automation_pipeline.cli.client.base import client
 from automation_pipeline.cli.output import AsJson, print_json, read_json_object, say
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.pricing.commands.common import PROJECT, Project
+from automation_pipeline.pricing.commands.arguments import PROJECT, Project
 from automation_pipeline.pricing.commands.rendering import print_policy
 from automation_pipeline.pricing.models.rules import Policy
 

@@ -24,7 +24,7 @@ from automation_pipeline.cli.output import (
     say_more,
 )
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.pricing.commands.common import (
+from automation_pipeline.pricing.commands.arguments import (
     PROJECT,
     OfProject,
     Project,

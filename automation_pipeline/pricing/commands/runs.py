@@ -24,10 +24,10 @@ from automation_pipeline.cli.output import (
     say_more,
     screen,
 )
-from automation_pipeline.cli.progress import POLL_SECONDS, Waiting
+from automation_pipeline.cli.progress import POLL_SECONDS, LaunchWait
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
 from automation_pipeline.core.launching import NotStartedError
-from automation_pipeline.pricing.commands.common import (
+from automation_pipeline.pricing.commands.arguments import (
     OfProject,
     RuleId,
     RunId,
@@ -65,7 +65,7 @@ def follow_run(run_id: int, desk: Client, *, pause: threading.Event, quiet: bool
     """The run once no worker is at it and none is asked for, however long that takes."""
     first = desk.pricing.runs.get(run_id)
     run, taken_back = first, _is_rollback(first)
-    waits = Waiting(desk, why=lambda: _why_nothing_begins(desk))
+    waits = LaunchWait(desk, why=lambda: _why_nothing_begins(desk))
     try:
         with _bar(quiet=quiet) as progress:
             bar = progress.add_task(first.status, total=None)

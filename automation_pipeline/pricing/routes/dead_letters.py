@@ -15,7 +15,7 @@ from automation_pipeline.pricing.dead_letters import acknowledge_dead_letters, r
 from automation_pipeline.pricing.models.history import DeadLetterReport
 from automation_pipeline.pricing.models.rules import DEFAULT_PROJECT
 from automation_pipeline.pricing.models.transforms import Flag
-from automation_pipeline.pricing.routes.common import FORCED, SOME, ItsProject, TargetIds
+from automation_pipeline.pricing.routes.responses import FORCED, SOME, ItsProject, TargetIds
 
 
 class LettersRetryInput(JsonModel):

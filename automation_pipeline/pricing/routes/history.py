@@ -11,7 +11,7 @@ from automation_pipeline.api.parameters import Limit, Offset, TheServices
 from automation_pipeline.api.responses import Following, Listing, following, listed
 from automation_pipeline.pricing.models.history import PriceChange, PriceChangeFilter, PricingAlert
 from automation_pipeline.pricing.queries.history import list_alerts, price_changes
-from automation_pipeline.pricing.routes.common import AfterId, Project, RunId
+from automation_pipeline.pricing.routes.responses import AfterId, Project, RunId
 
 router = APIRouter(route_class=GuardedRoute, tags=["pricing history"])
 

@@ -13,7 +13,7 @@ from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.models.rules import Policy
 from automation_pipeline.pricing.pricing_rules import put_policy, remove_policy
 from automation_pipeline.pricing.queries.rules import policy_of
-from automation_pipeline.pricing.routes.common import GUARDRAILS, PolicyShown, ProjectInPath
+from automation_pipeline.pricing.routes.responses import GUARDRAILS, PolicyShown, ProjectInPath
 
 router = APIRouter(route_class=GuardedRoute, tags=["pricing policies"])
 ONE = "/api/pricing/policies/{project}"

@@ -23,7 +23,7 @@ from automation_pipeline.pricing.planning import preview_rule
 from automation_pipeline.pricing.pricing_rules import create_rule, delete_rule, update_rule
 from automation_pipeline.pricing.queries.rules import get_rule, list_rules, versions_of
 from automation_pipeline.pricing.queries.runs import get_run
-from automation_pipeline.pricing.routes.common import (
+from automation_pipeline.pricing.routes.responses import (
     CHANGE,
     FORCED,
     SALE,

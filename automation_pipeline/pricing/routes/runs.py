@@ -36,7 +36,7 @@ from automation_pipeline.pricing.queries.runs import (
     targets_of,
     transitions_of,
 )
-from automation_pipeline.pricing.routes.common import (
+from automation_pipeline.pricing.routes.responses import (
     FORCED,
     SOME,
     AfterId,

@@ -76,7 +76,7 @@ def test_a_change_that_begins_when_another_has_read_the_steps_is_not_lost(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, first: Change, second: Change
 ) -> None:
     begun = False
-    write = summaries.set_values
+    write = summaries.update_audit_row
 
     def write_late(session: Session, audit_id: int, values: Mapping[str, object]) -> None:
         nonlocal begun
@@ -86,7 +86,7 @@ def test_a_change_that_begins_when_another_has_read_the_steps_is_not_lost(
             wait_until(lambda: other.done() or somebody_waits(bench.database))
         write(session, audit_id, values)
 
-    monkeypatch.setattr(summaries, "set_values", write_late)
+    monkeypatch.setattr(summaries, "update_audit_row", write_late)
     with ThreadPoolExecutor(1) as pool:
         first(bench, 1)
     assert [step.finding.score for step in bench.steps()] == [5, 5]

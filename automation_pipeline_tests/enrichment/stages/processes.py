@@ -81,7 +81,7 @@ def _work_and_be_killed(url: str, now: str, job_id: int, place: str) -> None:
         if place in list(SourceApi):
             bench.sources[SourceApi(place)].script = [_die]
         elif place == WRITTEN:
-            worker.finish = _then_die(worker.finish)
+            worker.finish_job = _then_die(worker.finish_job)
         else:
             bench.claims.release = _die
         bench.work(job_id, "killed")

@@ -29,9 +29,7 @@ LATER = FIRST + timedelta(hours=3)
 URL = "https://records.example.test/1.mp3"
 KEYS = {"fiche_cache_id", "row_index", "etiquette_index", "gamme_index", "formule_index"}
 # Every table of the details' sections.
-SECTIONS = [
-    table for name in tables.__all__ if (table := getattr(tables, name)).__tablename__.startswith("fiche_cache_")
-]
+SECTIONS = [table for table in vars(tables).values() if getattr(table, "__tablename__", "").startswith("fiche_cache_")]
 Document = dict[str, Any]  # Any: whatever JSON holds
 
 

@@ -28,15 +28,15 @@ def look_until_nothing_is_due(url: str, now: datetime) -> int:
 
 def look_and_be_killed(url: str, now: str, nth: int) -> None:
     """In the nth round, when all of it is written and nothing is kept."""
-    rounds, note_decided = 0, dispatcher.note_decided
+    rounds, record_decided = 0, dispatcher.record_decided
 
     def note_and_die(*given: Any) -> None:
         nonlocal rounds
-        note_decided(*given)
+        record_decided(*given)
         rounds += 1
         if rounds == nth:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    dispatcher.note_decided = note_and_die
+    dispatcher.record_decided = note_and_die
     dispatcher.FIRE_BATCH = 3
     look_until_nothing_is_due(url, datetime.fromisoformat(now))

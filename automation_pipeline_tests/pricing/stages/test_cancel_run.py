@@ -171,7 +171,7 @@ def test_a_variant_that_a_lost_worker_was_taking_back_is_free_again_when_the_rol
         raise LostError
 
     with monkeypatch.context() as patch:
-        patch.setattr(take_back_prices, "settle_back", lost)
+        patch.setattr(take_back_prices, "settle_rollback", lost)
         with pytest.raises(LostError):
             bench.work(run)
     bench.hold_again(run.id)

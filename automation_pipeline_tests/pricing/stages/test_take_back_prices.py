@@ -195,7 +195,7 @@ def test_a_worker_that_dies_between_the_write_and_its_note_is_followed_by_one_th
     run = applied(bench)
     ask(bench, run)
     with monkeypatch.context() as patch:
-        patch.setattr(module, "settle_back", lambda *_: 1 / 0)
+        patch.setattr(module, "settle_rollback", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             bench.work(run)
     written = len(bench.shop.written)

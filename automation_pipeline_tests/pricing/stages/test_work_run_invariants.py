@@ -218,7 +218,7 @@ def kill(bench: Bench, patch: pytest.MonkeyPatch, die: str) -> None:
         bench.shop._meanwhile = killed
     elif die:
         patch.setattr(apply_run, "settle", killed_too)
-        patch.setattr(take_back_prices, "settle_back", killed_too)
+        patch.setattr(take_back_prices, "settle_rollback", killed_too)
 
 
 def priced(target: RuleTargetRow) -> PricedTarget:

@@ -1,4 +1,4 @@
-"""What several pricing routes share: parameters, models, the answer that shows a run."""
+"""Responses and parameters that the pricing routes share."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Arguments and paging that pricing commands share."""
+"""Arguments, paging and following of the pricing commands."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext

@@ -1,4 +1,4 @@
-"""What the clients of company registries share: one call that ends as a value, and payloads."""
+"""One call of a register: its limits, errors and payload fields."""
 
 import asyncio
 import json
